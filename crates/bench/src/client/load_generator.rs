@@ -1,0 +1,142 @@
+//! Full load from one thread: a batch to each of many connections, then all their replies.
+//!
+//! Every connection always has a batch outstanding, so the server sees as many clients at once as there are connections. The
+//! commands are encoded before the clock starts; what remains per batch is one write and as few reads as it takes, which one
+//! core can do for about two million pipelined commands a second.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{bail, ensure};
+
+use super::connection::{Connection, Reply, write_command};
+use crate::workload::{Operation, Request, Stream};
+
+/// The commands of a stretch of a stream, encoded, in batches.
+#[derive(Debug)]
+pub struct Batches {
+    bytes: Vec<u8>,
+    /// Where each batch ends in `bytes`, and how many commands it has.
+    ends: Vec<(usize, usize)>,
+}
+
+impl Batches {
+    /// Encodes `requests` (reads and writes of one key) in batches of `depth` commands.
+    ///
+    /// # Panics
+    /// Where `depth` is 0.
+    pub fn encode(stream: &Stream, requests: &[Request], depth: usize) -> Batches {
+        let (mut bytes, mut ends) = (Vec::new(), Vec::new());
+        let value_bytes_max = requests.iter().map(|request| request.value_bytes).max().unwrap_or(0);
+        let value = vec![b'v'; value_bytes_max as usize];
+        for batch in requests.chunks(depth) {
+            for request in batch {
+                let name = stream.keys.name(request.key);
+                match request.operation {
+                    Operation::Write => {
+                        write_command(&mut bytes, &[b"SET", name, &value[..request.value_bytes as usize]])
+                    }
+                    _ => write_command(&mut bytes, &[b"GET", name]),
+                }
+            }
+            ends.push((bytes.len(), batch.len()));
+        }
+        Batches { bytes, ends }
+    }
+
+    fn get(&self, index: usize) -> (&[u8], usize) {
+        let start = if index == 0 { 0 } else { self.ends[index - 1].0 };
+        let (end, n_commands) = self.ends[index];
+        (&self.bytes[start..end], n_commands)
+    }
+}
+
+/// What a load came to.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Load {
+    /// Commands that were answered.
+    pub n_commands: u64,
+    /// Reads that missed.
+    pub n_misses: u64,
+    /// From the first write to the last reply.
+    pub elapsed: Duration,
+}
+
+/// Sends all `batches` over `connections`, each of which has one outstanding at any time.
+///
+/// # Errors
+/// When the server fails or refuses a command.
+pub fn drive(connections: &mut [Connection], batches: &Batches) -> anyhow::Result<Load> {
+    ensure!(!connections.is_empty(), "no connections to drive");
+    let start = Instant::now();
+    let mut load = Load::default();
+    for first in (0..batches.ends.len()).step_by(connections.len()) {
+        let n = connections.len().min(batches.ends.len() - first);
+        for (i, connection) in connections[..n].iter_mut().enumerate() {
+            connection.send_encoded(batches.get(first + i).0)?;
+        }
+        for (i, connection) in connections[..n].iter_mut().enumerate() {
+            let (_, n_commands) = batches.get(first + i);
+            load.n_commands += n_commands as u64;
+            for _ in 0..n_commands {
+                match connection.reply()? {
+                    Reply::Bulk(_) | Reply::Simple => {}
+                    Reply::Nil => load.n_misses += 1,
+                    other => bail!("the server answered {other:?}"),
+                }
+            }
+        }
+    }
+    load.elapsed = start.elapsed();
+    Ok(load)
+}
+
+/// Writes each key of `stream` once, at the size it has last.
+///
+/// # Errors
+/// When the server fails or refuses a write.
+pub fn load_all_keys(connection: &mut Connection, stream: &Stream) -> anyhow::Result<()> {
+    /// Enough to hide the round trip, little enough for both socket buffers with values of a few KB.
+    const DEPTH: usize = 64;
+    /// More bytes than this are sent at once only for a single key.
+    const BYTES_AT_ONCE: usize = 64 * 1024;
+    let all: Vec<u32> = (0..stream.keys.len() as u32).collect();
+    let (mut value, mut n_queued, mut bytes_queued) = (Vec::new(), 0, 0);
+    for (i, &key) in all.iter().enumerate() {
+        value.resize(stream.keys.value_bytes(key) as usize, b'v');
+        connection.queue(&[b"SET", stream.keys.name(key), &value]);
+        n_queued += 1;
+        bytes_queued += value.len();
+        if n_queued == DEPTH || bytes_queued >= BYTES_AT_ONCE || i + 1 == all.len() {
+            connection.send()?;
+            for _ in 0..n_queued {
+                let reply = connection.reply()?;
+                ensure!(reply == Reply::Simple, "SET was answered by {reply:?}");
+            }
+            (n_queued, bytes_queued) = (0, 0);
+        }
+    }
+    Ok(())
+}
+
+/// What each key takes in the server, in bytes: name, value and overhead, as `MEMORY USAGE` says, in the order of keys.
+///
+/// # Errors
+/// When the server fails, or a key is not there.
+pub fn key_sizes(connection: &mut Connection, stream: &Stream) -> anyhow::Result<Vec<u32>> {
+    const DEPTH: usize = 256;
+    let all: Vec<u32> = (0..stream.keys.len() as u32).collect();
+    let mut sizes = Vec::with_capacity(all.len());
+    for batch in all.chunks(DEPTH) {
+        for &key in batch {
+            connection.queue(&[b"MEMORY", b"USAGE", stream.keys.name(key)]);
+        }
+        connection.send()?;
+        for _ in batch {
+            match connection.reply()? {
+                Reply::Integer(bytes) => sizes.push(bytes.clamp(1, i64::from(u32::MAX)) as u32),
+                other => bail!("MEMORY USAGE was answered by {other:?}"),
+            }
+        }
+    }
+    Ok(sizes)
+}

@@ -1,0 +1,230 @@
+//! A comparison: every system at every memory size, several times over, in turn, on the same requests.
+//!
+//! Repetitions are interleaved (stock, tenure, stock, tenure …, the order turned round every other time), so that what the
+//! machine does meanwhile falls on all systems alike. Memory is a share of the footprint, and the footprint is what the
+//! server itself says: used memory with all keys loaded and no limit, less that of an empty server.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::atomic::AtomicBool;
+
+use anyhow::{bail, ensure};
+use indicatif::{ProgressBar, ProgressStyle};
+use tenure_core::units::{format_bytes, parse_bytes};
+
+use crate::backend::{BackendSpec, Backends};
+use crate::client::Connection;
+use crate::client::load_generator::{key_sizes, load_all_keys};
+use crate::observation::Memory;
+use crate::run::{Conditions, Measurement};
+use crate::system::{Setup, System};
+use crate::workload::Stream;
+
+/// How much memory the cache may use.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum MemoryLimit {
+    /// A share of the footprint, above 0; 0.5 is written 50%.
+    Share(f64),
+    /// So many bytes, beside what an empty server uses.
+    Bytes(u64),
+}
+
+impl MemoryLimit {
+    /// The server's `maxmemory` for it.
+    pub fn maxmemory_bytes(self, footprint: Footprint) -> u64 {
+        let bytes = match self {
+            MemoryLimit::Share(share) => (footprint.keys_bytes as f64 * share) as u64,
+            MemoryLimit::Bytes(bytes) => bytes,
+        };
+        footprint.empty_bytes + bytes
+    }
+}
+
+impl FromStr for MemoryLimit {
+    type Err = anyhow::Error;
+
+    fn from_str(text: &str) -> anyhow::Result<Self> {
+        let limit = match text.strip_suffix('%') {
+            Some(share) => share.trim().parse().ok().map(|share: f64| MemoryLimit::Share(share / 100.0)),
+            None => parse_bytes(text).ok().map(MemoryLimit::Bytes),
+        };
+        match limit {
+            Some(MemoryLimit::Share(share)) if !(share > 0.0 && share <= 100.0) => {
+                bail!("memory '{text}' is no share above 0% and up to 10000%")
+            }
+            Some(limit) => Ok(limit),
+            None => bail!("memory '{text}' is neither a share of the footprint (50%) nor bytes (64mb)"),
+        }
+    }
+}
+
+impl fmt::Display for MemoryLimit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            MemoryLimit::Share(share) => write!(f, "{}%", (share * 10_000.0).round() / 100.0),
+            MemoryLimit::Bytes(bytes) => f.write_str(&format_bytes(*bytes)),
+        }
+    }
+}
+
+/// What a workload's keys take in the server's memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Footprint {
+    /// Used memory of an empty server.
+    pub empty_bytes: u64,
+    /// What all keys add to it.
+    pub keys_bytes: u64,
+}
+
+impl Footprint {
+    /// Loads every key of `stream` into a server without module and without limit. Also says what each key takes, the
+    /// server's table included.
+    ///
+    /// # Errors
+    /// When the server does not start or fails under the load.
+    pub fn measure(setup: &Setup, stream: &Stream) -> anyhow::Result<(Footprint, Vec<u32>)> {
+        let server = System::STOCK.start(setup, None, &[])?;
+        let mut connection = Connection::open(server.port())?;
+        let empty_bytes = Memory::read(&server)?.used_bytes;
+        load_all_keys(&mut connection, stream)?;
+        let loaded_bytes = Memory::read(&server)?.used_bytes;
+        ensure!(loaded_bytes > empty_bytes, "{} keys take no memory", stream.keys.len());
+        let footprint = Footprint { empty_bytes, keys_bytes: loaded_bytes - empty_bytes };
+        Ok((footprint, footprint.spread_rest(key_sizes(&mut connection, stream)?)))
+    }
+
+    /// Adds to each key's size its share of what belongs to no single key.
+    fn spread_rest(self, key_bytes: Vec<u32>) -> Vec<u32> {
+        let counted: u64 = key_bytes.iter().map(|&bytes| u64::from(bytes)).sum();
+        let rest = self.keys_bytes.saturating_sub(counted) / key_bytes.len().max(1) as u64;
+        key_bytes.into_iter().map(|bytes| bytes.saturating_add(rest as u32)).collect()
+    }
+}
+
+/// What is to be compared, and how often.
+pub struct Comparison<'a> {
+    /// The requests.
+    pub stream: &'a Stream,
+    /// The backends.
+    pub backend: &'a BackendSpec,
+    /// Rows of the databases among them.
+    pub n_rows: u64,
+    /// The systems, the first one being what others are compared with.
+    pub systems: &'a [System],
+    /// The memory sizes.
+    pub memory: &'a [MemoryLimit],
+    /// How often each is run.
+    pub n_repetitions: usize,
+    /// How many clients ask at once.
+    pub n_connections: usize,
+    /// The server and where it runs.
+    pub setup: &'a Setup,
+}
+
+/// One run of a comparison.
+#[derive(Clone, Debug)]
+pub struct Run {
+    /// Which system, as an index.
+    pub system: usize,
+    /// Which memory size, as an index.
+    pub memory: usize,
+    /// Which repetition, from 0.
+    pub repetition: usize,
+    /// The server's limit.
+    pub maxmemory_bytes: u64,
+    /// What came of it.
+    pub measurement: Measurement,
+}
+
+/// All that a comparison found.
+#[derive(Clone, Debug)]
+pub struct Compared {
+    /// Of all keys together.
+    pub footprint: Footprint,
+    /// What each key takes of it.
+    pub key_bytes: Vec<u32>,
+    /// In the order in which they were made.
+    pub runs: Vec<Run>,
+}
+
+impl Comparison<'_> {
+    /// Runs everything. Pins this thread to the clients' core.
+    ///
+    /// # Errors
+    /// When a server, a client or a backend fails, or the user interrupts.
+    pub fn run(&self, interrupted: &AtomicBool) -> anyhow::Result<Compared> {
+        self.setup.placement.pin_this_thread()?;
+        let n_runs = self.n_repetitions * self.memory.len() * self.systems.len();
+        let progress = progress_bar((n_runs * self.stream.requests.len()) as u64);
+        progress.set_message("loading all keys to measure the footprint");
+        let (footprint, key_bytes) = Footprint::measure(self.setup, self.stream)?;
+        progress.set_message(format!("starting the backend {}", self.backend));
+        let backends = Backends::start(self.backend, self.n_rows)?;
+        let Comparison { stream, setup, n_connections, .. } = *self;
+        let conditions =
+            Conditions { stream, backends: &backends, setup, n_connections, progress: &progress, interrupted };
+        let mut runs = Vec::with_capacity(n_runs);
+        for (repetition, memory, system) in self.order() {
+            let limit = self.memory[memory];
+            let label = self.systems[system].label;
+            progress.set_message(format!(
+                "{label}, memory {limit}, repetition {} of {}",
+                repetition + 1,
+                self.n_repetitions
+            ));
+            progress.set_position((runs.len() * stream.requests.len()) as u64);
+            let maxmemory_bytes = limit.maxmemory_bytes(footprint);
+            let measurement = conditions.run(&self.systems[system], maxmemory_bytes)?;
+            runs.push(Run { system, memory, repetition, maxmemory_bytes, measurement });
+        }
+        progress.finish_and_clear();
+        Ok(Compared { footprint, key_bytes, runs })
+    }
+
+    /// All runs as (repetition, memory, system), in the order in which they are made.
+    fn order(&self) -> Vec<(usize, usize, usize)> {
+        let mut order = Vec::new();
+        for repetition in 0..self.n_repetitions {
+            for memory in 0..self.memory.len() {
+                let systems: Vec<usize> = (0..self.systems.len()).collect();
+                let turned: Vec<usize> = systems.iter().rev().copied().collect();
+                let systems = if repetition % 2 == 0 { systems } else { turned };
+                order.extend(systems.into_iter().map(|system| (repetition, memory, system)));
+            }
+        }
+        order
+    }
+}
+
+/// A bar on standard error, invisible where that is no terminal.
+pub fn progress_bar(n: u64) -> ProgressBar {
+    let style = ProgressStyle::with_template("{msg}\n{wide_bar} {percent}% of {human_len}, {eta} left")
+        .unwrap_or_else(|_| ProgressStyle::default_bar());
+    let progress = ProgressBar::new(n).with_style(style);
+    progress.enable_steady_tick(std::time::Duration::from_millis(500));
+    progress
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_belongs_to_no_key_is_shared_by_all() {
+        let footprint = Footprint { empty_bytes: 7, keys_bytes: 130 };
+        assert_eq!(footprint.spread_rest(vec![40, 60]), [55, 75]);
+    }
+
+    #[test]
+    fn limits_are_read_and_bad_ones_refused() {
+        let footprint = Footprint { empty_bytes: 1000, keys_bytes: 500 };
+        for (text, bytes) in [("50%", 1250), ("10%", 1050), ("0.4%", 1002), ("100%", 1500), ("2kb", 3048)] {
+            let limit: MemoryLimit = text.parse().unwrap();
+            assert_eq!(limit.maxmemory_bytes(footprint), bytes, "{text}");
+        }
+        assert_eq!("12.5%".parse::<MemoryLimit>().unwrap().to_string(), "12.5%");
+        for text in ["0%", "-5%", "nan%", "x", "", "20000%"] {
+            assert!(text.parse::<MemoryLimit>().unwrap_err().to_string().contains("memory"), "{text}");
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! What a server says of itself, and the kernel of it: evictions, memory, time on a core.
+
+use std::fs;
+
+use anyhow::{Context, anyhow};
+use serde::Serialize;
+use tenure_servers::Server;
+
+/// Counters that only grow, at one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Counters {
+    /// Keys evicted by the server.
+    pub n_evicted_by_server: u64,
+    /// Keys evicted by the module.
+    pub n_evicted_by_module: u64,
+    /// Time of the main thread on a core, in s.
+    pub cpu_main_s: f64,
+    /// Time of all threads on a core, in s.
+    pub cpu_s: f64,
+}
+
+impl Counters {
+    /// Reads them.
+    ///
+    /// # Errors
+    /// When the server has ended.
+    pub fn read(server: &Server) -> anyhow::Result<Counters> {
+        let number = |section: &str, field: &str| -> anyhow::Result<Option<u64>> {
+            Ok(server.info(section)?.get(field).and_then(|value| value.parse().ok()))
+        };
+        let (cpu_main_s, cpu_s) = cpu_s(server.pid())?;
+        Ok(Counters {
+            n_evicted_by_server: number("stats", "evicted_keys")?.context("INFO has no evicted_keys")?,
+            n_evicted_by_module: number("tenure", "tenure_evictions")?.unwrap_or(0),
+            cpu_main_s,
+            cpu_s,
+        })
+    }
+
+    /// What was added since `before`.
+    pub fn since(self, before: Counters) -> Counters {
+        Counters {
+            n_evicted_by_server: self.n_evicted_by_server.saturating_sub(before.n_evicted_by_server),
+            n_evicted_by_module: self.n_evicted_by_module.saturating_sub(before.n_evicted_by_module),
+            cpu_main_s: self.cpu_main_s - before.cpu_main_s,
+            cpu_s: self.cpu_s - before.cpu_s,
+        }
+    }
+}
+
+/// A server's memory, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Memory {
+    /// What the server's allocator has handed out.
+    pub used_bytes: u64,
+    /// The largest value that had since the start.
+    pub used_bytes_peak: u64,
+    /// What the process occupies.
+    pub resident_bytes: u64,
+}
+
+impl Memory {
+    /// Reads it.
+    ///
+    /// # Errors
+    /// When the server has ended.
+    pub fn read(server: &Server) -> anyhow::Result<Memory> {
+        let info = server.info("memory")?;
+        let field = |name: &str| -> anyhow::Result<u64> {
+            info.get(name).and_then(|value| value.parse().ok()).ok_or_else(|| anyhow!("INFO has no {name}"))
+        };
+        Ok(Memory {
+            used_bytes: field("used_memory")?,
+            used_bytes_peak: field("used_memory_peak")?,
+            resident_bytes: field("used_memory_rss")?,
+        })
+    }
+}
+
+/// Seconds that the main thread, and all threads, of process `pid` have spent on a core.
+///
+/// From `schedstat`, which counts ns; `stat` counts in ticks of 10 ms, too coarse for runs of a few seconds.
+///
+/// # Errors
+/// When there is no such process, or the kernel does not keep these figures.
+pub fn cpu_s(pid: u32) -> anyhow::Result<(f64, f64)> {
+    let folder = format!("/proc/{pid}/task");
+    let (mut main_s, mut all_s) = (0.0, 0.0);
+    for thread in fs::read_dir(&folder).with_context(|| format!("{folder}: no such process"))? {
+        let thread = thread?.path();
+        // A thread may end between the listing and here.
+        let Ok(text) = fs::read_to_string(thread.join("schedstat")) else { continue };
+        let thread_s = parse_schedstat(&text)?;
+        all_s += thread_s;
+        if thread.ends_with(pid.to_string()) {
+            main_s = thread_s;
+        }
+    }
+    anyhow::ensure!(all_s > 0.0, "{folder}: this kernel keeps no schedstat");
+    Ok((main_s, all_s))
+}
+
+/// Seconds that the calling thread has spent on a core.
+///
+/// # Errors
+/// When the kernel does not keep this figure.
+pub fn this_thread_s() -> anyhow::Result<f64> {
+    parse_schedstat(&fs::read_to_string("/proc/thread-self/schedstat").context("this kernel keeps no schedstat")?)
+}
+
+/// Time on a core, in s: the first number, in ns.
+fn parse_schedstat(text: &str) -> anyhow::Result<f64> {
+    let ns: Option<f64> = text.split_whitespace().next().and_then(|ns| ns.parse().ok());
+    ns.map(|ns| ns / 1e9).with_context(|| format!("schedstat says '{}'", text.trim()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::{Duration, Instant};
+
+    #[test]
+    fn time_on_a_core_is_counted_finely() {
+        let before = cpu_s(std::process::id()).unwrap();
+        let worker = std::thread::spawn(|| {
+            let end = Instant::now() + Duration::from_millis(30);
+            while Instant::now() < end {
+                std::hint::spin_loop();
+            }
+            assert!(this_thread_s().unwrap() > 0.003);
+            cpu_s(std::process::id()).unwrap()
+        });
+        let after = worker.join().unwrap();
+        let (main_s, all_s) = (after.0 - before.0, after.1 - before.1);
+        assert!(all_s > 0.003 && main_s < all_s, "main {main_s}, all {all_s}");
+        assert!(cpu_s(u32::MAX).is_err());
+    }
+}

@@ -1,0 +1,349 @@
+//! What a comparison came to: figures per run and per system, as a table, as JSON and as plots.
+//!
+//! A figure of a system is the median over its repetitions, with the smallest and largest beside it. "Against the first
+//! system" is computed within each repetition and then reduced to a median, so that what changed between repetitions does not count.
+
+mod plots;
+mod table;
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use serde::Serialize;
+
+use crate::client::probe;
+use crate::comparison::{Compared, Comparison, Run};
+use crate::observation::Memory;
+use crate::predict::{Prediction, Times, predict};
+use crate::statistics::Spread;
+
+pub use table::columns;
+
+/// Everything that is printed, written and drawn.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// What was run, as it can be run again.
+    pub conditions: ReportedConditions,
+    /// One entry per system and memory size.
+    pub summary: Vec<Summary>,
+    /// One entry per run, in the order of the runs.
+    pub runs: Vec<RunFigures>,
+}
+
+/// The conditions that all runs shared.
+#[derive(Clone, Debug, Serialize)]
+pub struct ReportedConditions {
+    /// When the report was made, in UTC.
+    pub date: String,
+    /// The workload's name.
+    pub workload: String,
+    /// The backend's specification.
+    pub backend: String,
+    /// The server, such as `redis-7.0.15`.
+    pub server: String,
+    /// Settings of the module that the user gave.
+    pub module_settings: Vec<(String, String)>,
+    /// Where both ends ran.
+    pub placement: String,
+    /// Of all random draws.
+    pub seed: u64,
+    /// Keys of the workload.
+    pub n_keys: usize,
+    /// Requests before the measurement.
+    pub n_warmup: usize,
+    /// Measured requests.
+    pub n_requests: usize,
+    /// Clients that asked at once.
+    pub n_connections: usize,
+    /// Repetitions of each run.
+    pub n_repetitions: usize,
+    /// What all keys take in the server, in bytes.
+    pub footprint_bytes: u64,
+    /// Used memory of an empty server, in bytes.
+    pub empty_server_bytes: u64,
+    /// Time between two PINGs of the stall probe, in µs.
+    pub probe_interval_us: u64,
+}
+
+/// The figures of one run.
+#[derive(Clone, Debug, Serialize)]
+pub struct RunFigures {
+    /// The system's label.
+    pub system: String,
+    /// The memory size as it was asked for.
+    pub memory: String,
+    /// The server's limit.
+    pub maxmemory_bytes: u64,
+    /// From 0.
+    pub repetition: usize,
+    /// All the numbers.
+    #[serde(flatten)]
+    pub figures: Figures,
+    /// Memory at the end of the run.
+    pub server_memory: Memory,
+    /// Writes that the server refused for lack of memory.
+    pub n_refused: u64,
+    /// By tenant.
+    pub tenants: Vec<TenantFigures>,
+    /// Points (latency in µs, share of requests that took no longer).
+    pub latency_distribution: Vec<(f64, f64)>,
+    /// Points (requests so far, mean latency in µs since the point before), the warm-up included.
+    pub latency_course: Vec<(f64, f64)>,
+}
+
+/// The numbers of a run that are worth a median. Latencies in µs.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Figures {
+    /// Mean latency of all measured requests.
+    pub latency_us_mean: f64,
+    /// Half of the requests took no longer.
+    pub latency_us_p50: f64,
+    /// 90 % took no longer.
+    pub latency_us_p90: f64,
+    /// 99 % took no longer.
+    pub latency_us_p99: f64,
+    /// 99.9 % took no longer.
+    pub latency_us_p999: f64,
+    /// 99.99 % took no longer.
+    pub latency_us_p9999: f64,
+    /// Keys missed over keys read; NaN (JSON: null) where nothing was read.
+    pub miss_ratio: f64,
+    /// Requests per second, all clients together.
+    pub throughput_per_s: f64,
+    /// Keys that the server and the module evicted.
+    pub evictions: f64,
+    /// Of these, keys that the server evicted by its own policy.
+    pub evictions_by_server: f64,
+    /// Time on a core, all threads of the server, in s.
+    pub server_cpu_s: f64,
+    /// Of this, the main thread's, in s.
+    pub server_cpu_main_s: f64,
+    /// The longest that a PING waited during the measurement.
+    pub ping_us_max: f64,
+    /// 99.9 % of the PINGs waited no longer.
+    pub ping_us_p999: f64,
+}
+
+/// One tenant in one run.
+#[derive(Clone, Debug, Serialize)]
+pub struct TenantFigures {
+    /// Its prefix.
+    pub tenant: String,
+    /// What holds its values.
+    pub backend: String,
+    /// Keys it read.
+    pub n_read: u64,
+    /// Of these, keys that missed.
+    pub n_missed: u64,
+    /// Mean latency of reads that hit, in µs.
+    pub hit_us_mean: Option<f64>,
+    /// Mean latency of reads that missed, with the backend's part and the write-back, in µs.
+    pub miss_us_mean: Option<f64>,
+    /// Mean latency of writes and deletes, in µs.
+    pub write_us_mean: Option<f64>,
+    /// Mean latency of scans and read-modify-writes, in µs.
+    pub compound_us_mean: Option<f64>,
+}
+
+/// One system at one memory size.
+#[derive(Clone, Debug, Serialize)]
+pub struct Summary {
+    /// The system's label.
+    pub system: String,
+    /// The memory size as it was asked for.
+    pub memory: String,
+    /// The server's limit.
+    pub maxmemory_bytes: u64,
+    /// Every figure by name.
+    pub figures: std::collections::BTreeMap<String, Spread>,
+    /// Mean latency over that of the first system, in the same repetition; below 1 is faster.
+    pub latency_against_first: Spread,
+    /// What the simulator says, where it was asked.
+    pub prediction: Option<Prediction>,
+}
+
+impl Report {
+    /// Puts the figures of all runs together.
+    pub fn new(comparison: &Comparison, seed: u64, compared: &Compared) -> Report {
+        let footprint = compared.footprint;
+        let conditions = ReportedConditions {
+            date: jiff::Timestamp::now().strftime("%Y-%m-%d %H:%M:%S UTC").to_string(),
+            workload: comparison.stream.name.clone(),
+            backend: comparison.backend.to_string(),
+            server: comparison.setup.binary.label.clone(),
+            module_settings: comparison.setup.settings.clone(),
+            placement: comparison.setup.placement.to_string(),
+            seed,
+            n_keys: comparison.stream.keys.len(),
+            n_warmup: comparison.stream.n_warmup,
+            n_requests: comparison.stream.n_measured(),
+            n_connections: comparison.n_connections,
+            n_repetitions: comparison.n_repetitions,
+            footprint_bytes: footprint.keys_bytes,
+            empty_server_bytes: footprint.empty_bytes,
+            probe_interval_us: probe::INTERVAL.as_micros() as u64,
+        };
+        let runs: Vec<RunFigures> = compared.runs.iter().map(|run| run_figures(comparison, run)).collect();
+        let summary = summarise(comparison, &runs);
+        Report { conditions, summary, runs }
+    }
+
+    /// Adds what the simulator says of each system at each memory size, with the first system's measured times.
+    ///
+    /// # Errors
+    /// When the simulator cannot replay the workload, the system or a setting.
+    pub fn add_predictions(&mut self, comparison: &Comparison, compared: &Compared) -> anyhow::Result<()> {
+        for (memory, limit) in comparison.memory.iter().enumerate() {
+            let times = times_of_first(compared, memory).context("nothing to predict from: no read hit")?;
+            let capacity_bytes = limit.maxmemory_bytes(compared.footprint) - compared.footprint.empty_bytes;
+            for system in comparison.systems {
+                let (stream, settings) = (comparison.stream, &comparison.setup.settings);
+                let prediction = predict(stream, system, &compared.key_bytes, capacity_bytes, &times, settings)?;
+                let is_meant = |s: &&mut Summary| s.system == system.label && s.memory == limit.to_string();
+                if let Some(summary) = self.summary.iter_mut().find(is_meant) {
+                    summary.prediction = Some(prediction);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The report for people.
+    pub fn table(&self) -> String {
+        table::table(self)
+    }
+
+    /// The report for programs.
+    ///
+    /// # Errors
+    /// None in practice.
+    pub fn json(&self) -> anyhow::Result<String> {
+        Ok(serde_json::to_string_pretty(self)?)
+    }
+
+    /// Writes `report.json`, `report.txt` and the plots into `folder`, which is made.
+    ///
+    /// # Errors
+    /// When the folder cannot be written.
+    pub fn write(&self, folder: &Path) -> anyhow::Result<()> {
+        write_file(folder, "report.json", &self.json()?)?;
+        write_file(folder, "report.txt", &self.table())?;
+        plots::draw(self, folder)
+    }
+}
+
+/// Writes one file of a report; the folder is made.
+///
+/// # Errors
+/// When it cannot be written.
+pub fn write_file(folder: &Path, name: &str, text: &str) -> anyhow::Result<()> {
+    let path = folder.join(name);
+    std::fs::create_dir_all(folder)
+        .and_then(|()| std::fs::write(&path, text))
+        .with_context(|| path.display().to_string())
+}
+
+/// A folder `bench/runs/<date>-<workload>` under the current one, that does not exist yet.
+pub fn default_folder(workload: &str) -> PathBuf {
+    let date = jiff::Timestamp::now().strftime("%Y-%m-%d").to_string();
+    let folder = |n: u32| {
+        let number = if n == 1 { String::new() } else { format!("-{n}") };
+        PathBuf::from(format!("bench/runs/{date}-{workload}{number}"))
+    };
+    (1..).map(folder).find(|folder| !folder.exists()).unwrap_or_else(|| folder(1))
+}
+
+fn run_figures(comparison: &Comparison, run: &Run) -> RunFigures {
+    let measurement = &run.measurement;
+    let (recorder, counters) = (&measurement.recorder, measurement.counters);
+    let total = recorder.total();
+    let tenants = comparison.stream.keys.tenants().iter().zip(recorder.tenants());
+    RunFigures {
+        system: comparison.systems[run.system].label.to_string(),
+        memory: comparison.memory[run.memory].to_string(),
+        maxmemory_bytes: run.maxmemory_bytes,
+        repetition: run.repetition,
+        figures: Figures {
+            latency_us_mean: total.mean_us().unwrap_or(f64::NAN),
+            latency_us_p50: recorder.quantile_us(0.5),
+            latency_us_p90: recorder.quantile_us(0.9),
+            latency_us_p99: recorder.quantile_us(0.99),
+            latency_us_p999: recorder.quantile_us(0.999),
+            latency_us_p9999: recorder.quantile_us(0.9999),
+            miss_ratio: recorder.miss_ratio().unwrap_or(f64::NAN),
+            throughput_per_s: total.n as f64 / measurement.elapsed.as_secs_f64(),
+            evictions: (counters.n_evicted_by_server + counters.n_evicted_by_module) as f64,
+            evictions_by_server: counters.n_evicted_by_server as f64,
+            server_cpu_s: counters.cpu_s,
+            server_cpu_main_s: counters.cpu_main_s,
+            ping_us_max: measurement.pings_ns.max() as f64 / 1000.0,
+            ping_us_p999: measurement.pings_ns.value_at_quantile(0.999) as f64 / 1000.0,
+        },
+        server_memory: measurement.memory,
+        n_refused: recorder.n_refused(),
+        tenants: tenants
+            .map(|(tenant, sums)| TenantFigures {
+                tenant: tenant.name.clone(),
+                backend: comparison.backend.label(tenant.backend),
+                n_read: sums.n_read,
+                n_missed: sums.n_missed,
+                hit_us_mean: sums.hits.mean_us(),
+                miss_us_mean: sums.misses.mean_us(),
+                write_us_mean: sums.writes.mean_us(),
+                compound_us_mean: sums.compound.mean_us(),
+            })
+            .collect(),
+        latency_distribution: recorder.distribution(),
+        latency_course: recorder.course(comparison.stream.requests.len()),
+    }
+}
+
+/// The measured times of the first system at one memory size, all repetitions together.
+fn times_of_first(compared: &Compared, memory: usize) -> Option<Times> {
+    let mut runs = compared.runs.iter().filter(|run| run.system == 0 && run.memory == memory);
+    let mut sums = runs.next()?.measurement.recorder.clone();
+    for run in runs {
+        sums.merge(&run.measurement.recorder);
+    }
+    Times::of(sums.tenants())
+}
+
+impl Figures {
+    /// Every figure with its name, as JSON has it.
+    fn named(&self) -> Vec<(String, f64)> {
+        let Ok(serde_json::Value::Object(fields)) = serde_json::to_value(self) else { return Vec::new() };
+        fields.into_iter().filter_map(|(name, value)| value.as_f64().map(|value| (name, value))).collect()
+    }
+}
+
+fn summarise(comparison: &Comparison, runs: &[RunFigures]) -> Vec<Summary> {
+    let first = comparison.systems[0].label;
+    let mut summary = Vec::new();
+    for memory in comparison.memory.iter().map(ToString::to_string) {
+        for system in comparison.systems {
+            let of = |label: &str| -> Vec<&RunFigures> {
+                let mut found: Vec<&RunFigures> =
+                    runs.iter().filter(|run| run.memory == memory && run.system == label).collect();
+                found.sort_by_key(|run| run.repetition);
+                found
+            };
+            let (own, others) = (of(system.label), of(first));
+            let ratios =
+                own.iter().zip(&others).map(|(own, other)| own.figures.latency_us_mean / other.figures.latency_us_mean);
+            let Some(latency_against_first) = Spread::of(ratios) else { continue };
+            let mut values = std::collections::BTreeMap::<String, Vec<f64>>::new();
+            for (name, value) in own.iter().flat_map(|run| run.figures.named()) {
+                values.entry(name).or_default().push(value);
+            }
+            summary.push(Summary {
+                system: system.label.to_string(),
+                memory: memory.clone(),
+                maxmemory_bytes: own[0].maxmemory_bytes,
+                figures: values.into_iter().filter_map(|(name, all)| Some((name, Spread::of(all)?))).collect(),
+                latency_against_first,
+                prediction: None,
+            });
+        }
+    }
+    summary
+}

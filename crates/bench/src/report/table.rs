@@ -1,0 +1,215 @@
+//! The report as text: what was run, then one line per system and memory size, then one per backend or tenant.
+
+use tenure_core::units::format_bytes;
+
+use super::{Report, RunFigures, Summary};
+use crate::statistics::Spread;
+
+/// With more tenants than this only the sums are printed; JSON has them all.
+const TENANTS_SHOWN_MAX: usize = 16;
+
+pub(super) fn table(report: &Report) -> String {
+    let mut parts = vec![conditions(report), latencies(report), costs(report), tenants(report)];
+    if report.summary.iter().any(|summary| summary.prediction.is_some()) {
+        parts.push(predictions(report));
+    }
+    parts.join("\n")
+}
+
+fn conditions(report: &Report) -> String {
+    let c = &report.conditions;
+    let settings: Vec<String> = c.module_settings.iter().map(|(name, value)| format!("{name} {value}")).collect();
+    let settings = if settings.is_empty() { "defaults".to_string() } else { settings.join(", ") };
+    format!(
+        "{} against {} on {}, {}\n\
+         {} keys, footprint {}; {} requests after {} of warm-up over {} connections, seed {}, {} repetitions\n\
+         {}; module settings: {settings}\n\
+         Medians over the repetitions (smallest–largest); latencies in µs, backend included.\n",
+        c.workload,
+        c.backend,
+        c.server,
+        c.date,
+        c.n_keys,
+        format_bytes(c.footprint_bytes),
+        c.n_requests,
+        c.n_warmup,
+        c.n_connections,
+        c.seed,
+        c.n_repetitions,
+        c.placement,
+    )
+}
+
+fn latencies(report: &Report) -> String {
+    let first = report.summary.first().map_or("first", |summary| summary.system.as_str());
+    let against = format!("against {first}");
+    let header = ["memory", "system", "mean", "", &against, "", "p50", "p90", "p99", "p99.9", "p99.99", "miss ratio"];
+    let mut rows = vec![header.map(str::to_string).to_vec()];
+    for summary in &report.summary {
+        let (mean, ratio) = (figure(summary, "latency_us_mean"), summary.latency_against_first);
+        let mut row = vec![summary.memory.clone(), summary.system.clone()];
+        row.extend([number(mean.median), range(mean, number)]);
+        row.extend([change(ratio.median), range(ratio, change)]);
+        for name in ["p50", "p90", "p99", "p999", "p9999"] {
+            row.push(number(figure(summary, &format!("latency_us_{name}")).median));
+        }
+        row.push(ratio4(figure(summary, "miss_ratio").median));
+        rows.push(row);
+    }
+    columns(&rows)
+}
+
+fn costs(report: &Report) -> String {
+    let header = ["memory", "system", "requests/s", "evictions", "by the server", "server CPU s", "main thread s"];
+    let mut rows = vec![header.map(str::to_string).to_vec()];
+    rows[0].extend(["PING p99.9", "PING max", "peak over maxmemory", "refused writes"].map(str::to_string));
+    for summary in &report.summary {
+        let median = |name: &str| figure(summary, name).median;
+        let mut row = vec![summary.memory.clone(), summary.system.clone()];
+        row.push(whole(median("throughput_per_s")));
+        row.extend([whole(median("evictions")), whole(median("evictions_by_server"))]);
+        row.extend(["server_cpu_s", "server_cpu_main_s"].map(|name| format!("{:.2}", median(name))));
+        row.extend(["ping_us_p999", "ping_us_max"].map(|name| number(median(name))));
+        row.push(format_bytes(peak_over_limit(report, summary)));
+        row.push(runs_of(report, summary).map(|run| run.n_refused).sum::<u64>().to_string());
+        rows.push(row);
+    }
+    columns(&rows)
+}
+
+/// The most by which any repetition exceeded its limit.
+fn peak_over_limit(report: &Report, summary: &Summary) -> u64 {
+    let over = |run: &RunFigures| run.server_memory.used_bytes_peak.saturating_sub(run.maxmemory_bytes);
+    runs_of(report, summary).map(over).max().unwrap_or(0)
+}
+
+fn tenants(report: &Report) -> String {
+    let n_tenants = report.runs.first().map_or(0, |run| run.tenants.len());
+    if n_tenants > TENANTS_SHOWN_MAX {
+        return format!("{n_tenants} tenants: report.json has the figures of each.\n");
+    }
+    let header = ["memory", "system", "tenant", "backend", "reads", "miss ratio", "hit", "miss", "write", "compound"];
+    let mut rows = vec![header.map(str::to_string).to_vec()];
+    for summary in &report.summary {
+        for tenant in 0..n_tenants {
+            rows.push(tenant_row(report, summary, tenant));
+        }
+    }
+    columns(&rows)
+}
+
+fn tenant_row(report: &Report, summary: &Summary, tenant: usize) -> Vec<String> {
+    let all: Vec<_> = runs_of(report, summary).map(|run| &run.tenants[tenant]).collect();
+    let median = |values: Vec<Option<f64>>, show: fn(f64) -> String| {
+        Spread::of(values.into_iter().flatten()).map_or("–".to_string(), |spread| show(spread.median))
+    };
+    let miss_ratio = |n_missed: u64, n_read: u64| (n_read > 0).then(|| n_missed as f64 / n_read as f64);
+    vec![
+        summary.memory.clone(),
+        summary.system.clone(),
+        all[0].tenant.clone(),
+        all[0].backend.clone(),
+        all[0].n_read.to_string(),
+        median(all.iter().map(|t| miss_ratio(t.n_missed, t.n_read)).collect(), ratio4),
+        median(all.iter().map(|t| t.hit_us_mean).collect(), number),
+        median(all.iter().map(|t| t.miss_us_mean).collect(), number),
+        median(all.iter().map(|t| t.write_us_mean).collect(), number),
+        median(all.iter().map(|t| t.compound_us_mean).collect(), number),
+    ]
+}
+
+fn predictions(report: &Report) -> String {
+    let header = ["memory", "system", "mean", "predicted", "measured over predicted", "miss ratio", "predicted"];
+    let mut rows = vec![header.map(str::to_string).to_vec()];
+    for summary in &report.summary {
+        let Some(prediction) = summary.prediction else { continue };
+        let mean = figure(summary, "latency_us_mean").median;
+        rows.push(vec![
+            summary.memory.clone(),
+            summary.system.clone(),
+            number(mean),
+            number(prediction.latency_us_mean),
+            change(mean / prediction.latency_us_mean),
+            ratio4(figure(summary, "miss_ratio").median),
+            ratio4(prediction.miss_ratio),
+        ]);
+    }
+    columns(&rows)
+}
+
+fn runs_of<'a>(report: &'a Report, summary: &'a Summary) -> impl Iterator<Item = &'a RunFigures> {
+    report.runs.iter().filter(|run| run.memory == summary.memory && run.system == summary.system)
+}
+
+/// A figure of a summary; NaN where no run had it.
+pub(super) fn figure(summary: &Summary, name: &str) -> Spread {
+    let nothing = Spread { median: f64::NAN, min: f64::NAN, max: f64::NAN };
+    summary.figures.get(name).copied().unwrap_or(nothing)
+}
+
+fn number(value: f64) -> String {
+    match value {
+        v if !v.is_finite() => "–".to_string(),
+        v if v >= 100.0 => format!("{v:.0}"),
+        v => format!("{v:.1}"),
+    }
+}
+
+fn whole(value: f64) -> String {
+    if value.is_finite() { format!("{value:.0}") } else { "–".to_string() }
+}
+
+fn ratio4(value: f64) -> String {
+    if value.is_finite() { format!("{value:.4}") } else { "–".to_string() }
+}
+
+/// A ratio as a change: 0.875 is `-12.5%`.
+fn change(ratio: f64) -> String {
+    format!("{:+.1}%", (ratio - 1.0) * 100.0)
+}
+
+fn range(spread: Spread, show: impl Fn(f64) -> String) -> String {
+    format!("({}–{})", show(spread.min), show(spread.max))
+}
+
+/// Rows of cells under a header, with columns as wide as their widest cell: the first two to the left, others to the right.
+pub fn columns(rows: &[Vec<String>]) -> String {
+    let n_columns = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let width = |column: usize| {
+        rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..n_columns).map(width).collect();
+    let mut text = String::new();
+    for (index, row) in rows.iter().enumerate() {
+        let cell = |(column, cell): (usize, &String)| {
+            let width = widths[column];
+            if column < 2 { format!("{cell:<width$}") } else { format!("{cell:>width$}") }
+        };
+        let line: Vec<String> = row.iter().enumerate().map(cell).collect();
+        text.push_str(line.join("  ").trim_end());
+        text.push('\n');
+        if index == 0 {
+            text.push_str(&"-".repeat(widths.iter().sum::<usize>() + 2 * n_columns.saturating_sub(1)));
+            text.push('\n');
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_as_wide_as_their_widest_cell() {
+        let row = |cells: [&str; 3]| cells.map(str::to_string).to_vec();
+        let text = columns(&[row(["memory", "s", "µs"]), row(["10%", "stock", "1234"])]);
+        assert_eq!(text, "memory  s        µs\n-------------------\n10%     stock  1234\n");
+    }
+
+    #[test]
+    fn numbers_are_short_and_missing_ones_dashes() {
+        assert_eq!([12.345, 123.45, f64::NAN].map(number), ["12.3", "123", "–"]);
+        assert_eq!([0.875, 1.2].map(change), ["-12.5%", "+20.0%"]);
+    }
+}

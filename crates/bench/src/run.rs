@@ -1,0 +1,154 @@
+//! One run: a fresh server, the warm-up, the measurement, and what came of it.
+
+use std::ops::Range;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, anyhow, bail, ensure};
+use hdrhistogram::Histogram;
+use indicatif::ProgressBar;
+use tenure_servers::Server;
+
+use crate::backend::Backends;
+use crate::client::probe::probe;
+use crate::client::{CacheAside, Connection};
+use crate::observation::{Counters, Memory};
+use crate::placement::wake_exactly;
+use crate::statistics::Recorder;
+use crate::system::{Setup, System};
+use crate::workload::Stream;
+
+/// The progress bar is moved once per so many requests.
+const PROGRESS_STEP: usize = 256;
+
+/// What all runs of a comparison share.
+pub struct Conditions<'a> {
+    /// The requests.
+    pub stream: &'a Stream,
+    /// Where misses go.
+    pub backends: &'a Backends,
+    /// The server and where it runs.
+    pub setup: &'a Setup,
+    /// How many clients ask at once.
+    pub n_connections: usize,
+    /// Counts requests for whoever watches.
+    pub progress: &'a ProgressBar,
+    /// Set when the user wants an end.
+    pub interrupted: &'a AtomicBool,
+}
+
+/// What came of a run.
+#[derive(Clone, Debug)]
+pub struct Measurement {
+    /// Latencies and misses.
+    pub recorder: Recorder,
+    /// How long the measured requests took altogether.
+    pub elapsed: Duration,
+    /// Evictions and core time during the measured requests.
+    pub counters: Counters,
+    /// The server's memory at the end.
+    pub memory: Memory,
+    /// Latencies of the probe's PINGs during the measured requests, in ns.
+    pub pings_ns: Histogram<u64>,
+}
+
+impl Conditions<'_> {
+    /// Runs `system` with `maxmemory_bytes`.
+    ///
+    /// # Errors
+    /// When the server or a backend fails, or the user interrupts.
+    pub fn run(&self, system: &System, maxmemory_bytes: u64) -> anyhow::Result<Measurement> {
+        let server = system.start(self.setup, Some(maxmemory_bytes), self.stream.keys.tenants())?;
+        let measured = self.measure(&server);
+        // Ctrl-C reaches the server too, so that what fails then is not the reason.
+        if self.interrupted.load(Ordering::Relaxed) {
+            bail!("interrupted");
+        }
+        if let Some(crash) = server.crash() {
+            bail!("{} crashed: {crash}", system.label);
+        }
+        measured.with_context(|| format!("the run of {} failed", system.label))
+    }
+
+    fn measure(&self, server: &Server) -> anyhow::Result<Measurement> {
+        let (stream, mut clients) = (self.stream, Vec::new());
+        for _ in 0..self.n_connections {
+            let cache = Connection::open(server.port())?;
+            clients.push((CacheAside::new(stream, cache, self.backends.connect()?), Recorder::new(stream)));
+        }
+        self.perform(&mut clients, 0..stream.n_warmup)?;
+        let before = Counters::read(server)?;
+        let (elapsed, pings_ns) = self.perform_probed(&mut clients, server)?;
+        let counters = Counters::read(server)?.since(before);
+        let mut recorder = Recorder::new(stream);
+        for (_, of_client) in &clients {
+            recorder.merge(of_client);
+        }
+        Ok(Measurement { recorder, elapsed, counters, memory: Memory::read(server)?, pings_ns })
+    }
+
+    /// Performs the measured requests while a probe watches for stalls.
+    fn perform_probed(
+        &self,
+        clients: &mut [(CacheAside, Recorder)],
+        server: &Server,
+    ) -> anyhow::Result<(Duration, Histogram<u64>)> {
+        let (connection, stop) = (Connection::open(server.port())?, AtomicBool::new(false));
+        thread::scope(|scope| {
+            let probing = scope.spawn(|| probe(connection, &stop));
+            let start = Instant::now();
+            let performed = self.perform(clients, self.stream.n_warmup..self.stream.requests.len());
+            let elapsed = start.elapsed();
+            stop.store(true, Ordering::Relaxed);
+            let pings_ns = probing.join().map_err(|_| anyhow!("the probe panicked"))?;
+            performed?;
+            Ok((elapsed, pings_ns?))
+        })
+    }
+
+    /// Lets all clients together perform the requests of `range`, each taking the next one when it is free.
+    fn perform(&self, clients: &mut [(CacheAside, Recorder)], range: Range<usize>) -> anyhow::Result<()> {
+        let (next, failure) = (AtomicUsize::new(range.start), Mutex::new(None));
+        thread::scope(|scope| {
+            for (client, recorder) in clients {
+                let (next, failure) = (&next, &failure);
+                scope.spawn(move || {
+                    if let Err(error) = self.perform_one_by_one(client, recorder, next, range.end) {
+                        // The others stop too; the first failure is the one that tells something.
+                        next.store(range.end, Ordering::Relaxed);
+                        failure.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).get_or_insert(error);
+                    }
+                });
+            }
+        });
+        match failure.into_inner() {
+            Ok(Some(error)) => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    fn perform_one_by_one(
+        &self,
+        client: &mut CacheAside,
+        recorder: &mut Recorder,
+        next: &AtomicUsize,
+        end: usize,
+    ) -> anyhow::Result<()> {
+        wake_exactly();
+        loop {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            if index >= end {
+                return Ok(());
+            }
+            if index.is_multiple_of(PROGRESS_STEP) {
+                self.progress.inc(PROGRESS_STEP as u64);
+                ensure!(!self.interrupted.load(Ordering::Relaxed), "interrupted");
+            }
+            let start = Instant::now();
+            let outcome = client.perform(&self.stream.requests[index])?;
+            recorder.record(self.stream, index, start.elapsed(), outcome);
+        }
+    }
+}

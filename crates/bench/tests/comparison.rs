@@ -1,0 +1,183 @@
+//! Small comparisons against the installed server, end to end: footprint, runs, report, files.
+
+use std::sync::atomic::AtomicBool;
+
+use tenure_bench::backend::BackendSpec;
+use tenure_bench::comparison::{Compared, Comparison, MemoryLimit};
+use tenure_bench::no_harm::NoHarm;
+use tenure_bench::placement::Placement;
+use tenure_bench::report::Report;
+use tenure_bench::system::{Setup, System};
+use tenure_bench::workload::{Stream, WorkloadOptions};
+use tenure_servers::{ServerBinary, module_path};
+
+fn setup() -> Setup {
+    let placement = Placement { server: None, clients: None };
+    Setup { binary: ServerBinary::installed().unwrap(), placement, settings: Vec::new() }
+}
+
+fn stream(workload: &str, n_backends: usize) -> Stream {
+    stream_of(workload, n_backends, 3000)
+}
+
+fn stream_of(workload: &str, n_backends: usize, n_keys: usize) -> Stream {
+    let options = WorkloadOptions::new(workload.parse().unwrap(), n_backends);
+    let size = WorkloadOptions { n_keys: Some(n_keys), n_warmup: Some(n_keys), n_requests: Some(4000), ..options };
+    size.generate().unwrap()
+}
+
+fn compare(stream: &Stream, backend: &str, systems: &[System], memory: &[&str]) -> (Report, Compared) {
+    let backend: BackendSpec = backend.parse().unwrap();
+    let memory: Vec<MemoryLimit> = memory.iter().map(|text| text.parse().unwrap()).collect();
+    let comparison = Comparison {
+        stream,
+        backend: &backend,
+        n_rows: 500,
+        systems,
+        memory: &memory,
+        n_repetitions: 2,
+        n_connections: 4,
+        setup: &setup(),
+    };
+    let compared = comparison.run(&AtomicBool::new(false)).unwrap();
+    let mut report = Report::new(&comparison, 1, &compared);
+    if stream.scans.is_empty() {
+        report.add_predictions(&comparison, &compared).unwrap();
+    }
+    (report, compared)
+}
+
+/// True (and says so) where the module isn't built, as with `cargo test -p tenure-bench` alone.
+fn skipped_without_module(test: &str) -> bool {
+    let missing = module_path().is_err();
+    if missing {
+        println!("SKIPPED: {test}: libtenure.so is not built");
+    }
+    missing
+}
+
+#[test]
+fn stock_misses_as_its_memory_says_and_misses_take_the_delay() {
+    let stream = stream("ycsb-b", 2);
+    let (report, compared) = compare(&stream, "delay:200,1500", &[System::STOCK], &["20%", "400%"]);
+    let footprint = compared.footprint;
+    // 3000 records of 1000 bytes, and what the server adds to each.
+    assert!((3_000_000..6_000_000).contains(&footprint.keys_bytes), "{footprint:?}");
+    assert_eq!(report.runs.len(), 4);
+    for summary in &report.summary {
+        let (measured, predicted) = (summary.figures["miss_ratio"].median, summary.prediction.unwrap().miss_ratio);
+        // In a run of a few seconds the server's clock, which ticks once a second, tells few keys apart.
+        assert!((measured - predicted).abs() < 0.12, "{}: measured {measured}, predicted {predicted}", summary.memory);
+    }
+    for run in &report.runs {
+        let (figures, is_small) = (&run.figures, run.memory == "20%");
+        let n_done: u64 = run.tenants.iter().map(|tenant| tenant.n_read).sum();
+        assert!((3700..=3900).contains(&n_done), "{n_done} reads of 4000 requests, 95 % of which are reads");
+        assert_eq!(figures.miss_ratio > 0.3, is_small, "{}: {}", run.memory, figures.miss_ratio);
+        assert_eq!(figures.evictions > 0.0, is_small);
+        assert_eq!(run.n_refused, 0);
+        assert!(figures.server_cpu_s > 0.0 && figures.throughput_per_s > 100.0);
+        assert!(figures.ping_us_max > 0.0 && figures.ping_us_p999 <= figures.ping_us_max);
+        assert!(figures.latency_us_p50 <= figures.latency_us_p99 && figures.latency_us_p99 <= figures.latency_us_p9999);
+        assert!(run.server_memory.used_bytes < run.maxmemory_bytes + 1_000_000);
+        if is_small {
+            for (tenant, delay_us) in run.tenants.iter().zip([200.0, 1500.0]) {
+                let (hit_us, miss_us) = (tenant.hit_us_mean.unwrap(), tenant.miss_us_mean.unwrap());
+                assert!(miss_us > hit_us && miss_us >= delay_us, "{}: hit {hit_us}, miss {miss_us}", tenant.tenant);
+            }
+        }
+    }
+    let ratios: Vec<f64> =
+        report.runs.iter().filter(|run| run.memory == "20%").map(|run| run.figures.miss_ratio).collect();
+    assert!((ratios[0] - ratios[1]).abs() < 0.03, "the same requests miss alike: {ratios:?}");
+}
+
+#[test]
+fn a_report_has_a_table_json_and_plots() {
+    let stream = stream("ycsb-a", 1);
+    let (report, ..) = compare(&stream, "sqlite:0", &[System::STOCK], &["30%"]);
+    let folder = tempfile::tempdir().unwrap();
+    report.write(folder.path()).unwrap();
+    let json: serde_json::Value =
+        serde_json::from_str(&std::fs::read_to_string(folder.path().join("report.json")).unwrap()).unwrap();
+    assert_eq!(json["conditions"]["workload"], "ycsb-a");
+    assert_eq!(json["summary"][0]["latency_against_first"]["median"], 1.0);
+    assert!(json["summary"][0]["figures"]["latency_us_mean"]["median"].as_f64().unwrap() > 0.0);
+    assert_eq!(json["runs"].as_array().unwrap().len(), 2);
+    for name in ["mean-latency", "distribution-30pct", "course-30pct"] {
+        for extension in ["svg", "png"] {
+            assert!(folder.path().join(format!("{name}.{extension}")).metadata().unwrap().len() > 1000, "{name}");
+        }
+    }
+    let table = std::fs::read_to_string(folder.path().join("report.txt")).unwrap();
+    assert!(table.contains("stock") && table.contains("miss ratio") && table.contains("30%"), "{table}");
+}
+
+#[test]
+fn scans_inserts_and_read_modify_writes_are_performed() {
+    for workload in ["ycsb-d", "ycsb-e", "ycsb-f", "tenants"] {
+        let mut stream = stream(workload, 2);
+        stream.requests.truncate(stream.n_warmup + 1000);
+        let (report, ..) = compare(&stream, "delay:0,20", &[System::STOCK], &["50%"]);
+        for run in &report.runs {
+            let n_read: u64 = run.tenants.iter().map(|tenant| tenant.n_read).sum();
+            let expected = if workload == "ycsb-e" { 30_000..60_000 } else { 900..1001 };
+            assert!(expected.contains(&n_read), "{workload}: {n_read}");
+            assert!(run.figures.miss_ratio > 0.0 && run.figures.miss_ratio < 1.0, "{workload}");
+        }
+    }
+}
+
+#[test]
+fn a_trace_is_replayed_with_its_deletes() {
+    let file = tempfile::Builder::new().suffix(".csv").tempfile().unwrap();
+    let rows = (0..2000).map(|i| match i % 4 {
+        0 => format!("0,k{},set,500,x\n", i % 40),
+        1 => format!("0,k{},get,500,y\n", (i - 1) % 40),
+        2 => format!("0,k{},del,500,x\n", (i - 2) % 40),
+        _ => format!("0,k{},get,500,x\n", (i - 3) % 40),
+    });
+    std::fs::write(file.path(), format!("time_s,key,op,size,tenant\n{}", rows.collect::<String>())).unwrap();
+    let workload = file.path().to_str().unwrap().parse().unwrap();
+    let stream = WorkloadOptions { n_warmup: Some(1000), ..WorkloadOptions::new(workload, 1) }.generate().unwrap();
+    let (report, ..) = compare(&stream, "delay:50", &[System::STOCK], &["20mb"]);
+    let figures = &report.runs[0].figures;
+    // What was set is there, and what was deleted is not; clients overtake each other now and then.
+    assert!((0.4..0.6).contains(&figures.miss_ratio), "{}", figures.miss_ratio);
+}
+
+#[test]
+fn both_systems_are_asked_the_same() {
+    if skipped_without_module("both_systems_are_asked_the_same") {
+        return;
+    }
+    // Enough that the module's own memory, which counts, is a small part of the limit.
+    let stream = stream_of("ycsb-a", 2, 40_000);
+    let (report, ..) = compare(&stream, "delay:0,50", &[System::STOCK, System::TENURE], &["30%"]);
+    let reads = |run: &tenure_bench::report::RunFigures| run.tenants.iter().map(|t| t.n_read).collect::<Vec<_>>();
+    assert!(report.runs.iter().all(|run| reads(run) == reads(&report.runs[0])));
+    let order: Vec<&str> = report.runs.iter().map(|run| run.system.as_str()).collect();
+    assert_eq!(order, ["stock", "tenure", "tenure", "stock"]);
+    assert!(report.runs[1].figures.evictions > 0.0, "the module's evictions are counted");
+}
+
+#[test]
+fn no_harm_compares_pairs_without_misses() {
+    if skipped_without_module("no_harm_compares_pairs_without_misses") {
+        return;
+    }
+    let options = WorkloadOptions::new("no-miss".parse().unwrap(), 1);
+    let size = WorkloadOptions { n_keys: Some(1000), n_warmup: Some(5000), n_requests: Some(50_000), ..options };
+    let (stream, setup) = (size.generate().unwrap(), setup());
+    for depth in [1, 16] {
+        let no_harm =
+            NoHarm { stream: &stream, depth, n_connections: 10, n_pairs: 2, system: &System::TENURE, setup: &setup };
+        let report = no_harm.run(&AtomicBool::new(false)).unwrap();
+        assert_eq!(report.pairs.len(), 2);
+        for pair in &report.pairs {
+            assert!(pair.stock.throughput_per_s > 1000.0 && pair.module.cpu_ns_per_command > 0.0);
+            assert!((pair.throughput_ratio - pair.module.throughput_per_s / pair.stock.throughput_per_s).abs() < 1e-9);
+        }
+        assert!(report.table().contains("throughput with the module over stock"));
+    }
+}

@@ -1,0 +1,216 @@
+//! `tenure bench`: reads the options, runs the comparison, prints and writes the report.
+//!
+//! Without options: YCSB A with half of its footprint as memory, in front of a MariaDB near and one 1 ms away, stock against
+//! tenure. An update-heavy Zipfian mix over two backends of unequal distance is the smallest workload in which both locality
+//! and penalty matter, and it is the one the papers report.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use anyhow::{Context, bail};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use tenure_bench::backend::{BackendSpec, MariaDbRoute};
+use tenure_bench::comparison::{Comparison, MemoryLimit};
+use tenure_bench::no_harm::NoHarm;
+use tenure_bench::placement::Placement;
+use tenure_bench::report::{Report, default_folder, write_file};
+use tenure_bench::system::{Setup, System};
+use tenure_bench::workload::keys::Assignment;
+use tenure_bench::workload::{Workload, WorkloadOptions};
+use tenure_servers::ServerBinary;
+use tenure_sim::trace::{Format, TenantSource, TraceOptions};
+
+use crate::print;
+
+/// The options of `tenure bench`.
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// ycsb-a … ycsb-f, tenants, no-miss, or the path of a trace.
+    #[arg(long, value_name = "NAME|TRACE", default_value = "ycsb-a", value_parser = parse::<Workload>)]
+    workload: Workload,
+
+    /// Where misses go: delay:US,US…, sqlite, sqlite:US,US… (additional delays), mariadb, mariadb:local, mariadb:remote.
+    /// Default: mariadb; for the workload tenants the delays 1, 2, 4 … 16384 µs.
+    #[arg(long, value_name = "SPEC", value_parser = parse::<BackendSpec>)]
+    backend: Option<BackendSpec>,
+
+    /// The systems, of which the first is what the others are compared with.
+    #[arg(long, value_name = "NAME,NAME…", value_delimiter = ',', default_value = "stock,tenure", value_parser = parse::<System>)]
+    systems: Vec<System>,
+
+    /// Memory for the keys: a share of the workload's footprint (50%) or bytes (64mb).
+    #[arg(long, value_name = "SIZE,SIZE…", value_delimiter = ',', default_value = "50%", value_parser = parse::<MemoryLimit>)]
+    memory: Vec<MemoryLimit>,
+
+    /// How often each system is run; of no-miss, how many pairs (default there: 10).
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    repetitions: Option<u32>,
+
+    /// Clients that ask at once. Default: 4, of tenants 8, of no-miss 50.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    connections: Option<u32>,
+
+    /// Commands that each connection sends at once; for no-miss only.
+    #[arg(long, value_name = "DEPTH", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pipeline: u32,
+
+    /// Keys that exist at the start; not for traces. Default: 100000, of tenants 60000.
+    #[arg(long, value_name = "N")]
+    records: Option<usize>,
+
+    /// Requests before the measurement. Default: 300000, of a trace 30 %.
+    #[arg(long, value_name = "N")]
+    warmup: Option<usize>,
+
+    /// Measured requests. Default: 300000, of no-miss 2000000, of a trace the rest.
+    #[arg(long, value_name = "N")]
+    requests: Option<usize>,
+
+    /// Of all random draws.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+
+    /// Of a trace, its format: tenure, csv, oracleGeneral, twitter, msr or monitor. Default: told by its beginning.
+    #[arg(long, value_name = "NAME")]
+    format: Option<Format>,
+
+    /// Of a trace, where tenants come from: column, column:N, prefix:CHARACTER, hash:N or none.
+    #[arg(long, value_name = "SOURCE", default_value = "column")]
+    tenants: TenantSource,
+
+    /// By what a key's backend is found: key (its hash) or tenant. Default: key, for tenants tenant.
+    #[arg(long, value_name = "key|tenant", value_parser = parse::<Assignment>)]
+    backend_by: Option<Assignment>,
+
+    /// Rows of 1 KB in each database.
+    #[arg(long, value_name = "N", default_value_t = 1_000_000)]
+    rows: u64,
+
+    /// The server's core and that of clients and backends, or none.
+    #[arg(long, value_name = "SERVER,CLIENTS|none", value_parser = parse::<Placement>)]
+    cpus: Option<Placement>,
+
+    /// A setting of the module, as tenure.window-requests=10000; may be given several times.
+    #[arg(long = "set", value_name = "NAME=VALUE", value_parser = parse_setting)]
+    settings: Vec<(String, String)>,
+
+    /// Replays the same requests through the simulator with the measured times, and prints its prediction beside each result.
+    #[arg(long)]
+    predict: bool,
+
+    /// Prints JSON in place of the table.
+    #[arg(long)]
+    json: bool,
+
+    /// Where report.json, report.txt and the plots are written. Default: a new folder bench/runs/DATE-WORKLOAD.
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+}
+
+/// Enough clients to overlap waiting, few enough that no core is saturated by hits.
+const N_CONNECTIONS: u32 = 4;
+/// These wait most of the time.
+const N_CONNECTIONS_TENANTS: u32 = 8;
+/// What the papers' stress test uses.
+const N_CONNECTIONS_NO_MISS: u32 = 50;
+const N_REPETITIONS: u32 = 3;
+const N_PAIRS: u32 = 10;
+
+/// Runs `tenure bench`.
+pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    let interrupted = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM] {
+        signal_hook::flag::register(signal, Arc::clone(&interrupted)).context("signals cannot be handled")?;
+    }
+    let setup = Setup {
+        binary: ServerBinary::installed()?,
+        placement: arguments.cpus.unwrap_or_else(Placement::default_for_this_machine),
+        settings: arguments.settings.clone(),
+    };
+    if arguments.workload == Workload::NoMiss {
+        run_no_harm(arguments, &setup, &interrupted)
+    } else {
+        run_comparison(arguments, &setup, &interrupted)
+    }
+}
+
+fn run_comparison(arguments: &Arguments, setup: &Setup, interrupted: &AtomicBool) -> anyhow::Result<()> {
+    let backend = arguments.backend.clone().unwrap_or_else(|| match arguments.workload {
+        Workload::Tenants => BackendSpec::Delay((0..15).map(|power| f64::from(1 << power)).collect()),
+        _ => BackendSpec::MariaDb(vec![MariaDbRoute::Local, MariaDbRoute::Remote]),
+    });
+    let n_connections = if arguments.workload == Workload::Tenants { N_CONNECTIONS_TENANTS } else { N_CONNECTIONS };
+    let stream = workload(arguments, backend.len()).generate()?;
+    let comparison = Comparison {
+        stream: &stream,
+        backend: &backend,
+        n_rows: arguments.rows,
+        systems: &arguments.systems,
+        memory: &arguments.memory,
+        n_repetitions: arguments.repetitions.unwrap_or(N_REPETITIONS) as usize,
+        n_connections: arguments.connections.unwrap_or(n_connections) as usize,
+        setup,
+    };
+    let compared = comparison.run(interrupted)?;
+    let mut report = Report::new(&comparison, arguments.seed, &compared);
+    if arguments.predict {
+        report.add_predictions(&comparison, &compared)?;
+    }
+    let folder = arguments.out.clone().unwrap_or_else(|| default_folder(&stream.name));
+    report.write(&folder)?;
+    finish(arguments, &report.json()?, &report.table(), &folder)
+}
+
+fn run_no_harm(arguments: &Arguments, setup: &Setup, interrupted: &AtomicBool) -> anyhow::Result<()> {
+    let modules: Vec<&System> = arguments.systems.iter().filter(|system| system.has_module()).collect();
+    let [system] = modules[..] else {
+        bail!("no-miss compares stock with one system that has the module, not with {}", modules.len());
+    };
+    let stream = workload(arguments, 1).generate()?;
+    let no_harm = NoHarm {
+        stream: &stream,
+        depth: arguments.pipeline as usize,
+        n_connections: arguments.connections.unwrap_or(N_CONNECTIONS_NO_MISS) as usize,
+        n_pairs: arguments.repetitions.unwrap_or(N_PAIRS) as usize,
+        system,
+        setup,
+    };
+    let report = no_harm.run(interrupted)?;
+    let name = format!("no-miss-{}-deep", arguments.pipeline);
+    let folder = arguments.out.clone().unwrap_or_else(|| default_folder(&name));
+    write_file(&folder, "report.json", &report.json()?)?;
+    write_file(&folder, "report.txt", &report.table())?;
+    finish(arguments, &report.json()?, &report.table(), &folder)
+}
+
+fn workload(arguments: &Arguments, n_backends: usize) -> WorkloadOptions {
+    WorkloadOptions {
+        seed: arguments.seed,
+        n_keys: arguments.records,
+        n_warmup: arguments.warmup,
+        n_requests: arguments.requests,
+        assignment: arguments.backend_by,
+        trace: TraceOptions { format: arguments.format, tenants: arguments.tenants.clone(), ..TraceOptions::default() },
+        ..WorkloadOptions::new(arguments.workload.clone(), n_backends)
+    }
+}
+
+fn finish(arguments: &Arguments, json: &str, table: &str, folder: &std::path::Path) -> anyhow::Result<()> {
+    print(if arguments.json { json } else { table })?;
+    if arguments.json {
+        return print("\n");
+    }
+    print(&format!("\nwritten to {}\n", folder.display()))
+}
+
+fn parse<T: std::str::FromStr<Err = anyhow::Error>>(text: &str) -> Result<T, String> {
+    text.parse().map_err(|error: anyhow::Error| format!("{error:#}"))
+}
+
+fn parse_setting(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if name.starts_with("tenure.") => Ok((name.to_string(), value.to_string())),
+        _ => Err(format!("'{text}' is not NAME=VALUE with a name that begins with tenure.")),
+    }
+}

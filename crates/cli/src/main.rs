@@ -1,0 +1,69 @@
+//! The command-line tool `tenure`: one file per subcommand, and one exit.
+//!
+//! Results go to standard output, progress and errors to standard error. Exit code 0 is success (a reader that closed the
+//! pipe is one), 1 a failure, 2 bad usage.
+#![forbid(unsafe_code)]
+
+mod bench;
+mod mrc;
+mod progress;
+mod simulate;
+mod trace_args;
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Memory management for Valkey and Redis by what a miss costs: models, simulation, benchmark.
+#[derive(Parser)]
+#[command(name = "tenure", version, max_term_width = 120)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Runs systems side by side on the same requests and reports latency, misses, throughput and cost.
+    Bench(Box<bench::Arguments>),
+    /// Predicts the miss ratio at each memory size from a trace.
+    Mrc(Box<mrc::Arguments>),
+    /// Replays a trace under several policies and memory sizes.
+    Simulate(Box<simulate::Arguments>),
+}
+
+fn main() -> ExitCode {
+    // clap exits with 2 on bad usage and with 0 after --help.
+    let arguments = Arguments::parse();
+    let result = match arguments.command {
+        Command::Bench(arguments) => bench::run(&arguments),
+        Command::Mrc(arguments) => mrc::run(&arguments),
+        Command::Simulate(arguments) => simulate::run(&arguments),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
+        // Some options contradict each other only when all are known.
+        Err(error) if error.is::<clap::Error>() => {
+            eprint!("{error}");
+            ExitCode::from(2)
+        }
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Writes a result to standard output, where `println!` would panic when the reader has gone.
+fn print(text: &str) -> anyhow::Result<()> {
+    let mut output = io::stdout().lock();
+    output.write_all(text.as_bytes())?;
+    output.flush()?;
+    Ok(())
+}
+
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error.chain().any(|cause| cause.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe))
+}

@@ -1,0 +1,257 @@
+//! The accuracy table: how far each model's curve lies from the truth, on every trace of a folder.
+//!
+//! The truth is exact LRU stack distances for SHARDS and EAET, and a direct simulation of K-LRU at every size for KRR and miniature
+//! simulation. The error is the mean absolute difference of the miss ratio over even sizes up to the exact footprint, all
+//! requests counted. Every trace is taken twice: with 1 KiB values, and with the trace's own sizes, or log-normal ones by the
+//! key's hash where it has none. At rates below 1 the error is the mean over several samples: the keys are hashed anew for
+//! each, so that no one draw of a few dozen keys decides. Averages are over traces of at least 100,000 requests.
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use anyhow::{Context, Result};
+use serde_json::{Value, json};
+use tenure_core::access::{Access, Op};
+use tenure_core::curve::{CurvePoint, MissRatioCurve, even_sizes};
+use tenure_core::policy::cache::{Cache, KLru, Outcome};
+use tenure_core::random::Random;
+use tenure_core::sampling::{SampleRate, Sampling};
+use tenure_core::units::KeyHash;
+use tenure_sim::trace::{LogNormalSizes, Sizes, TraceOptions, TraceReader};
+
+use super::Arguments;
+use super::models::{ModelName, Spec, rounded};
+use crate::print;
+use crate::trace_args::{trace_name, traces_in};
+
+/// Traces of fewer requests are shown and not averaged.
+const REQUESTS_MIN: usize = 100_000;
+/// The sampling size that miniature simulation is shown for.
+const MINIATURE_K: u32 = 5;
+
+/// Where a trace's sizes come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum SizesAre {
+    Fixed,
+    Variable,
+}
+
+/// One line of the table.
+#[derive(Clone, Debug)]
+struct Line {
+    trace: String,
+    requests: usize,
+    sizes: SizesAre,
+    model: ModelName,
+    k: Option<u32>,
+    rate: f64,
+    error: f64,
+    /// Over the samples.
+    error_max: f64,
+}
+
+/// One trace in one kind of sizes: the unit that threads share out.
+struct Task {
+    path: PathBuf,
+    sizes: SizesAre,
+}
+
+/// Prints the table for all traces in `folder`.
+pub(super) fn run(folder: &Path, arguments: &Arguments) -> Result<()> {
+    let mut tasks = Vec::new();
+    for path in largest_first(traces_in(folder)?) {
+        tasks.extend([SizesAre::Fixed, SizesAre::Variable].map(|sizes| Task { path: path.clone(), sizes }));
+    }
+    let bar = indicatif::ProgressBar::new(tasks.len() as u64);
+    let next = AtomicUsize::new(0);
+    let results: Mutex<Vec<(usize, Result<Vec<Line>>)>> = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for _ in 0..arguments.threads.count().min(tasks.len()) {
+            scope.spawn(|| {
+                while let Some((i, task)) = next_task(&next, &tasks) {
+                    let lines = measure(task, arguments).with_context(|| task.path.display().to_string());
+                    results.lock().expect("no thread panics while it holds this").push((i, lines));
+                    bar.inc(1);
+                }
+            });
+        }
+    });
+    bar.finish_and_clear();
+    let mut results = results.into_inner().expect("no thread panics while it holds this");
+    results.sort_by_key(|(i, _)| *i);
+    let lines = results.into_iter().map(|(_, lines)| lines).collect::<Result<Vec<Vec<Line>>>>()?.concat();
+    if arguments.json { print(&format!("{:#}\n", to_json(&lines))) } else { print(&table(&lines)) }
+}
+
+/// So that no thread is left alone with a long trace in the end.
+fn largest_first(mut paths: Vec<PathBuf>) -> Vec<PathBuf> {
+    paths.sort_by_key(|path| std::cmp::Reverse(path.metadata().map_or(0, |metadata| metadata.len())));
+    paths
+}
+
+fn next_task<'a>(next: &AtomicUsize, tasks: &'a [Task]) -> Option<(usize, &'a Task)> {
+    let i = next.fetch_add(1, Ordering::Relaxed);
+    tasks.get(i).map(|task| (i, task))
+}
+
+fn measure(task: &Task, arguments: &Arguments) -> Result<Vec<Line>> {
+    let sizes = match task.sizes {
+        SizesAre::Fixed => Sizes::Fixed(1024),
+        SizesAre::Variable => Sizes::TraceOrDrawn(LogNormalSizes::default_range()),
+    };
+    let options = TraceOptions { sizes, ..arguments.reading.options() };
+    let accesses = TraceReader::open(&task.path, options)?.collect::<Result<Vec<Access>, _>>()?;
+    let requests = accesses.iter().filter(|access| access.op != Op::Delete).count();
+    let sizes_bytes = even_sizes(footprint_bytes(&accesses), arguments.sizes as usize);
+    let exact = Spec { model: ModelName::Exact, ..spec(ModelName::Exact, None, SampleRate::ALL, 0) };
+    let exact = curve_of(&exact, &accesses, &sizes_bytes)?;
+    let simulated: HashMap<u32, MissRatioCurve> =
+        arguments.k.iter().map(|&k| (k, simulate(k, &accesses, &sizes_bytes, arguments.seed))).collect();
+    let line = |model, k, rate, errors: Vec<f64>| Line {
+        trace: trace_name(&task.path),
+        requests,
+        sizes: task.sizes,
+        model,
+        k,
+        rate: rounded(rate),
+        error: errors.iter().sum::<f64>() / errors.len() as f64,
+        error_max: errors.iter().copied().fold(0.0, f64::max),
+    };
+    let mut lines = Vec::new();
+    for &rate in &arguments.rate {
+        let n_samples = if rate == SampleRate::ALL { 1 } else { arguments.accuracy_samples };
+        let mut samples = vec![accesses.clone()];
+        samples.extend((1..n_samples).map(|sample| hashed_anew(&accesses, sample)));
+        for (model, k) in models(arguments, rate) {
+            let truth = k.map_or(&exact, |k| &simulated[&k]);
+            let errors = samples.iter().zip(arguments.seed..).map(|(sample, seed)| {
+                let curve = curve_of(&spec(model, k, rate, seed), sample, &sizes_bytes)?;
+                Ok(curve.mean_absolute_error(truth, &sizes_bytes))
+            });
+            lines.push(line(model, k, rate, errors.collect::<Result<Vec<f64>>>()?));
+        }
+    }
+    Ok(lines)
+}
+
+/// What is compared at a rate: EAET, SHARDS, KRR at every K, and below rate 1 miniature simulation at one K.
+fn models(arguments: &Arguments, rate: SampleRate) -> Vec<(ModelName, Option<u32>)> {
+    let mut models = vec![(ModelName::Eaet, None), (ModelName::Shards, None)];
+    models.extend(arguments.k.iter().map(|&k| (ModelName::Krr, Some(k))));
+    if rate < SampleRate::ALL && arguments.k.contains(&MINIATURE_K) {
+        models.push((ModelName::Miniature, Some(MINIATURE_K)));
+    }
+    models
+}
+
+fn spec(model: ModelName, k: Option<u32>, rate: SampleRate, seed: u64) -> Spec {
+    Spec { model, k, policy: None, sampling: Sampling::Rate(rate), seed, merged_k: Vec::new() }
+}
+
+fn curve_of(spec: &Spec, accesses: &[Access], sizes_bytes: &[u64]) -> Result<MissRatioCurve> {
+    let mut running = spec.build(sizes_bytes)?;
+    running.record_all(accesses);
+    Ok(running.curve(sizes_bytes).curve)
+}
+
+fn footprint_bytes(accesses: &[Access]) -> u64 {
+    let mut last_sizes: HashMap<KeyHash, u32> = HashMap::new();
+    for access in accesses.iter().filter(|access| access.op != Op::Delete) {
+        last_sizes.insert(access.key, access.size_bytes);
+    }
+    last_sizes.values().map(|&size| u64::from(size)).sum()
+}
+
+/// K-LRU simulated at each size.
+fn simulate(k: u32, accesses: &[Access], sizes_bytes: &[u64], seed: u64) -> MissRatioCurve {
+    let miss_ratio_at = |&bytes: &u64| {
+        let mut cache = KLru::new(k, bytes, seed).expect("the command line takes K from 1 to 64 only");
+        let (mut misses, mut requests) = (0_u64, 0_u64);
+        for access in accesses {
+            let outcome = cache.access(access);
+            requests += u64::from(outcome != Outcome::NotARequest);
+            misses += u64::from(outcome == Outcome::Miss);
+        }
+        CurvePoint { bytes, miss_ratio: misses as f64 / requests.max(1) as f64 }
+    };
+    MissRatioCurve::new(sizes_bytes.iter().map(miss_ratio_at).collect())
+}
+
+/// The same accesses under other hashes: another sample of keys.
+fn hashed_anew(accesses: &[Access], sample: u64) -> Vec<Access> {
+    let stirred = |key: KeyHash| KeyHash(Random::new(key.0 ^ sample.wrapping_mul(0x9e37_79b9)).next_u64());
+    accesses.iter().map(|access| Access { key: stirred(access.key), ..*access }).collect()
+}
+
+fn name_of(model: ModelName, k: Option<u32>) -> String {
+    k.map_or_else(|| model.to_string(), |k| format!("{model} K={k}"))
+}
+
+/// Averages over the long traces, in the order in which lines first appear: sizes, model, K, rate.
+fn averages(lines: &[Line]) -> Vec<(SizesAre, String, f64, f64)> {
+    let mut sums: Vec<(SizesAre, String, f64, f64, f64)> = Vec::new();
+    for line in lines.iter().filter(|line| line.requests >= REQUESTS_MIN) {
+        let name = name_of(line.model, line.k);
+        match sums.iter_mut().find(|sum| sum.0 == line.sizes && sum.1 == name && sum.2 == line.rate) {
+            Some(sum) => (sum.3, sum.4) = (sum.3 + line.error, sum.4 + 1.0),
+            None => sums.push((line.sizes, name, line.rate, line.error, 1.0)),
+        }
+    }
+    sums.into_iter().map(|(sizes, name, rate, sum, n)| (sizes, name, rate, sum / n)).collect()
+}
+
+fn to_json(lines: &[Line]) -> Value {
+    let lines = lines.iter().map(|line| {
+        json!({
+            "trace": line.trace, "requests": line.requests, "sizes": sizes_name(line.sizes),
+            "model": line.model.to_string(), "k": line.k, "rate": line.rate,
+            "mean_absolute_error": line.error, "mean_absolute_error_max": line.error_max,
+        })
+    });
+    Value::Array(lines.collect())
+}
+
+fn sizes_name(sizes: SizesAre) -> &'static str {
+    match sizes {
+        SizesAre::Fixed => "fixed",
+        SizesAre::Variable => "variable",
+    }
+}
+
+/// Markdown: one table per kind of sizes and rate, a row per trace and the averages last.
+fn table(lines: &[Line]) -> String {
+    let mut text = String::new();
+    let averages = averages(lines);
+    let mut shown: Vec<(SizesAre, f64)> = Vec::new();
+    for line in lines {
+        if shown.contains(&(line.sizes, line.rate)) {
+            continue;
+        }
+        shown.push((line.sizes, line.rate));
+    }
+    for (sizes, rate) in shown {
+        let here: Vec<&Line> = lines.iter().filter(|line| line.sizes == sizes && line.rate == rate).collect();
+        let mut names: Vec<String> = Vec::new();
+        for line in &here {
+            let name = name_of(line.model, line.k);
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
+        let _ = writeln!(text, "\nrate {rate}, {} sizes\n", sizes_name(sizes));
+        let _ = writeln!(text, "| trace | requests | {} |", names.join(" | "));
+        let _ = writeln!(text, "|---|--:|{}", "--:|".repeat(names.len()));
+        for row in here.chunk_by(|a, b| a.trace == b.trace) {
+            let errors: Vec<String> = row.iter().map(|line| format!("{:.4}", line.error)).collect();
+            let _ = writeln!(text, "| {} | {} | {} |", row[0].trace, row[0].requests, errors.join(" | "));
+        }
+        let of_name = |name: &String| averages.iter().find(|a| a.0 == sizes && a.1 == *name && a.2 == rate);
+        let means: Vec<String> =
+            names.iter().map(|name| of_name(name).map_or("–".to_owned(), |a| format!("{:.4}", a.3))).collect();
+        let _ = writeln!(text, "| **mean of ≥ 100 k requests** | | {} |", means.join(" | "));
+    }
+    text
+}

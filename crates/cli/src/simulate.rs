@@ -1,0 +1,363 @@
+//! `tenure simulate`: what each policy would make of a trace, at each memory size; and the ladder over many traces.
+
+mod ladder;
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+use clap::Args;
+use indicatif::{ProgressBar, ProgressStyle};
+use serde_json::{Value, json};
+use tenure_core::access::Access;
+use tenure_core::policy::partitioned::{Partitioning, PlanConfig};
+use tenure_core::units::{format_bytes, parse_bytes};
+use tenure_plots::{LineChart, Series};
+use tenure_sim::grid::{GridConfig, Row, Survey, replay_in_memory, replay_stream};
+use tenure_sim::policies::{POLICIES, PolicyName};
+use tenure_sim::replay::ReplayConfig;
+use tenure_sim::trace::{TraceOptions, TraceReader};
+
+use crate::trace_args::{Amount, ThreadArgs, TraceArgs, parse_amount, parse_share, report_bad_lines, trace_name};
+
+/// Replay a trace under several policies and memory sizes.
+#[derive(Args, Debug)]
+pub struct Arguments {
+    /// The trace; `-` is standard input.
+    #[arg(value_name = "TRACE", required_unless_present_any = ["ladder", "list"])]
+    trace: Option<PathBuf>,
+
+    /// Policies, apart by commas; `--list` says which there are.
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',', default_value = "redis,predis,gdsf,bound",
+          value_parser = |text: &str| text.parse::<PolicyName>())]
+    policies: Vec<PolicyName>,
+
+    /// Memory sizes, apart by commas: bytes (64mb) or a share of the trace's footprint (10%).
+    #[arg(long, value_name = "SIZE,…", value_delimiter = ',', default_value = "10%,50%", value_parser = parse_memory)]
+    memory: Vec<Memory>,
+
+    #[command(flatten)]
+    reading: TraceArgs,
+
+    /// Not counted at the beginning: a number of accesses, or a share of the trace (20%).
+    #[arg(long, value_name = "ACCESSES|SHARE", default_value = "0", value_parser = parse_amount)]
+    warmup: Amount,
+
+    /// What a hit costs, in µs.
+    #[arg(long, value_name = "US", default_value_t = 20.0)]
+    hit_us: f64,
+
+    /// Accesses per window of the report over time; 0 for none.
+    #[arg(long, value_name = "ACCESSES", default_value_t = 0)]
+    windows: u64,
+
+    /// Plan at most this often (predis, kredis, dlru), in requests.
+    #[arg(long, value_name = "REQUESTS", default_value_t = 50_000)]
+    window_requests: u64,
+
+    /// What makes a partition for predis: class (sixteen ranges of miss penalty) or tenant.
+    #[arg(long, value_name = "KIND", default_value = "class", value_parser = parse_partitioning)]
+    partitions: Partitioning,
+
+    /// The unit of allocation, in bytes; 0 = a thousandth of the memory.
+    #[arg(long, value_name = "BYTES", default_value = "0", value_parser = parse_size)]
+    granularity: u64,
+
+    /// Seed of all that is random.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+
+    #[command(flatten)]
+    threads: ThreadArgs,
+
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+
+    /// Plot mean latency by memory (and, beside it, allocation and K over time where windows are asked for) into FILE.svg or FILE.png.
+    #[arg(long, value_name = "FILE")]
+    plot: Option<PathBuf>,
+
+    /// Compare all policies on all traces in DIR of at least 100,000 accesses, relative to redis. See docs/simulation.md.
+    #[arg(long, value_name = "DIR", conflicts_with = "trace")]
+    ladder: Option<PathBuf>,
+
+    /// For the ladder: look at so many accesses of each trace at most.
+    #[arg(long, value_name = "N", default_value_t = 600_000)]
+    ladder_accesses: usize,
+
+    /// For the ladder: windows per trace, for the policies that plan.
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    ladder_windows: u64,
+
+    /// List the policies.
+    #[arg(long)]
+    list: bool,
+}
+
+/// Memory in bytes or as a share of the footprint.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Memory {
+    Bytes(u64),
+    Share(f64),
+}
+
+fn parse_memory(text: &str) -> Result<Memory, String> {
+    match parse_share(text) {
+        Some(share) if share > 0.0 => Ok(Memory::Share(share)),
+        _ => parse_size(text).ok().filter(|&bytes| bytes > 0).map(Memory::Bytes).ok_or_else(|| {
+            format!("memory '{text}' is neither bytes above 0 (1048576, 64mb) nor a share above 0 (10%)")
+        }),
+    }
+}
+
+fn parse_size(text: &str) -> Result<u64, String> {
+    parse_bytes(text).map_err(|e| e.to_string())
+}
+
+fn parse_partitioning(text: &str) -> Result<Partitioning, String> {
+    match text {
+        "class" => Ok(Partitioning::PenaltyClass),
+        "tenant" => Ok(Partitioning::Tenant),
+        _ => Err(format!("partitions '{text}' are none of class, tenant")),
+    }
+}
+
+/// Runs the subcommand.
+///
+/// # Errors
+/// What is wrong with the trace, and where; a plot that can't be written.
+pub fn run(args: &Arguments) -> Result<()> {
+    if args.list {
+        return list(&mut std::io::stdout().lock());
+    }
+    if let Some(folder) = &args.ladder {
+        return ladder::run(args, folder);
+    }
+    let path = args.trace.as_deref().context("a trace is needed")?;
+    let (survey, rows) = simulate(args, path)?;
+    if let Some(file) = &args.plot {
+        plot(args, path, &rows, file)?;
+    }
+    let mut out = std::io::stdout().lock();
+    if args.json {
+        let rows: Vec<Value> = rows.iter().map(json_row).collect();
+        serde_json::to_writer_pretty(&mut out, &rows)?;
+        writeln!(out)?;
+        return Ok(());
+    }
+    if let Some(survey) = survey {
+        let Survey { requests, distinct_keys, footprint_bytes, .. } = survey;
+        let footprint = format_bytes(footprint_bytes);
+        writeln!(out, "{}: {requests} requests, {distinct_keys} keys, footprint {footprint}", trace_name(path))?;
+    }
+    write_table(&mut out, &rows)
+}
+
+fn list(out: &mut impl Write) -> Result<()> {
+    for entry in POLICIES {
+        let name = entry.parameter.map_or_else(|| entry.name.to_owned(), |_| format!("{}[:N]", entry.name));
+        let parameter = entry.parameter.map(|meaning| format!(" (N: {meaning})")).unwrap_or_default();
+        writeln!(out, "{name:20} {}{parameter}", entry.about)?;
+    }
+    writeln!(out, "{:20} what no policy can beat: an offline lower bound on cost", "bound")?;
+    Ok(())
+}
+
+fn plan_config(args: &Arguments) -> PlanConfig {
+    PlanConfig {
+        partitioning: args.partitions,
+        window_requests: args.window_requests.max(1),
+        granularity_bytes: args.granularity,
+        ..PlanConfig::default()
+    }
+}
+
+/// Surveys the trace where shares of it are asked for, and replays it: from memory where the future is needed or the trace can be
+/// read only once, else as a stream.
+fn simulate(args: &Arguments, path: &Path) -> Result<(Option<Survey>, Vec<Row>)> {
+    let shares =
+        args.memory.iter().any(|memory| matches!(memory, Memory::Share(_))) || matches!(args.warmup, Amount::Share(_));
+    let once = path == Path::new("-");
+    if args.policies.iter().any(|policy| policy.is_offline()) || (once && shares) {
+        let accesses = load(path, args.reading.options(), usize::MAX)?.0;
+        let survey = Survey::of(accesses.iter().map(|access| Ok::<_, anyhow::Error>(*access)))?;
+        let config = grid_config(args, survey);
+        let bar = progress_bar(survey.accesses * (config.policies.len() * config.capacities_bytes.len()) as u64);
+        let rows = replay_in_memory(&accesses, &config, &|n| bar.inc(n))?;
+        bar.finish_and_clear();
+        return Ok((Some(survey), rows));
+    }
+    let survey = if shares { Some(Survey::of(TraceReader::open(path, args.reading.options())?)?) } else { None };
+    let config = grid_config(args, survey.unwrap_or_default());
+    let bar = survey.map_or_else(ProgressBar::hidden, |survey| progress_bar(survey.accesses));
+    let mut reader = TraceReader::open(path, args.reading.options())?;
+    let rows = replay_stream(&mut reader, &config, &|n| bar.inc(n))?;
+    bar.finish_and_clear();
+    report_bad_lines(reader.name(), reader.n_bad());
+    Ok((survey, rows))
+}
+
+fn grid_config(args: &Arguments, survey: Survey) -> GridConfig {
+    let bytes = |memory: &Memory| match *memory {
+        Memory::Bytes(bytes) => bytes,
+        Memory::Share(share) => (share * survey.footprint_bytes as f64).ceil() as u64,
+    };
+    let warm_up = args.warmup.of(survey.accesses);
+    GridConfig {
+        policies: args.policies.clone(),
+        capacities_bytes: args.memory.iter().map(bytes).collect(),
+        replay: ReplayConfig { hit_us: args.hit_us, warm_up, window_accesses: args.windows },
+        plan: plan_config(args),
+        seed: args.seed,
+        threads: args.threads.count(),
+    }
+}
+
+/// The first accesses of a trace, and how many tenants they name.
+fn load(path: &Path, options: TraceOptions, accesses_max: usize) -> Result<(Arc<[Access]>, usize)> {
+    let mut reader = TraceReader::open(path, options)?;
+    let accesses = reader.by_ref().take(accesses_max).collect::<Result<Arc<[Access]>, _>>()?;
+    report_bad_lines(reader.name(), reader.n_bad());
+    Ok((accesses, reader.tenant_names().len()))
+}
+
+/// A bar with the time left on standard error, where that is a terminal.
+fn progress_bar(accesses: u64) -> ProgressBar {
+    let bar = ProgressBar::new(accesses);
+    let template = "{wide_bar} {percent}% of {len} accesses, {eta} left";
+    bar.set_style(ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar()));
+    bar
+}
+
+fn json_row(row: &Row) -> Value {
+    let report = &row.report;
+    let mut value = json!({
+        "policy": row.policy.to_string(),
+        "memory_bytes": report.memory_bytes,
+        "miss_ratio": report.miss_ratio,
+        "read_miss_ratio": report.read_miss_ratio,
+        "byte_miss_ratio": report.byte_miss_ratio,
+        "mean_latency_us": report.mean_latency_us,
+        "penalty_us_total": report.penalty_us_total,
+        "requests": report.requests,
+        "evictions": report.evictions,
+        "ns_per_request": report.ns_per_request,
+    });
+    if !row.windows.is_empty() {
+        let window = |window: &tenure_sim::replay::WindowReport| {
+            json!({
+                "accesses": window.accesses,
+                "miss_ratio": window.miss_ratio,
+                "mean_latency_us": window.mean_latency_us,
+                "target_bytes": window.snapshot.target_bytes,
+                "used_bytes": window.snapshot.used_bytes,
+                "sample_sizes": window.snapshot.sample_sizes,
+            })
+        };
+        value["windows"] = row.windows.iter().map(window).collect();
+    }
+    value
+}
+
+fn write_table(out: &mut impl Write, rows: &[Row]) -> Result<()> {
+    writeln!(
+        out,
+        "{:18} {:>12} {:>10} {:>10} {:>13} {:>12} {:>11}",
+        "policy", "memory", "miss ratio", "by bytes", "mean latency", "evictions", "ns/request"
+    )?;
+    for Row { policy, report, .. } in rows {
+        let ns = report.ns_per_request.map_or_else(|| "-".to_owned(), |ns| format!("{ns:.0}"));
+        writeln!(
+            out,
+            "{:18} {:>12} {:>10.4} {:>10.4} {:>10.1} µs {:>12} {:>11}",
+            policy.to_string(),
+            format_bytes(report.memory_bytes),
+            report.miss_ratio,
+            report.byte_miss_ratio,
+            report.mean_latency_us,
+            report.evictions,
+            ns
+        )?;
+    }
+    Ok(())
+}
+
+fn plot(args: &Arguments, path: &Path, rows: &[Row], file: &Path) -> Result<()> {
+    let mut series: Vec<Series> = Vec::new();
+    for &policy in &args.policies {
+        let own = rows.iter().filter(|row| row.policy == policy);
+        let mut points: Vec<(f64, f64)> =
+            own.map(|row| (row.report.memory_bytes as f64 / 1048576.0, row.report.mean_latency_us)).collect();
+        points.sort_by(|a, b| a.0.total_cmp(&b.0));
+        series.push(Series { name: policy.to_string(), points });
+    }
+    let chart = LineChart {
+        title: format!("{}: mean latency by policy and memory", trace_name(path)),
+        x_label: "memory (MiB)".to_owned(),
+        y_label: "mean latency (µs)".to_owned(),
+        x_log: false,
+        series,
+    };
+    chart.save(file)?;
+    rows.iter().try_for_each(|row| plot_windows(path, row, file))
+}
+
+/// Allocation and K over time, for a policy that decides, into files named beside `file`.
+fn plot_windows(path: &Path, row: &Row, file: &Path) -> Result<()> {
+    let what = format!("{}: {} with {}", trace_name(path), row.policy, format_bytes(row.report.memory_bytes));
+    type Column = fn(&tenure_core::policy::Snapshot) -> Vec<f64>;
+    let charts: [(&str, &str, Column); 2] = [
+        ("allocation", "target (MiB)", |s| s.target_bytes.iter().map(|&b| b as f64 / 1048576.0).collect()),
+        ("K", "sampling size K", |s| s.sample_sizes.iter().map(|&k| f64::from(k)).collect()),
+    ];
+    for (name, y_label, column) in charts {
+        let n = row.windows.iter().map(|window| column(&window.snapshot).len()).max().unwrap_or(0);
+        let line = |i: usize| Series {
+            name: if n == 1 { "all".to_owned() } else { format!("partition {i}") },
+            points: row
+                .windows
+                .iter()
+                .filter_map(|window| Some((window.accesses as f64, *column(&window.snapshot).get(i)?)))
+                .collect(),
+        };
+        let series: Vec<Series> = (0..n).map(line).filter(|line| line.points.iter().any(|&(_, y)| y > 0.0)).collect();
+        if series.is_empty() {
+            continue;
+        }
+        let chart = LineChart {
+            title: format!("{what}: {name} over time"),
+            x_label: "accesses".to_owned(),
+            y_label: y_label.to_owned(),
+            x_log: false,
+            series,
+        };
+        chart.save(beside(file, &format!("{}-{}-{name}", row.policy, row.report.memory_bytes)))?;
+    }
+    Ok(())
+}
+
+/// `plot.svg` and `dlru-100-K` give `plot-dlru-100-K.svg`.
+fn beside(file: &Path, what: &str) -> PathBuf {
+    let stem = file.file_stem().unwrap_or_default().to_string_lossy();
+    let extension = file.extension().unwrap_or_default().to_string_lossy();
+    file.with_file_name(format!("{stem}-{}.{extension}", what.replace(':', "_")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_sizes_are_read() {
+        assert_eq!(parse_memory("10%"), Ok(Memory::Share(0.1)));
+        assert_eq!(parse_memory("64mb"), Ok(Memory::Bytes(64 << 20)));
+        assert!(["0", "0%", "-1%", "x"].iter().all(|text| parse_memory(text).is_err()));
+    }
+
+    #[test]
+    fn plots_beside_a_plot_keep_its_extension() {
+        assert_eq!(beside(Path::new("a/plot.svg"), "klru:5-K"), Path::new("a/plot-klru_5-K.svg"));
+    }
+}

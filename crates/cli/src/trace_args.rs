@@ -1,0 +1,180 @@
+//! What the subcommands that read traces ask for alike: how to read, how much to leave out, how many threads.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use tenure_sim::costs::CostSpec;
+use tenure_sim::trace::{Format, LogNormalSizes, Sizes, TenantSource, TraceOptions};
+
+/// How a trace is read.
+#[derive(Args, Clone, Debug)]
+pub struct TraceArgs {
+    /// The trace's format: auto, tenure, csv, oracleGeneral, twitter, msr or monitor.
+    #[arg(long, value_name = "FORMAT", default_value = "auto", value_parser = parse_format)]
+    pub format: TraceFormat,
+
+    /// Columns of a libCacheSim csv, as in "time-col=1, obj-id-col=2, obj-size-col=3".
+    #[arg(short = 't', long, value_name = "PARAMETERS", default_value = "")]
+    pub trace_type_params: String,
+
+    /// Tenants: column, column:N (modulo N), client, prefix:CHARACTER, hash:N (by the key's hash) or none.
+    #[arg(long, value_name = "SOURCE", default_value = "column", value_parser = |text: &str| text.parse::<TenantSource>())]
+    pub tenants: TenantSource,
+
+    /// What a miss costs: fixed:US, by-key:US,US…, by-tenant:US,US… or column.
+    #[arg(long, value_name = "SPEC")]
+    pub costs: Option<CostSpec>,
+
+    /// Give every key this size in bytes, whatever the trace says.
+    #[arg(long, value_name = "BYTES", conflicts_with = "missing_size")]
+    pub fixed_size: Option<u32>,
+
+    /// Size of keys that the trace tells none of: bytes, or `lognormal` (50 B to 64 KiB by the key's hash, median 1810 B).
+    #[arg(long, value_name = "BYTES|lognormal", default_value = "1024", value_parser = parse_missing_size)]
+    pub missing_size: Sizes,
+
+    /// Pass over malformed lines, and say how many there were.
+    #[arg(long)]
+    pub skip_bad: bool,
+}
+
+/// A format, or `auto`.
+#[derive(Clone, Copy, Debug)]
+pub struct TraceFormat(pub Option<Format>);
+
+fn parse_format(text: &str) -> Result<TraceFormat, String> {
+    if text == "auto" { Ok(TraceFormat(None)) } else { text.parse().map(|format| TraceFormat(Some(format))) }
+}
+
+fn parse_missing_size(text: &str) -> Result<Sizes, String> {
+    if text == "lognormal" {
+        return Ok(Sizes::TraceOrDrawn(LogNormalSizes::default_range()));
+    }
+    let size = text.parse::<u32>().ok().filter(|&size| size > 0);
+    size.map(Sizes::TraceOr).ok_or_else(|| format!("'{text}' is neither a number of bytes above 0 nor 'lognormal'"))
+}
+
+impl TraceArgs {
+    /// The same for the reader.
+    pub fn options(&self) -> TraceOptions {
+        TraceOptions {
+            format: self.format.0,
+            parameters: self.trace_type_params.clone(),
+            tenants: self.tenants.clone(),
+            sizes: self.fixed_size.map_or(self.missing_size, Sizes::Fixed),
+            costs: self.costs.clone(),
+            skip_bad: self.skip_bad,
+        }
+    }
+}
+
+/// How many threads to use.
+#[derive(Args, Clone, Copy, Debug)]
+pub struct ThreadArgs {
+    /// Threads; all cores where not given.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1024))]
+    num_thread: Option<u64>,
+}
+
+impl ThreadArgs {
+    /// At least 1.
+    pub fn count(self) -> usize {
+        let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+        self.num_thread.map_or_else(cores, |n| n as usize)
+    }
+}
+
+/// A number of accesses, or a share of the trace.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Amount {
+    /// So many.
+    Accesses(u64),
+    /// Below 1.
+    Share(f64),
+}
+
+impl Amount {
+    /// The number of accesses, of a trace of `n_accesses`.
+    pub fn of(self, n_accesses: u64) -> u64 {
+        match self {
+            Amount::Accesses(accesses) => accesses,
+            Amount::Share(share) => (n_accesses as f64 * share) as u64,
+        }
+    }
+}
+
+/// Reads an [`Amount`]: `1000` or `20%`.
+pub fn parse_amount(text: &str) -> Result<Amount, String> {
+    let share = parse_share(text).filter(|share| *share < 1.0).map(Amount::Share);
+    let allowed = || format!("'{text}' is neither a number of accesses nor a share below 100%");
+    share.or_else(|| text.parse().ok().map(Amount::Accesses)).ok_or_else(allowed)
+}
+
+/// Reads a share: `20%` is 0.2.
+pub fn parse_share(text: &str) -> Option<f64> {
+    let percent: f64 = text.strip_suffix('%')?.trim().parse().ok()?;
+    (percent.is_finite() && percent >= 0.0).then_some(percent / 100.0)
+}
+
+/// The traces in a folder, by name.
+///
+/// # Errors
+/// Where the folder can't be read or holds none.
+pub fn traces_in(folder: &Path) -> Result<Vec<PathBuf>> {
+    let mut paths = Vec::new();
+    for entry in std::fs::read_dir(folder).with_context(|| folder.display().to_string())? {
+        let path = entry?.path();
+        let name = path.to_string_lossy();
+        if [".csv", ".csv.gz", ".csv.zst", ".oracleGeneral.zst"].iter().any(|end| name.ends_with(end)) {
+            paths.push(path);
+        }
+    }
+    if paths.is_empty() {
+        bail!("{}: no trace (.csv, .csv.gz, .csv.zst or .oracleGeneral.zst) in this folder", folder.display());
+    }
+    paths.sort();
+    Ok(paths)
+}
+
+/// Says on standard error how many malformed lines were passed over, if any were.
+pub fn report_bad_lines(trace: &str, n_bad: u64) {
+    if n_bad > 0 {
+        let lines = if n_bad == 1 { "line was" } else { "lines were" };
+        eprintln!("{trace}: {n_bad} malformed {lines} passed over");
+    }
+}
+
+/// What the trace is called in tables and plots: its file name without extensions.
+pub fn trace_name(path: &Path) -> String {
+    if path == Path::new("-") {
+        return "standard input".to_owned();
+    }
+    let name = path.file_name().map_or_else(|| PathBuf::from("trace"), PathBuf::from);
+    let name = name.to_string_lossy().into_owned();
+    name.split('.').next().filter(|stem| !stem.is_empty()).map_or_else(|| name.clone(), str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn amounts_are_read() {
+        assert_eq!(parse_amount("20%"), Ok(Amount::Share(0.2)));
+        assert_eq!(parse_amount("1000"), Ok(Amount::Accesses(1000)));
+        assert!(["100%", "-1%", "x", ""].iter().all(|text| parse_amount(text).is_err()));
+        assert_eq!([Amount::Share(0.2).of(50), Amount::Accesses(7).of(50)], [10, 7]);
+    }
+
+    #[test]
+    fn only_traces_are_taken_from_a_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        assert!(traces_in(folder.path()).unwrap_err().to_string().contains("no trace"));
+        for name in ["b.csv.gz", "notes.md", "a.csv"] {
+            std::fs::write(folder.path().join(name), "").unwrap();
+        }
+        let names: Vec<String> = traces_in(folder.path()).unwrap().iter().map(|path| trace_name(path)).collect();
+        assert_eq!(names, ["a", "b"]);
+    }
+}

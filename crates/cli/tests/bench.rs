@@ -1,0 +1,82 @@
+//! `tenure bench` as a shell sees it: exit codes, what goes to which stream, and a small run from another folder.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+fn tenure(folder: &Path, arguments: &str) -> Output {
+    let program = env!("CARGO_BIN_EXE_tenure");
+    Command::new(program).args(arguments.split_whitespace()).current_dir(folder).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[test]
+fn bad_usage_exits_with_2_and_says_what_is_allowed() {
+    let folder = tempfile::tempdir().unwrap();
+    for (arguments, expected) in [
+        ("bench --workload ycsb-g", "a to f"),
+        ("bench --workload /nonexistent.csv", "ycsb-a"),
+        ("bench --systems memcached", "stock, tenure"),
+        ("bench --backend mysql", "delay:US"),
+        ("bench --memory 0%", "share"),
+        ("bench --cpus 0", "SERVER,CLIENTS"),
+        ("bench --set maxmemory=1", "tenure."),
+        ("bench --repetitions 0", "repetitions"),
+        ("bench --nonsense", "--nonsense"),
+        ("", "bench"),
+    ] {
+        let output = tenure(folder.path(), arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments}");
+        assert!(text(&output.stderr).contains(expected), "{arguments}: {}", text(&output.stderr));
+        assert!(output.stdout.is_empty(), "{arguments}");
+    }
+}
+
+#[test]
+fn help_is_no_error() {
+    let output = tenure(Path::new("."), "bench --help");
+    assert_eq!(output.status.code(), Some(0));
+    assert!(text(&output.stdout).contains("--workload"));
+}
+
+#[test]
+fn failures_exit_with_1_and_say_where() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("trace.csv"), "time_s,key,op,size,tenant\n0,a,get,1,x\n0,a,get,-3,x\n").unwrap();
+    let output = tenure(folder.path(), "bench --workload trace.csv --backend delay:1 --systems stock");
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("trace.csv:3: size '-3' is negative"), "{}", text(&output.stderr));
+}
+
+#[test]
+fn a_small_run_prints_json_and_writes_its_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    let small = "--systems stock --records 2000 --warmup 2000 --requests 2000 --repetitions 2 --rows 100";
+    let output =
+        tenure(folder.path(), &format!("bench --workload ycsb-c --backend sqlite --memory 40% {small} --json"));
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert!(output.stderr.is_empty(), "no progress where nobody watches: {}", text(&output.stderr));
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(json["summary"][0]["system"], "stock");
+    assert_eq!(json["runs"].as_array().unwrap().len(), 2);
+    let runs: Vec<_> = std::fs::read_dir(folder.path().join("bench/runs")).unwrap().collect();
+    let run = runs[0].as_ref().unwrap().path();
+    assert!(run.to_string_lossy().ends_with("-ycsb-c"), "{}", run.display());
+    for name in ["report.json", "report.txt", "mean-latency.svg", "mean-latency.png"] {
+        assert!(run.join(name).is_file(), "{name}");
+    }
+}
+
+#[test]
+fn a_reader_that_leaves_is_no_failure() {
+    let folder = tempfile::tempdir().unwrap();
+    let small = "--systems stock --records 500 --warmup 0 --requests 100 --repetitions 1 --out out";
+    let script = format!(
+        "{} bench --workload ycsb-c --backend delay:1 {small} --json | true; echo ${{PIPESTATUS[0]}}",
+        env!("CARGO_BIN_EXE_tenure")
+    );
+    let output = Command::new("bash").args(["-c", &script]).current_dir(folder.path()).output().unwrap();
+    assert_eq!(text(&output.stdout).trim(), "0", "{}", text(&output.stderr));
+}

@@ -1,0 +1,144 @@
+//! `tenure mrc` from outside: the shapes that scripts rely on, exit codes, errors that say where, and accuracy on real traces.
+
+mod support;
+
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+use support::{a_loop, check_failure, file, json_of_input, tenure};
+
+fn json(arguments: &[&str]) -> Value {
+    support::json("mrc", arguments)
+}
+
+fn miss_ratios(curve: &Value) -> Vec<f64> {
+    let points = curve["curve"].as_array().expect("a curve is a list of points");
+    points.iter().map(|point| point["miss_ratio"].as_f64().expect("a miss ratio is a number")).collect()
+}
+
+#[test]
+fn one_curve_is_an_object_of_the_promised_shape() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = file(folder.path(), "loop.csv", &a_loop());
+    let curve = json(&[trace.to_str().unwrap(), "--model", "exact", "--sizes", "4"]);
+    assert_eq!(curve["trace"], "loop");
+    assert_eq!(curve["model"], "exact");
+    assert_eq!(curve["k"], Value::Null);
+    assert_eq!(curve["rate"], 1.0);
+    assert_eq!(curve["requests"], 1000);
+    assert!(curve["ns_per_request"].as_f64().is_some_and(|ns| ns > 0.0));
+    let bytes: Vec<u64> = curve["curve"].as_array().unwrap().iter().map(|p| p["bytes"].as_u64().unwrap()).collect();
+    assert_eq!(bytes, [250, 500, 750, 1000]);
+    let got = miss_ratios(&curve);
+    assert!(got[..3] == [1.0; 3] && (got[3] - 0.01).abs() < 1e-9, "{got:?}");
+}
+
+#[test]
+fn several_models_are_a_list_and_one_plot() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = file(folder.path(), "loop.csv", &a_loop());
+    let plot = folder.path().join("curves.svg");
+    let models = "exact,shards,eaet,krr,merged,miniature";
+    let curves = json(&[
+        trace.to_str().unwrap(),
+        "--model",
+        models,
+        "--k",
+        "1,5",
+        "--rate",
+        "1",
+        "--sizes",
+        "2",
+        "--plot",
+        plot.to_str().unwrap(),
+    ]);
+    let curves = curves.as_array().unwrap();
+    let names: Vec<(&str, Option<u64>)> =
+        curves.iter().map(|curve| (curve["model"].as_str().unwrap(), curve["k"].as_u64())).collect();
+    let expected = [
+        ("exact", None),
+        ("shards", None),
+        ("eaet", None),
+        ("krr", Some(1)),
+        ("krr", Some(5)),
+        ("merged", None),
+        ("miniature", Some(1)),
+        ("miniature", Some(5)),
+    ];
+    assert_eq!(names, expected);
+    for curve in curves {
+        let last = miss_ratios(curve)[1];
+        assert!((last - 0.01).abs() < 1e-9, "all memory leaves the first round: {curve}");
+    }
+    assert_eq!(curves[5]["curve"][0]["k"], 1, "random eviction is best on a loop: {}", curves[5]);
+    assert!(std::fs::read_to_string(plot).unwrap().contains("krr K=5"));
+}
+
+#[test]
+fn standard_input_windows_and_warm_up() {
+    let arguments = ["--model", "exact", "--window", "300", "--warmup", "100", "--memory-max", "1000", "--sizes", "1"];
+    let curves = json_of_input("mrc", &arguments, &a_loop());
+    let windows: Vec<(u64, u64, f64)> = curves
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|c| (c["window"].as_u64().unwrap(), c["requests"].as_u64().unwrap(), miss_ratios(c)[0]))
+        .collect();
+    assert_eq!(windows, [(1, 300, 0.0), (2, 300, 0.0), (3, 300, 0.0)], "the first round fell into the warm-up");
+}
+
+#[test]
+fn bad_usage_is_2_and_a_bad_trace_is_1_and_says_where() {
+    let folder = tempfile::tempdir().unwrap();
+    let bad = file(folder.path(), "bad.csv", "time_s,key,op,size,tenant\n0,a,get,10,\n1,b,get,-3,\n2,a,get,10,\n");
+    let bad = bad.to_str().unwrap();
+    let check = |arguments: &[&str], code, said| check_failure("mrc", arguments, code, said);
+    check(&[bad], 1, "bad.csv:3: size '-3' is negative");
+    check(&["nowhere.csv"], 1, "nowhere.csv");
+    check(&[], 2, "TRACE");
+    check(&[bad, "--model", "oracle"], 2, "exact, shards, eaet, krr, merged, miniature");
+    check(&[bad, "--rate", "0"], 2, "above 0 and up to 1");
+    check(&[bad, "--k", "65"], 2, "65");
+    check(&["-", "--model", "miniature"], 2, "--memory-max");
+    check(&[bad, "--model", "miniature", "--sample-keys", "10", "--skip-bad"], 2, "--rate");
+    let output = tenure("mrc", &[bad, "--skip-bad", "--model", "exact"]);
+    assert!(output.status.success());
+    assert!(String::from_utf8_lossy(&output.stderr).contains("1 malformed line"));
+}
+
+/// The folder of traces beside the repository, or the one that `TENURE_TRACES` names; `None`, said aloud, without one.
+fn traces() -> Option<PathBuf> {
+    let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/traces");
+    let folder = std::env::var_os("TENURE_TRACES").map_or(beside, PathBuf::from);
+    if !folder.is_dir() {
+        println!("SKIPPED: no traces at {}; set TENURE_TRACES", folder.display());
+        return None;
+    }
+    Some(folder)
+}
+
+/// The mean absolute difference of two models on a real trace, at the same sizes.
+fn error_between(trace: &Path, model: &[&str], truth: &[&str]) -> f64 {
+    let common = [trace.to_str().unwrap(), "--missing-size", "lognormal", "--memory-max", "100mb", "--sizes", "40"];
+    let curve = |arguments: &[&str]| miss_ratios(&json(&[&common, arguments].concat()));
+    let (model, truth) = (curve(model), curve(truth));
+    model.iter().zip(&truth).map(|(a, b)| (a - b).abs()).sum::<f64>() / truth.len() as f64
+}
+
+#[test]
+fn real_traces_are_modelled_within_the_stated_errors() {
+    let Some(folder) = traces() else { return };
+    let trace = folder.join("lirs_sprite.csv.gz");
+    let exact = ["--model", "exact"];
+    let simulated = ["--model", "miniature", "--k", "5", "--rate", "1"];
+    for (model, truth, error_max) in [
+        (["--model", "shards", "--rate", "1"].as_slice(), exact.as_slice(), 0.0005),
+        (["--model", "eaet", "--rate", "1"].as_slice(), exact.as_slice(), 0.006),
+        (["--model", "eaet", "--rate", "0.1"].as_slice(), exact.as_slice(), 0.02),
+        (["--model", "krr", "--k", "5", "--rate", "1"].as_slice(), simulated.as_slice(), 0.004),
+        (["--model", "krr", "--k", "5", "--rate", "0.1"].as_slice(), simulated.as_slice(), 0.02),
+    ] {
+        let error = error_between(&trace, model, truth);
+        assert!(error < error_max, "{model:?}: {error}");
+    }
+}

@@ -1,0 +1,6 @@
+//! Decisions: curves, penalties and limits in, a plan out.
+
+pub mod allocation;
+pub mod penalty_class;
+pub mod plan;
+pub mod sample_size;

@@ -1,0 +1,17 @@
+//! Tenure's decisions: pure functions and owned state, deterministic, without I/O, clock, threads or globals.
+//!
+//! The module in the server and the simulator call the same code, so what the simulator predicts is what the server
+//! does. Suggested reading order: [`units`], [`access`], [`curve`], [`sampling`], then [`model`] (a stream of accesses in, a
+//! curve out), [`decide`] (curves and penalties in, a plan out), [`policy`] (which of a sample of keys goes).
+#![forbid(unsafe_code)]
+
+pub mod access;
+pub mod curve;
+pub mod decide;
+pub mod error;
+pub mod expiry;
+pub mod model;
+pub mod policy;
+pub mod random;
+pub mod sampling;
+pub mod units;

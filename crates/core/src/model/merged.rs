@@ -1,0 +1,139 @@
+//! The merged curve: at each cache size the lowest miss ratio of several K-LRU curves, and the K that gives it.
+//!
+//! Source: Wang's dissertation (2024) sec. 4.1.1, eq. 4.1: mMRC(C) = min over K of MRC_K(C). Where two are equal the smaller K is
+//! taken: its evictions cost less (sec. 3.1.3). Between the sizes of the given curves the merged one is linear, so it never
+//! promises less than the lowest curve holds. O(curves × points). [`MergedKrr`] runs the KRR models of several K side by side: their
+//! stacks differ, so the cost is that of all of them.
+
+use super::krr::Krr;
+use super::{Counted, CurveModel};
+use crate::access::Access;
+use crate::curve::{CurvePoint, MissRatioCurve};
+use crate::error::ConfigError;
+use crate::sampling::Sampling;
+
+/// One point of a merged curve.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct MergedPoint {
+    /// Cache size, in bytes.
+    pub bytes: u64,
+    /// The lowest miss ratio at that size, in [0, 1].
+    pub miss_ratio: f64,
+    /// The sampling size that gives it.
+    pub k: u32,
+}
+
+/// Several K-LRU curves merged into one. See the file's opening.
+#[derive(Clone, Debug, PartialEq, Default)]
+pub struct MergedCurve {
+    points: Vec<MergedPoint>,
+    curve: MissRatioCurve,
+}
+
+impl MergedCurve {
+    /// Merges curves, each with its sampling size, at all sizes that any of them has.
+    pub fn new(curves: &[(u32, MissRatioCurve)]) -> Self {
+        let mut by_k: Vec<&(u32, MissRatioCurve)> = curves.iter().filter(|(_, curve)| !curve.is_empty()).collect();
+        by_k.sort_by_key(|(k, _)| *k);
+        let mut sizes: Vec<u64> = by_k.iter().flat_map(|(_, curve)| curve.points()).map(|point| point.bytes).collect();
+        sizes.sort_unstable();
+        sizes.dedup();
+        let lowest_at = |bytes: u64| {
+            let at = by_k.iter().map(|(k, curve)| MergedPoint { bytes, miss_ratio: curve.miss_ratio_at(bytes), k: *k });
+            at.min_by(|a, b| a.miss_ratio.total_cmp(&b.miss_ratio))
+        };
+        let points: Vec<MergedPoint> = sizes.into_iter().filter_map(lowest_at).collect();
+        let of_curve = points.iter().map(|point| CurvePoint { bytes: point.bytes, miss_ratio: point.miss_ratio });
+        let curve = MissRatioCurve::new(of_curve.collect());
+        MergedCurve { points, curve }
+    }
+
+    /// The points, sizes increasing.
+    pub fn points(&self) -> &[MergedPoint] {
+        &self.points
+    }
+
+    /// The merged curve itself, which an allocation reads like any other.
+    pub fn curve(&self) -> &MissRatioCurve {
+        &self.curve
+    }
+
+    /// The sampling size to run a cache of `bytes` with: that of the nearest point; `None` on an empty curve. O(log points).
+    pub fn k_at(&self, bytes: u64) -> Option<u32> {
+        let after = self.points.partition_point(|point| point.bytes <= bytes);
+        let around = self.points[after.saturating_sub(1)..].iter().take(2);
+        around.min_by_key(|point| point.bytes.abs_diff(bytes)).map(|point| point.k)
+    }
+}
+
+/// KRR for several K at once, whose curve is the merged one.
+#[derive(Clone, Debug)]
+pub struct MergedKrr {
+    models: Vec<(u32, Krr)>,
+}
+
+impl MergedKrr {
+    /// A model of K-LRU for each of `sample_sizes` (1 to 64).
+    ///
+    /// # Errors
+    /// [`ConfigError::SampleSize`] for another K.
+    pub fn new(sample_sizes: &[u32], sampling: Sampling, counted: Counted, seed: u64) -> Result<Self, ConfigError> {
+        let model = |&k: &u32| Krr::new(k, sampling, counted, seed).map(|model| (k, model));
+        Ok(MergedKrr { models: sample_sizes.iter().map(model).collect::<Result<_, _>>()? })
+    }
+
+    /// The merged curve at `sizes_bytes` (strictly increasing), with the K of each point.
+    pub fn merged(&self, sizes_bytes: &[u64]) -> MergedCurve {
+        let curves: Vec<_> = self.models.iter().map(|(k, model)| (*k, model.curve(sizes_bytes))).collect();
+        MergedCurve::new(&curves)
+    }
+}
+
+impl CurveModel for MergedKrr {
+    fn record(&mut self, access: &Access) {
+        self.models.iter_mut().for_each(|(_, model)| model.record(access));
+    }
+
+    fn forget_counts(&mut self) {
+        self.models.iter_mut().for_each(|(_, model)| model.forget_counts());
+    }
+
+    fn curve(&self, sizes_bytes: &[u64]) -> MissRatioCurve {
+        self.merged(sizes_bytes).curve().clone()
+    }
+
+    fn memory_bytes(&self) -> usize {
+        self.models.iter().map(|(_, model)| model.memory_bytes()).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn curve(points: &[(u64, f64)]) -> MissRatioCurve {
+        MissRatioCurve::new(points.iter().map(|&(bytes, miss_ratio)| CurvePoint { bytes, miss_ratio }).collect())
+    }
+
+    /// Random eviction is better up to 20 bytes, near-LRU beyond; at 30 they are equal, and the smaller K is taken.
+    #[test]
+    fn the_lowest_curve_wins_at_each_size() {
+        let merged = MergedCurve::new(&[
+            (16, curve(&[(10, 1.0), (20, 0.75), (30, 0.25)])),
+            (1, curve(&[(10, 0.875), (20, 0.625), (25, 0.625), (30, 0.25)])),
+        ]);
+        let got: Vec<(u64, f64, u32)> = merged.points().iter().map(|p| (p.bytes, p.miss_ratio, p.k)).collect();
+        assert_eq!(got, [(10, 0.875, 1), (20, 0.625, 1), (25, 0.5, 16), (30, 0.25, 1)]);
+        assert_eq!(merged.curve().miss_ratio_at(25), 0.5);
+        for (bytes, k) in [(0, 1), (22, 1), (24, 16), (25, 16), (1000, 1)] {
+            assert_eq!(merged.k_at(bytes), Some(k), "at {bytes}");
+        }
+    }
+
+    #[test]
+    fn nothing_merges_to_nothing() {
+        let merged = MergedCurve::new(&[(5, MissRatioCurve::default())]);
+        assert!(merged.curve().is_empty());
+        assert_eq!(merged.k_at(10), None);
+    }
+}

@@ -1,0 +1,76 @@
+//! What holds for every model, on small streams of everything that may happen.
+
+use proptest::prelude::*;
+
+use super::eaet::{Clock, Eaet};
+use super::exact::{Exact, Measure};
+use super::krr::Krr;
+use super::merged::MergedKrr;
+use super::miniature::Miniature;
+use super::shards::Shards;
+use super::testing::{any_accesses, fed, simulated};
+use super::{Counted, CurveModel};
+use crate::policy::cache::KLru;
+use crate::sampling::{SampleRate, Sampling};
+
+const SIZES_BYTES: [u64; 8] = [1, 3, 9, 20, 40, 80, 100, 1 << 20];
+
+fn all_models(sampling: Sampling) -> Vec<(&'static str, Box<dyn CurveModel>)> {
+    let counted = Counted::ReadsAndWrites;
+    let mut models: Vec<(&'static str, Box<dyn CurveModel>)> = vec![
+        ("exact", Box::new(Exact::new(Measure::Bytes))),
+        ("shards", Box::new(Shards::new(sampling, counted))),
+        ("eaet, bytes", Box::new(Eaet::with_clock(sampling, counted, Clock::Bytes))),
+        ("eaet, requests", Box::new(Eaet::with_clock(sampling, counted, Clock::Requests))),
+        ("krr K=1", Box::new(Krr::new(1, sampling, counted, 1).unwrap())),
+        ("krr K=16", Box::new(Krr::new(16, sampling, counted, 1).unwrap())),
+        ("merged", Box::new(MergedKrr::new(&[1, 5], sampling, counted, 1).unwrap())),
+    ];
+    if let Sampling::Rate(rate) = sampling {
+        let build = |bytes| KLru::new(5, bytes, 1).unwrap();
+        models
+            .push(("miniature", Box::new(Miniature::new(&SIZES_BYTES, rate, counted, |bytes| Box::new(build(bytes))))));
+    }
+    models
+}
+
+proptest! {
+    #[test]
+    fn unlimited_memory_leaves_only_cold_misses(accesses in any_accesses(9)) {
+        let cold = simulated(1, 1 << 30, &accesses);
+        for (name, model) in all_models(Sampling::ALL) {
+            let curve = fed(model, &accesses).curve(&SIZES_BYTES);
+            let miss_ratio = curve.miss_ratio_at(1 << 20);
+            prop_assert!(curve.is_empty() || (miss_ratio - cold).abs() < 1e-9, "{name}: {miss_ratio}, not {cold}");
+        }
+    }
+
+    #[test]
+    fn curves_fall_and_stay_within_bounds_whatever_the_sample(accesses in any_accesses(9), rate in 0.01_f64..1.0, keys in 1_usize..8) {
+        for sampling in [Sampling::Rate(SampleRate::new(rate).unwrap()), Sampling::Keys(keys)] {
+            for (name, model) in all_models(sampling) {
+                let model = fed(model, &accesses);
+                let points = model.curve(&SIZES_BYTES);
+                let points = points.points();
+                prop_assert!(points.iter().all(|p| (0.0..=1.0).contains(&p.miss_ratio)), "{name}: {points:?}");
+                prop_assert!(points.windows(2).all(|p| p[0].miss_ratio >= p[1].miss_ratio), "{name}: {points:?}");
+                prop_assert!(model.memory_bytes() > 0, "{name}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_warm_up_is_not_counted_and_not_forgotten(accesses in any_accesses(9)) {
+        for (name, mut model) in all_models(Sampling::ALL) {
+            accesses.iter().for_each(|access| model.record(access));
+            model.forget_counts();
+            prop_assert!(model.curve(&SIZES_BYTES).is_empty(), "{name}");
+            let Some(last) = accesses.iter().rev().find(|access| access.op != crate::access::Op::Delete) else { continue };
+            // The same value once more, now without end: a hit with unlimited memory, or its first use.
+            let again = crate::access::Access { time_us: accesses[accesses.len() - 1].time_us, ttl_us: 0, ..*last };
+            model.record(&again);
+            model.record(&again);
+            prop_assert!(model.curve(&SIZES_BYTES).miss_ratio_at(1 << 20) <= 0.5, "{name}");
+        }
+    }
+}

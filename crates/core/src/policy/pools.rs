@@ -1,0 +1,179 @@
+//! Who gives up the next key, and which: a shortlist of candidates for each partition, fed by whatever keys are sampled.
+//!
+//! Source: pRedis (Pan et al., SoCC'19) sec. 5, "pRedis Driver": of K sampled keys the longest idle goes whose partition is above
+//! its target, and a new sample is drawn where there is none. Differs from the paper: every sampled key is offered to its own
+//! partition's list, so that none is wasted on the wrong partition, and a partition may give up one key for every K of its keys
+//! that were met, sooner where its keys are rare. The server's evictor and the simulated pRedis both evict through this file.
+//! Cost: O(1) per key that is not among the worst of its partition, O(8) else; O(64) to choose who gives.
+
+use super::over_target::OverTarget;
+use super::shortlist::Shortlist;
+use crate::units::{PARTITIONS_MAX, PartitionId};
+
+/// Keys on a partition's shortlist.
+pub const SHORTLIST: usize = 8;
+/// Where K keys of the giver don't turn up among this many times K sampled ones, its best so far goes: a small partition whose
+/// keys come and go fast would cost K / its share of all keys for each eviction else.
+pub const RARE: usize = 2;
+/// The search for a key of the right partition is given up after this many times K keys.
+pub const PATIENCE: usize = 64;
+
+/// Who gives up the next key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Giver {
+    /// A partition above its target or its maximum.
+    Partition(PartitionId),
+    /// Whoever has the worst key.
+    Anyone,
+}
+
+/// Who gives: who holds most above its maximum, whether or not memory is `short`; else, where it is, who holds most above its
+/// target (of those below theirs, the fullest, where nobody is above). `None` where there is nothing to do.
+///
+/// All in bytes by partition; a partition past the end of `target_bytes` has none, and past the end of `bytes_max` may hold
+/// nothing. With no targets at all, anyone gives.
+pub fn next_giver(used_bytes: &[u64], target_bytes: &[u64], bytes_max: &[u64], short: bool) -> Option<Giver> {
+    let above_max = OverTarget::new(used_bytes, bytes_max);
+    if !above_max.is_none() {
+        return most_above(used_bytes, bytes_max, above_max);
+    }
+    if !short {
+        return None;
+    }
+    if target_bytes.is_empty() {
+        return Some(Giver::Anyone);
+    }
+    let over = OverTarget::new(used_bytes, target_bytes);
+    let over = if over.is_none() { OverTarget::nearest(used_bytes, target_bytes) } else { over };
+    most_above(used_bytes, target_bytes, over).or(Some(Giver::Anyone))
+}
+
+fn most_above(used_bytes: &[u64], limits: &[u64], over: OverTarget) -> Option<Giver> {
+    let above =
+        |id: &PartitionId| used_bytes[id.index()] as i128 - limits.get(id.index()).map_or(0, |&l| i128::from(l));
+    let ids = (0..used_bytes.len() as u16).map(PartitionId);
+    ids.filter(|id| over.holds(*id)).max_by_key(above).map(Giver::Partition)
+}
+
+#[derive(Debug)]
+struct Pool<T> {
+    victims: Shortlist<T>,
+    /// Keys met, less K for each that went: what it may still give.
+    met: usize,
+}
+
+/// The candidates of all partitions. `T` is how the caller knows a key again.
+#[derive(Debug)]
+pub struct Pools<T> {
+    pools: Vec<Pool<T>>,
+    sample_size: usize,
+}
+
+impl<T> Pools<T> {
+    /// Empty lists; `sample_size` is K, at least 1.
+    pub fn new(sample_size: usize) -> Self {
+        let pool = || Pool { victims: Shortlist::new(SHORTLIST), met: 0 };
+        Pools { pools: (0..PARTITIONS_MAX).map(|_| pool()).collect(), sample_size: sample_size.max(1) }
+    }
+
+    /// Changes K.
+    pub fn set_sample_size(&mut self, sample_size: usize) {
+        self.sample_size = sample_size.max(1);
+    }
+
+    /// Forgets all candidates: they were made under another plan.
+    pub fn clear(&mut self) {
+        for pool in &mut self.pools {
+            pool.victims.clear();
+            pool.met = 0;
+        }
+    }
+
+    /// A key of `partition` was sampled; the lower its score, the sooner it goes. `make` is called where it is shortlisted.
+    pub fn offer(&mut self, partition: PartitionId, score: f64, make: impl FnOnce() -> T) {
+        let pool = &mut self.pools[partition.index()];
+        pool.met = (pool.met + 1).min(SHORTLIST * self.sample_size);
+        pool.victims.offer(score, make);
+    }
+
+    /// True once the giver is ready, or where after `drawn` keys it turns out to be so rare that one candidate has to do.
+    pub fn will_do(&self, giver: Giver, drawn: usize) -> bool {
+        self.is_ready(giver) || (drawn >= RARE * self.sample_size && self.has_candidate(giver))
+    }
+
+    fn has_candidate(&self, giver: Giver) -> bool {
+        match giver {
+            Giver::Partition(id) => !self.pools[id.index()].victims.is_empty(),
+            Giver::Anyone => self.pools.iter().any(|pool| !pool.victims.is_empty()),
+        }
+    }
+
+    /// True once the giver has a candidate and K of its keys were met.
+    pub fn is_ready(&self, giver: Giver) -> bool {
+        let met = match giver {
+            Giver::Partition(id) => {
+                Some(&self.pools[id.index()]).filter(|p| !p.victims.is_empty()).map_or(0, |p| p.met)
+            }
+            Giver::Anyone => self.pools.iter().filter(|p| !p.victims.is_empty()).map(|p| p.met).sum(),
+        };
+        met >= self.sample_size
+    }
+
+    /// Takes the giver's candidate of the lowest score, ready or not; K of the keys that were met are used up by it.
+    pub fn take(&mut self, giver: Giver) -> Option<T> {
+        let i = match giver {
+            Giver::Partition(id) => id.index(),
+            Giver::Anyone => {
+                let lowest = |(i, pool): (usize, &Pool<T>)| pool.victims.lowest().map(|score| (i, score));
+                self.pools.iter().enumerate().filter_map(lowest).min_by(|a, b| a.1.total_cmp(&b.1))?.0
+            }
+        };
+        let mut used_up = self.sample_size;
+        let others = (0..self.pools.len()).filter(|&other| giver == Giver::Anyone && other != i);
+        for pool in std::iter::once(i).chain(others) {
+            let part = used_up.min(self.pools[pool].met);
+            self.pools[pool].met -= part;
+            used_up -= part;
+        }
+        self.pools[i].victims.pop()
+    }
+
+    /// As [`Pools::take`], but where the giver has no candidate, whoever has the worst gives.
+    pub fn take_or_anyone(&mut self, giver: Giver) -> Option<T> {
+        self.take(giver).or_else(|| self.take(Giver::Anyone))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: Giver = Giver::Partition(PartitionId(0));
+    const B: Giver = Giver::Partition(PartitionId(1));
+
+    #[test]
+    fn who_is_furthest_above_gives_and_a_maximum_comes_first() {
+        let none = [u64::MAX, u64::MAX];
+        assert_eq!(next_giver(&[15, 30], &[10, 20], &none, true), Some(B));
+        assert_eq!(next_giver(&[9, 19], &[10, 20], &none, true), Some(B), "the fullest, where nobody is above");
+        assert_eq!(next_giver(&[15, 30], &[10, 20], &none, false), None);
+        assert_eq!(next_giver(&[15, 30], &[10, 20], &[12, u64::MAX], false), Some(A));
+        assert_eq!(next_giver(&[15, 30], &[], &none, true), Some(Giver::Anyone));
+    }
+
+    #[test]
+    fn a_partition_gives_its_worst_key_for_every_k_that_were_met() {
+        let mut pools = Pools::new(2);
+        let offers = [(0, -5.0, "a5"), (1, -9.0, "b9"), (0, -7.0, "a7"), (1, -1.0, "b1")];
+        for (partition, score, name) in offers {
+            pools.offer(PartitionId(partition), score, || name);
+        }
+        assert!(pools.is_ready(A));
+        assert_eq!(pools.take(A), Some("a7"));
+        assert!(!pools.is_ready(A), "one key for two met");
+        assert_eq!(pools.take(Giver::Anyone), Some("b9"));
+        assert_eq!(pools.take_or_anyone(A), Some("a5"));
+        assert_eq!(pools.take_or_anyone(A), Some("b1"));
+        assert_eq!(pools.take_or_anyone(A), None);
+    }
+}

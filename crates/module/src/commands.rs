@@ -1,0 +1,181 @@
+//! The `TENURE.*` commands: what Tenure sees and decides, for people and scripts.
+
+use std::ffi::CStr;
+use std::sync::atomic::Ordering;
+
+use tenure_core::curve::even_sizes;
+
+use crate::config::{TABLE, allowed};
+use crate::ffi::reply::Answer;
+use crate::ffi::{alloc, guard};
+use crate::info;
+use crate::tenure::Tenure;
+
+/// The commands, as they are registered.
+pub const NAMES: [&CStr; 5] = [c"tenure.help", c"tenure.status", c"tenure.partitions", c"tenure.mrc", c"tenure.debug"];
+
+const HELP: [&str; 10] = [
+    "TENURE.HELP [settings]",
+    "    This text, or every tenure.* setting with its allowed values, default and what it trades.",
+    "TENURE.STATUS",
+    "    Whether Tenure runs and evicts, what it plans on, and what that costs.",
+    "TENURE.PARTITIONS",
+    "    Each partition: keys, used and target bytes, accesses, miss ratio, miss penalty, evictions, K.",
+    "TENURE.MRC partition [points]",
+    "    The partition's miss ratio curve: pairs of bytes and the miss ratio of its reads at that memory; 40 points by default.",
+    "INFO tenure",
+    "    The same as counters, for monitoring.",
+];
+
+const POINTS_DEFAULT: usize = 40;
+const POINTS_MAX: usize = 1000;
+
+/// Runs one command.
+pub fn run(tenure: &mut Tenure, words: &[&[u8]]) -> Answer {
+    let (name, arguments) = split(words);
+    match (name.as_str(), arguments) {
+        ("tenure.help", arguments) => help(arguments),
+        ("tenure.status", []) => status(tenure),
+        ("tenure.partitions", []) => Answer::Array(info::partitions(tenure).iter().map(partition).collect()),
+        ("tenure.mrc", [of]) => curve(tenure, of, POINTS_DEFAULT),
+        ("tenure.mrc", [of, points]) => match text(points).parse() {
+            Ok(n) if (1..=POINTS_MAX).contains(&n) => curve(tenure, of, n),
+            _ => error(format!("points is '{}'; allowed is 1 to {POINTS_MAX}", text(points))),
+        },
+        ("tenure.debug", arguments) => debug(tenure, arguments),
+        _ => wrong_count(&name),
+    }
+}
+
+/// What commands answer when there is no state to look at.
+pub fn run_stopped(words: &[&[u8]]) -> Answer {
+    let (name, arguments) = split(words);
+    match name.as_str() {
+        "tenure.help" => help(arguments),
+        "tenure.status" => {
+            let state = if guard::is_off() { "failed" } else { "stopped" };
+            let last_panic = Answer::Text(guard::last_panic());
+            Answer::Map(vec![("state", Answer::Text(state.to_owned())), ("last_panic", last_panic)])
+        }
+        _ => error("Tenure does not run; TENURE.STATUS says why, CONFIG SET tenure.enabled yes starts it".to_owned()),
+    }
+}
+
+fn split<'a, 'b>(words: &'a [&'b [u8]]) -> (String, &'a [&'b [u8]]) {
+    match words {
+        [name, arguments @ ..] => (text(name).to_ascii_lowercase(), arguments),
+        [] => (String::new(), &[]),
+    }
+}
+
+fn text(word: &[u8]) -> String {
+    String::from_utf8_lossy(word).into_owned()
+}
+
+fn error(text: String) -> Answer {
+    Answer::Error(format!("ERR {text}"))
+}
+
+fn wrong_count(name: &str) -> Answer {
+    error(format!("wrong number of arguments for '{name}' command; TENURE.HELP shows what each takes"))
+}
+
+fn help(arguments: &[&[u8]]) -> Answer {
+    let line = |text: &str| Answer::Text(text.to_owned());
+    match arguments {
+        [] => Answer::Array(HELP.iter().map(|text| line(text)).collect()),
+        [topic] if topic.eq_ignore_ascii_case(b"settings") => {
+            let lines = TABLE.iter().flat_map(|setting| {
+                let head = format!("tenure.{}: {}", setting.name.to_string_lossy(), allowed(setting));
+                [line(&head), line(&format!("    {}", setting.about))]
+            });
+            Answer::Array(lines.collect())
+        }
+        [topic] => error(format!("no help on '{}'; TENURE.HELP and TENURE.HELP settings are there", text(topic))),
+        _ => wrong_count("tenure.help"),
+    }
+}
+
+fn status(tenure: &Tenure) -> Answer {
+    let published = &tenure.published;
+    let count = |n: u64| Answer::Integer(n as i64);
+    let targets: u64 = published.plan.as_ref().map_or(0, |plan| plan.target_bytes.iter().sum());
+    Answer::Map(vec![
+        ("state", Answer::Text("running".to_owned())),
+        (
+            "policy",
+            Answer::Text(crate::config::POLICIES[tenure.settings().policy as usize].to_string_lossy().into_owned()),
+        ),
+        ("eviction", Answer::Text(tenure.standing.as_str().to_owned())),
+        ("worker", Answer::Text(if tenure.worker.is_alive() { "running" } else { "dead" }.to_owned())),
+        ("maxmemory_bytes", count(tenure.memory.limit_bytes)),
+        ("headroom_bytes", count(tenure.headroom_bytes())),
+        ("planned_bytes", count(targets)),
+        ("predicted_cost_us", Answer::Number(published.plan.as_ref().map_or(0.0, |plan| plan.cost_us))),
+        ("partitions", count(tenure.observer.partitions.len() as u64)),
+        ("windows", count(published.window)),
+        ("plans_adopted", count(published.plans_adopted)),
+        ("watching", Answer::Text(tenure.observer.watching().to_owned())),
+        ("sample_rate", Answer::Number(tenure.observer.rate.rate())),
+        ("evictions", count(tenure.evictor.work.evicted.iter().sum())),
+        ("memory_bytes", count(alloc::allocated_bytes() as u64)),
+        ("panics", count(guard::panics())),
+    ])
+}
+
+fn partition(row: &info::PartitionRow) -> Answer {
+    let count = |n: u64| Answer::Integer(n as i64);
+    let or_none = |n: Option<u64>| n.map_or(Answer::Integer(-1), count);
+    Answer::Map(vec![
+        ("name", Answer::Text(row.name.clone())),
+        ("keys", count(row.keys)),
+        ("used_bytes", count(row.used_bytes)),
+        ("target_bytes", or_none(row.target_bytes)),
+        ("bytes_min", count(row.bytes_min)),
+        ("bytes_max", or_none(row.bytes_max)),
+        ("reads", count(row.counters.reads)),
+        ("writes", count(row.counters.writes)),
+        ("deletes", count(row.counters.deletes)),
+        ("misses", count(row.counters.misses)),
+        ("miss_ratio", Answer::Number(row.miss_ratio)),
+        ("miss_ratio_predicted", Answer::Number(row.miss_ratio_predicted)),
+        ("penalty_us_mean", Answer::Number(row.penalty_us_mean)),
+        ("penalty_us_spread", Answer::Number(row.penalty_us_spread)),
+        ("evictions", count(row.evictions)),
+        ("k", count(row.k)),
+    ])
+}
+
+/// The curve at even sizes up to its last point, or at its own points where those are fewer.
+fn curve(tenure: &Tenure, of: &[u8], points: usize) -> Answer {
+    let name = text(of);
+    let partitions = &tenure.observer.partitions;
+    let Some(id) = partitions.named(&name) else {
+        return error(format!("no partition '{name}'; there are: {}", partitions.names().join(", ")));
+    };
+    let view = tenure.published.partitions.get(id.index());
+    let Some(view) = view.filter(|v| !v.curve.is_empty() && tenure.published.epoch == tenure.observer.epoch()) else {
+        return error(format!("nothing is known of partition '{name}' yet; a curve is made at the end of each window"));
+    };
+    let last = view.curve.points().last().map_or(1, |point| point.bytes);
+    let pair = |bytes: u64| {
+        Answer::Array(vec![Answer::Integer(bytes as i64), Answer::Number(view.curve.miss_ratio_at(bytes))])
+    };
+    Answer::Array(even_sizes(last, points).into_iter().map(pair).collect())
+}
+
+/// Faults on purpose, for tests.
+fn debug(tenure: &mut Tenure, arguments: &[&[u8]]) -> Answer {
+    if !tenure.settings().debug_commands {
+        return error("TENURE.DEBUG needs tenure.debug-commands yes, which can be set at start only".to_owned());
+    }
+    let words: Vec<String> = arguments.iter().map(|word| text(word).to_ascii_lowercase()).collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    match words[..] {
+        ["panic", "worker"] => tenure.worker.shared.panic_please.store(true, Ordering::Relaxed),
+        ["panic", "filter"] => tenure.observer.panic_at_next_command(),
+        ["panic", "turn"] => tenure.panic_please = true,
+        _ => return error("TENURE.DEBUG takes PANIC WORKER|FILTER|TURN".to_owned()),
+    }
+    Answer::Ok
+}

@@ -1,0 +1,317 @@
+//! The settings: one table with name, unit, default, range and what each trades. `CONFIG GET/SET/REWRITE tenure.*`, the module's
+//! arguments, `TENURE.HELP settings` and docs/operations.md all say what stands here.
+
+use std::ffi::CStr;
+use std::time::Duration;
+
+use tenure_core::sampling::SampleRate;
+
+use crate::observe::tenants::TenantSpec;
+use crate::worker::Instructions;
+
+/// What evicts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Policy {
+    /// Partitions are held to the targets of the plan.
+    Predis,
+    /// The longest idle of a sample goes, whoever's it is.
+    Lru,
+    /// Tenure only watches; the server evicts.
+    Off,
+}
+
+/// The names of [`Policy`], in its order.
+pub const POLICIES: [&CStr; 3] = [c"predis", c"lru", c"off"];
+
+/// The settings as they are. See [`TABLE`] for what each means.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// `tenure.enabled`
+    pub enabled: bool,
+    /// `tenure.policy`
+    pub policy: Policy,
+    /// `tenure.tenants`, as written.
+    pub tenants_text: String,
+    /// `tenure.tenants`, read.
+    pub tenants: TenantSpec,
+    /// `tenure.samples`
+    pub samples: i64,
+    /// `tenure.window-requests`
+    pub window_requests: i64,
+    /// `tenure.window-seconds`
+    pub window_seconds: i64,
+    /// `tenure.granularity-bytes`
+    pub granularity_bytes: i64,
+    /// `tenure.gain-min-percent`
+    pub gain_min_percent: i64,
+    /// `tenure.headroom-bytes`
+    pub headroom_bytes: i64,
+    /// `tenure.turn-budget-us`
+    pub turn_budget_us: i64,
+    /// `tenure.sample-percent`
+    pub sample_percent: i64,
+    /// `tenure.samples-per-second`
+    pub samples_per_second: i64,
+    /// `tenure.watched-per-second`
+    pub watched_per_second: i64,
+    /// `tenure.penalty-max-ms`
+    pub penalty_max_ms: i64,
+    /// `tenure.debug-commands`
+    pub debug_commands: bool,
+}
+
+/// How a setting is read and written.
+pub enum Kind {
+    /// `yes` or `no`.
+    Bool { default: bool, get: fn(&Settings) -> bool, set: fn(&mut Settings, bool), immutable: bool },
+    /// A number within a range; `memory` ones may be written with a unit.
+    Number { default: i64, min: i64, max: i64, memory: bool, get: fn(&Settings) -> i64, set: fn(&mut Settings, i64) },
+    /// One of [`POLICIES`].
+    Policy,
+    /// `tenure.tenants`.
+    Tenants,
+}
+
+/// One setting.
+pub struct Setting {
+    /// Its name without `tenure.`.
+    pub name: &'static CStr,
+    /// Its values.
+    pub kind: Kind,
+    /// Unit, meaning, and what it trades.
+    pub about: &'static str,
+}
+
+macro_rules! number {
+    ($field:ident, $name:literal, $default:literal, $min:literal..=$max:literal, $memory:literal, $about:literal) => {
+        Setting {
+            name: $name,
+            kind: Kind::Number {
+                default: $default,
+                min: $min,
+                max: $max,
+                memory: $memory,
+                get: |settings| settings.$field,
+                set: |settings, value| settings.$field = value,
+            },
+            about: $about,
+        }
+    };
+}
+
+/// Every setting. The order is that of documentation.
+pub const TABLE: &[Setting] = &[
+    Setting {
+        name: c"enabled",
+        kind: Kind::Bool { default: true, get: |s| s.enabled, set: |s, v| s.enabled = v, immutable: false },
+        about: "Whether Tenure does anything. 'no' lets the server run as stock; 'yes' after 'no', or after a fault, starts with fresh state.",
+    },
+    Setting {
+        name: c"policy",
+        kind: Kind::Policy,
+        about: "What evicts: 'predis' holds partitions to the plan's targets, 'lru' evicts the longest idle whoever's it is, 'off' leaves eviction to the server.",
+    },
+    Setting {
+        name: c"tenants",
+        kind: Kind::Tenants,
+        about: "Who is a tenant: entries NAME=PREFIX* or NAME=db:N, apart by spaces, each with ,min=BYTES and ,max=BYTES if wanted. Empty: one per logical database in use.",
+    },
+    number!(
+        samples,
+        c"samples",
+        5,
+        1..=64,
+        false,
+        "Keys sampled per eviction (K). More find older keys, and cost main-thread time for each."
+    ),
+    number!(
+        window_requests,
+        c"window-requests",
+        50000,
+        1000..=1000000000,
+        false,
+        "Requests between two plans. Fewer follow change sooner, on noisier curves."
+    ),
+    number!(
+        window_seconds,
+        c"window-seconds",
+        10,
+        1..=3600,
+        false,
+        "Seconds between two plans at the most, where requests are few."
+    ),
+    number!(
+        granularity_bytes,
+        c"granularity-bytes",
+        0,
+        0..=1099511627776,
+        true,
+        "The unit that memory is allocated in. Smaller fits better and takes the worker longer. 0: a thousandth of the memory."
+    ),
+    number!(
+        gain_min_percent,
+        c"gain-min-percent",
+        1,
+        0..=100,
+        false,
+        "A plan that saves less than this share of predicted cost isn't adopted. Higher moves less memory about."
+    ),
+    number!(
+        headroom_bytes,
+        c"headroom-bytes",
+        0,
+        0..=1099511627776,
+        true,
+        "How far below maxmemory Tenure keeps memory, so that the server's own eviction has nothing to do. More wastes memory, less lets it step in. 0: from how much a turn of the event loop brings."
+    ),
+    number!(
+        turn_budget_us,
+        c"turn-budget-us",
+        500,
+        50..=5000,
+        false,
+        "Microseconds that eviction may take in one turn of the event loop. Less keeps latency even, more keeps up with bursts."
+    ),
+    number!(
+        sample_percent,
+        c"sample-percent",
+        1,
+        1..=100,
+        false,
+        "Percent of keys that the models look at, at least; more while the working set is small."
+    ),
+    number!(
+        samples_per_second,
+        c"samples-per-second",
+        10000,
+        100..=1000000,
+        false,
+        "Sampled accesses a second above which the rate is lowered, down to sample-percent. Each costs the main thread up to 1 us."
+    ),
+    number!(
+        watched_per_second,
+        c"watched-per-second",
+        25000,
+        0..=1000000000,
+        false,
+        "Accesses a second above which, while memory is below half of maxmemory, only one second in several is watched: counters then show what was watched. Each watched access costs the main thread about 0.2 us. 0: all are watched, always."
+    ),
+    number!(
+        penalty_max_ms,
+        c"penalty-max-ms",
+        10000,
+        1..=3600000,
+        false,
+        "Milliseconds above which a measured miss penalty counts as this."
+    ),
+    Setting {
+        name: c"debug-commands",
+        kind: Kind::Bool {
+            default: false,
+            get: |s| s.debug_commands,
+            set: |s, v| s.debug_commands = v,
+            immutable: true,
+        },
+        about: "Whether TENURE.DEBUG may provoke faults, for tests. Can be set at start only.",
+    },
+];
+
+impl Default for Settings {
+    fn default() -> Self {
+        let mut settings = Settings {
+            enabled: true,
+            policy: Policy::Predis,
+            tenants_text: String::new(),
+            tenants: TenantSpec::default(),
+            samples: 0,
+            window_requests: 0,
+            window_seconds: 0,
+            granularity_bytes: 0,
+            gain_min_percent: 0,
+            headroom_bytes: 0,
+            turn_budget_us: 0,
+            sample_percent: 0,
+            samples_per_second: 0,
+            watched_per_second: 0,
+            penalty_max_ms: 0,
+            debug_commands: false,
+        };
+        for setting in TABLE {
+            match &setting.kind {
+                Kind::Bool { default, set, .. } => set(&mut settings, *default),
+                Kind::Number { default, set, .. } => set(&mut settings, *default),
+                Kind::Policy | Kind::Tenants => {}
+            }
+        }
+        settings
+    }
+}
+
+impl Settings {
+    /// Takes a new text for `tenure.tenants`.
+    ///
+    /// # Errors
+    /// As [`TenantSpec::parse`]; nothing changes then.
+    pub fn set_tenants(&mut self, text: &str) -> Result<(), String> {
+        self.tenants = TenantSpec::parse(text)?;
+        self.tenants_text = text.to_owned();
+        Ok(())
+    }
+
+    /// What concerns the worker.
+    pub fn instructions(&self) -> Instructions {
+        Instructions {
+            window_requests: self.window_requests as u64,
+            window: Duration::from_secs(self.window_seconds as u64),
+            granularity_bytes: self.granularity_bytes as u64,
+            gain_min: self.gain_min_percent as f64 / 100.0,
+            rate_min: SampleRate::new(self.sample_percent as f64 / 100.0).unwrap_or(SampleRate::ALL),
+            samples_per_second: self.samples_per_second as u64,
+        }
+    }
+}
+
+/// The allowed values of a setting, for people.
+pub fn allowed(setting: &Setting) -> String {
+    match &setting.kind {
+        Kind::Bool { default, immutable, .. } => {
+            let when = if *immutable { ", at start only" } else { "" };
+            format!("yes or no (default {}){when}", if *default { "yes" } else { "no" })
+        }
+        Kind::Number { default, min, max, memory, .. } => {
+            let unit = if *memory { " bytes" } else { "" };
+            format!("{min} to {max}{unit} (default {default})")
+        }
+        Kind::Policy => {
+            let names: Vec<String> = POLICIES.iter().map(|name| name.to_string_lossy().into_owned()).collect();
+            format!("{} (default {})", names.join(", "), names[0])
+        }
+        Kind::Tenants => "text (default empty)".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn defaults_lie_within_their_ranges_and_reach_their_fields() {
+        let mut settings = Settings::default();
+        for setting in TABLE {
+            if let Kind::Number { default, min, max, get, set, .. } = &setting.kind {
+                assert!((min..=max).contains(&default), "{:?}", setting.name);
+                assert_eq!(get(&settings), *default, "{:?}", setting.name);
+                set(&mut settings, *max);
+                assert_eq!(get(&settings), *max, "{:?}", setting.name);
+            }
+        }
+    }
+
+    #[test]
+    fn a_wrong_tenant_changes_nothing() {
+        let mut settings = Settings::default();
+        settings.set_tenants("a=x*").unwrap();
+        assert!(settings.set_tenants("a=x* b").is_err());
+        assert_eq!(settings.tenants_text, "a=x*");
+    }
+}

@@ -1,0 +1,241 @@
+//! The evictor: frees memory below the server's limit, from partitions that hold more than their target.
+//!
+//! Who gives up a key and which is decided in `tenure_core::policy::pools`, after pRedis (Pan et al., SoCC'19) sec. 5; the walk
+//! through the key space feeds it. All this happens at the end of an event loop's turn, in a slice of bounded time, a little
+//! below `maxmemory`, so that the server's own eviction has nothing left to do; when Tenure can't keep up, it is there.
+//! Cost: about K scanned keys and one unlink per eviction, more where a partition that gives has a small share of the keys;
+//! bounded per turn by `tenure.turn-budget-us`.
+
+use std::time::{Duration, Instant};
+
+use tenure_core::policy::lru::Lru;
+use tenure_core::policy::pools::{Giver, PATIENCE, Pools, next_giver};
+use tenure_core::policy::{Candidate, Scorer};
+use tenure_core::units::{KeyHash, PARTITIONS_MAX};
+
+use super::newcomers::{Newcomers, Oldest};
+use super::walk::{Guides, Visit, Walk};
+use crate::ffi::server::{Kind, Server, Text};
+
+/// Victims in a row that were gone or used again: enough for this turn.
+const FAILURES_MAX: usize = 16;
+
+/// Steps of the walk between two looks at the clock.
+const STEPS_PER_LOOK: usize = 8;
+
+/// What a turn has to free, and how.
+pub struct Orders<'a> {
+    /// Bytes to free.
+    pub free_bytes: u64,
+    /// Target bytes by partition; with none, any key may go.
+    pub target_bytes: &'a [u64],
+    /// Allowed bytes by partition: who is above goes even where memory isn't short.
+    pub bytes_max: &'a [u64],
+    /// Keys sampled per eviction.
+    pub sample_size: usize,
+    /// Only keys that expire may go.
+    pub volatile_only: bool,
+    /// The databases that hold keys, with their number of keys.
+    pub db_sizes: &'a [(u16, u64)],
+    /// The turn's share of time.
+    pub budget: Duration,
+    /// The time.
+    pub now_us: u64,
+}
+
+/// What has been done since the module was loaded.
+#[derive(Clone, Debug)]
+pub struct Work {
+    /// Keys evicted, by partition.
+    pub evicted: Vec<u64>,
+    /// Bytes evicted, as estimated.
+    pub evicted_bytes: u64,
+    /// Time spent, in µs.
+    pub spent_us: u64,
+    /// The longest slice, in µs.
+    pub slice_us_max: u64,
+    /// Slices that ended with work left to do.
+    pub slices_out_of_time: u64,
+}
+
+struct Victim {
+    name: Text,
+    db: u16,
+    idle: u64,
+}
+
+/// The evictor. See the file's opening.
+pub struct Evictor {
+    pools: Pools<Victim>,
+    /// Keys of partitions that the walk rarely meets.
+    pub newcomers: Newcomers,
+    /// State of the generator that picks databases.
+    seed: u64,
+    /// What has been done.
+    pub work: Work,
+}
+
+impl Evictor {
+    /// An evictor at rest.
+    pub fn new() -> Self {
+        let evicted = vec![0; PARTITIONS_MAX];
+        let work = Work { evicted, evicted_bytes: 0, spent_us: 0, slice_us_max: 0, slices_out_of_time: 0 };
+        Evictor { pools: Pools::new(1), newcomers: Newcomers::new(), seed: 0x2545_f491_4f6c_dd1d, work }
+    }
+
+    /// Forgets the shortlists: they were made under another policy.
+    pub fn forget_victims(&mut self) {
+        self.pools.clear();
+    }
+
+    /// One slice of work; how many keys went.
+    pub fn relieve(&mut self, server: &Server, walk: &mut Walk, guides: &mut Guides, orders: &Orders) -> usize {
+        let started = Instant::now();
+        self.pools.set_sample_size(orders.sample_size);
+        let n = orders.bytes_max.len();
+        let (mut freed_bytes, mut failures, mut evicted) = (0, 0, 0);
+        loop {
+            let short = freed_bytes < orders.free_bytes;
+            let giver = next_giver(&guides.usage.bytes()[..n], orders.target_bytes, orders.bytes_max, short);
+            let Some(giver) = giver else { break };
+            if started.elapsed() >= orders.budget {
+                self.work.slices_out_of_time += 1;
+                break;
+            }
+            let Some(victim) = self.find(server, walk, guides, orders, (giver, short), started) else { break };
+            match self.evict(server, guides, orders, &victim) {
+                Some(bytes) => (freed_bytes, failures, evicted) = (freed_bytes + bytes, 0, evicted + 1),
+                None => failures += 1,
+            }
+            if failures > FAILURES_MAX {
+                break;
+            }
+        }
+        let spent_us = started.elapsed().as_micros() as u64;
+        self.work.spent_us += spent_us;
+        self.work.slice_us_max = self.work.slice_us_max.max(spent_us);
+        evicted
+    }
+
+    /// The next victim: from the giver's pool, once K of its keys were met; where they don't turn up in time and memory is
+    /// short, the longest idle of any pool.
+    fn find(
+        &mut self,
+        server: &Server,
+        walk: &mut Walk,
+        guides: &mut Guides,
+        orders: &Orders,
+        (giver, short): (Giver, bool),
+        started: Instant,
+    ) -> Option<Victim> {
+        if let Some(victim) = self.newcomer(server, guides, orders, giver) {
+            return Some(victim);
+        }
+        let patience = PATIENCE * orders.sample_size;
+        let (mut met, mut steps) = (0, 0);
+        while !self.pools.will_do(giver, met) {
+            let out_of_time = steps % STEPS_PER_LOOK == STEPS_PER_LOOK - 1 && started.elapsed() >= orders.budget;
+            if met >= patience || steps >= 2 * patience || out_of_time {
+                return if short { self.pools.take_or_anyone(giver) } else { self.pools.take(giver) };
+            }
+            let db = self.pick_db(guides, orders, giver)?;
+            steps += 1;
+            let pools = &mut self.pools;
+            met += walk.step(server, db, guides, |visit| {
+                if orders.volatile_only && visit.key.expires_in_ms().is_none() {
+                    return;
+                }
+                let candidate = candidate(visit);
+                pools.offer(visit.partition, Lru.score(&candidate), || victim(visit, &candidate));
+            });
+        }
+        self.pools.take(giver)
+    }
+
+    /// The oldest key of a giver that the walk rarely meets.
+    fn newcomer(&mut self, server: &Server, guides: &Guides, orders: &Orders, giver: Giver) -> Option<Victim> {
+        let Giver::Partition(id) = giver else { return None };
+        let keys = guides.usage.keys()[id.index()];
+        if orders.volatile_only || self.pools.is_ready(giver) || !self.newcomers.cover(id, keys) {
+            return None;
+        }
+        let Oldest { name, db, idle } = self.newcomers.oldest(server, id, orders.now_us)?;
+        Some(Victim { name, db, idle })
+    }
+
+    /// A database to sample, by its number of keys, among those that may hold the giver's.
+    fn pick_db(&mut self, guides: &Guides, orders: &Orders, giver: Giver) -> Option<u16> {
+        if let [(only, _)] = orders.db_sizes {
+            return Some(*only);
+        }
+        let may_give = |db: u16| match giver {
+            Giver::Partition(id) => guides.partitions.whole_database(db).is_none_or(|whole| whole == id),
+            Giver::Anyone => true,
+        };
+        let weigh = |all: bool| {
+            let weight = move |&(db, n): &(u16, u64)| if all || may_give(db) { n } else { 0 };
+            (orders.db_sizes.iter().map(weight).sum::<u64>(), all)
+        };
+        let (total, all) = match weigh(false) {
+            (0, _) => weigh(true),
+            some => some,
+        };
+        let mut at = self.random() % total.max(1);
+        for &(db, n) in orders.db_sizes {
+            let n = if all || may_give(db) { n } else { 0 };
+            if at < n {
+                return Some(db);
+            }
+            at -= n;
+        }
+        None
+    }
+
+    /// Xorshift: which database comes next needs no more.
+    fn random(&mut self) -> u64 {
+        self.seed ^= self.seed << 13;
+        self.seed ^= self.seed >> 7;
+        self.seed ^= self.seed << 17;
+        self.seed
+    }
+
+    /// Evicts one key, unless it was used since it was shortlisted. Bytes freed.
+    fn evict(&mut self, server: &Server, guides: &mut Guides, orders: &Orders, victim: &Victim) -> Option<u64> {
+        server.select_db(victim.db);
+        let key = server.open(&victim.name);
+        if key.kind() == Kind::Absent || key.idle() < victim.idle {
+            return None;
+        }
+        if orders.volatile_only && key.expires_in_ms().is_none() {
+            return None;
+        }
+        let partition = guides.partitions.of(victim.db, victim.name.as_ref());
+        let hash = || KeyHash::of(victim.name.as_ref());
+        let size_bytes = guides.sizes.of(server, partition, &victim.name, hash, &key);
+        if !key.unlink() {
+            return None;
+        }
+        server.replicate_unlink(&victim.name);
+        server.signal_modified(&victim.name);
+        server.notify_evicted(&victim.name);
+        guides.usage.evicted(victim.db, partition, size_bytes);
+        self.work.evicted[partition.index()] += 1;
+        self.work.evicted_bytes += u64::from(size_bytes);
+        Some(u64::from(size_bytes))
+    }
+}
+
+fn candidate(visit: &Visit) -> Candidate {
+    Candidate {
+        partition: visit.partition,
+        idle: visit.key.idle(),
+        resident: 0,
+        n_requests: 0,
+        size_bytes: 0,
+        penalty_us: 0.0,
+    }
+}
+
+fn victim(visit: &Visit, candidate: &Candidate) -> Victim {
+    Victim { name: visit.name.keep(), db: visit.db, idle: candidate.idle }
+}

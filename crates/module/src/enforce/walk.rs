@@ -1,0 +1,75 @@
+//! A walk through the key space that never ends: each step visits the keys of a hash bucket or a few.
+//!
+//! Hash order makes consecutive steps a random sample without replacement, so the walk is where the evictor gets its samples and
+//! where mean sizes and counts come from: no key is visited for one purpose only.
+
+use tenure_core::units::{KeyHash, PartitionId};
+
+use super::usage::Usage;
+use crate::ffi::server::{Key, ScanCursor, ScannedName, Server};
+use crate::observe::sizes::Sizes;
+use crate::observe::tenants::Partitions;
+
+/// A key as the walk meets it.
+pub struct Visit<'a> {
+    /// Its name.
+    pub name: &'a ScannedName,
+    /// The key, open for reading.
+    pub key: &'a Key<'a>,
+    /// Its database.
+    pub db: u16,
+    /// Where it belongs.
+    pub partition: PartitionId,
+}
+
+/// What every visited key is shown to.
+pub struct Guides<'a> {
+    /// Who is who.
+    pub partitions: &'a mut Partitions,
+    /// How large.
+    pub sizes: &'a mut Sizes,
+    /// How many.
+    pub usage: &'a mut Usage,
+}
+
+/// Where the walk stands in each database.
+#[derive(Default)]
+pub struct Walk {
+    cursors: Vec<(u16, ScanCursor)>,
+    /// Keys visited since the module was loaded.
+    pub visited: u64,
+}
+
+impl Walk {
+    /// One step in database `db`; returns how many keys were visited, which may be none.
+    pub fn step(&mut self, server: &Server, db: u16, guides: &mut Guides, mut visit: impl FnMut(&Visit)) -> usize {
+        if !server.select_db(db) {
+            return 0;
+        }
+        let place = self.cursors.iter().position(|(held, _)| *held == db).unwrap_or_else(|| {
+            self.cursors.push((db, ScanCursor::new(server)));
+            self.cursors.len() - 1
+        });
+        let mut visited = 0;
+        let came_round = server.scan_step(&self.cursors[place].1, |name, key| {
+            let partition = guides.partitions.of(db, name.as_ref());
+            visited += 1;
+            let is_sized = guides.usage.wants_size(partition);
+            if is_sized {
+                // The hash only finds a remembered size; strings don't need it.
+                let hash = || KeyHash::of(name.as_ref());
+                let size_bytes = guides.sizes.of(server, partition, name, hash, key);
+                guides.sizes.met(partition, size_bytes);
+                guides.usage.visited(db, partition, Some(size_bytes));
+            } else {
+                guides.usage.visited(db, partition, None);
+            }
+            visit(&Visit { name, key, db, partition });
+        });
+        if came_round {
+            guides.usage.came_round(db);
+        }
+        self.visited += visited as u64;
+        visited
+    }
+}

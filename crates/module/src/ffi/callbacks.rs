@@ -1,0 +1,253 @@
+//! What the server calls: the filter, key events, the end of an event loop's turn, INFO, commands. Each enters through the guard
+//! and hands over to safe code at once.
+
+use std::ffi::{CStr, c_char, c_int, c_void};
+
+use valkey_module::raw;
+
+use super::filter::{self, FilterCall};
+use super::guard::{self, MainCell, guarded};
+use super::server::{Level, Server, bytes_of};
+use super::{MainThread, api, settings, soon};
+use crate::commands;
+use crate::info::{Sink, Value};
+use crate::tenure::Tenure;
+
+static STATE: MainCell<Tenure> = MainCell::empty();
+
+const OK: c_int = raw::REDISMODULE_OK as c_int;
+
+/// Microseconds of a clock that never goes back. About 25 ns.
+pub fn now_us() -> u64 {
+    // SAFETY: takes nothing.
+    unsafe { api!(RedisModule_MonotonicMicroseconds()) }
+}
+
+/// Stops the worker and drops all state.
+pub(super) fn retire(proof: &impl MainThread) {
+    drop(STATE.set(proof, None));
+}
+
+pub(super) unsafe extern "C" fn on_command(call: *mut raw::RedisModuleCommandFilterCtx) {
+    guarded("the command filter", || {
+        // SAFETY: the server runs this filter now, with this call.
+        let call = unsafe { FilterCall::new(call) };
+        let asks_for_timer = STATE.with(&call, |tenure| {
+            tenure.observer.on_command(&call, now_us);
+            tenure.observer.manages_modules
+        });
+        if asks_for_timer == Some(true) {
+            soon::cancel(&call);
+        }
+    });
+}
+
+/// The event loop has time, or seemed to: see [`Tenure::idle`].
+pub(super) fn on_idle(server: &Server) {
+    guarded("an idle turn", || STATE.with(server, |tenure| tenure.idle(server)));
+}
+
+pub(super) unsafe extern "C" fn on_key_event(
+    ctx: *mut raw::RedisModuleCtx,
+    kind: c_int,
+    event: *const c_char,
+    key: *mut raw::RedisModuleString,
+) -> c_int {
+    guarded("a key event", || {
+        // SAFETY: the server runs this callback now, with this context.
+        let server = unsafe { Server::new(ctx) };
+        let key = bytes_of(key);
+        STATE.with(&server, |tenure| {
+            let db = server.selected_db();
+            if kind & raw::REDISMODULE_NOTIFY_KEY_MISS != 0 {
+                tenure.observer.on_miss(db, key, now_us());
+            } else {
+                // SAFETY: the server gives a C string that lives during the call.
+                let event = unsafe { CStr::from_ptr(event) };
+                tenure.on_key_event(&server, db, event, key);
+            }
+        });
+    });
+    OK
+}
+
+pub(super) unsafe extern "C" fn on_event_loop(
+    ctx: *mut raw::RedisModuleCtx,
+    _event: raw::RedisModuleEvent,
+    subevent: u64,
+    _data: *mut c_void,
+) {
+    if subevent != raw::REDISMODULE_SUBEVENT_EVENTLOOP_BEFORE_SLEEP {
+        return;
+    }
+    // SAFETY: the server runs this callback now, with this context.
+    let server = unsafe { Server::new(ctx) };
+    if guard::is_off() {
+        recover(&server);
+    }
+    guarded("the end of a turn", || end_turn(&server));
+}
+
+fn end_turn(server: &Server) {
+    let ran = STATE.with(server, |tenure| {
+        if tenure.settings_version != settings::version() {
+            let (version, now) = settings::current(server);
+            tenure.take_settings(version, now);
+        }
+        tenure.end_turn(server, now_us());
+        (tenure.settings().enabled, tenure.worker.is_alive())
+    });
+    match ran {
+        // Its worker has died, and it was asked to start again.
+        Some((true, is_whole)) if settings::start_was_asked() && !is_whole => {
+            retire(server);
+            start(server);
+        }
+        Some((true, _)) => {}
+        Some((false, _)) => {
+            retire(server);
+            filter::watch(server, false);
+            server.log(Level::Notice, "tenure.enabled is 'no': the server runs as stock");
+        }
+        None if settings::start_was_asked() => start(server),
+        None => {}
+    }
+}
+
+/// Makes fresh state, where the settings want it.
+pub(super) fn start(server: &Server) {
+    let (version, settings) = settings::current(server);
+    if !settings.enabled {
+        return;
+    }
+    match Tenure::start(server, version, settings) {
+        Ok(tenure) => drop(STATE.set(server, Some(tenure))),
+        Err(why) => server.log(Level::Warning, &format!("Tenure does not run, the server serves as stock: {why}")),
+    }
+}
+
+/// After a panic: lets go of the state, says so once, and waits until it is asked to start again.
+#[cold]
+fn recover(server: &Server) {
+    let held = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| STATE.set(server, None)));
+    if matches!(held, Ok(Some(_))) {
+        let text = format!(
+            "Tenure has turned itself off after a fault, the server serves as stock: panic {}; CONFIG SET tenure.enabled yes starts it again",
+            guard::last_panic()
+        );
+        server.log(Level::Warning, &text);
+    }
+    if settings::start_was_asked() {
+        guard::turn_on();
+        guarded("the start", || start(server));
+    }
+}
+
+pub(super) unsafe extern "C" fn on_config_change(
+    ctx: *mut raw::RedisModuleCtx,
+    _event: raw::RedisModuleEvent,
+    _subevent: u64,
+    data: *mut c_void,
+) {
+    // SAFETY: the server runs this callback now, with this context.
+    let server = unsafe { Server::new(ctx) };
+    // SAFETY: the data of this event is a list of the settings that were set.
+    if unsafe { names_setting(data, c"tenure.enabled") } {
+        settings::ask_start(&server);
+    }
+    guarded("a configuration change", || STATE.with(&server, Tenure::memory_may_have_changed));
+}
+
+/// True where the change that the server tells of includes `name`, also where it was set to what it is already.
+///
+/// # Safety
+/// `data` is null or what came with a configuration event.
+unsafe fn names_setting(data: *mut c_void, name: &CStr) -> bool {
+    if data.is_null() {
+        return false;
+    }
+    // SAFETY: by the caller's promise.
+    let change = unsafe { &*data.cast::<raw::RedisModuleConfigChangeV1>() };
+    // SAFETY: the event holds that many names, which live during the call.
+    let names = unsafe { std::slice::from_raw_parts(change.config_names, change.num_changes as usize) };
+    // SAFETY: each is a C string.
+    names.iter().any(|&held| unsafe { CStr::from_ptr(held) } == name)
+}
+
+pub(super) unsafe extern "C" fn on_info(ctx: *mut raw::RedisModuleInfoCtx, for_crash_report: c_int) {
+    if for_crash_report != 0 {
+        return;
+    }
+    // Not guarded as a whole: INFO has to say what happened after a fault too.
+    let mut sink = InfoSink { ctx };
+    let written = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        if STATE.with(&InfoCall, |tenure| crate::info::write(tenure, &mut sink)).is_none() {
+            crate::info::write_stopped(&mut sink);
+        }
+    }));
+    drop(written);
+}
+
+/// The INFO callback, which the server runs on its main thread.
+struct InfoCall;
+
+impl MainThread for InfoCall {}
+
+struct InfoSink {
+    ctx: *mut raw::RedisModuleInfoCtx,
+}
+
+impl Sink for InfoSink {
+    fn section(&mut self) -> bool {
+        // SAFETY: the context is that of the running INFO.
+        unsafe { api!(RedisModule_InfoAddSection(self.ctx, c"".as_ptr())) == OK }
+    }
+
+    fn field(&mut self, name: &str, value: Value) {
+        let name = std::ffi::CString::new(name).unwrap_or_default();
+        let name = name.as_ptr();
+        match value {
+            Value::Count(n) => {
+                // SAFETY: as above; the server copies the name.
+                unsafe { api!(RedisModule_InfoAddFieldULongLong(self.ctx, name, n)) };
+            }
+            Value::Number(x) => {
+                // SAFETY: as above.
+                unsafe { api!(RedisModule_InfoAddFieldDouble(self.ctx, name, x)) };
+            }
+            Value::Text(text) => {
+                let text = std::ffi::CString::new(text).unwrap_or_default();
+                // SAFETY: as above; the server copies the text.
+                unsafe { api!(RedisModule_InfoAddFieldCString(self.ctx, name, text.as_ptr())) };
+            }
+            Value::Fields(fields) => {
+                // SAFETY: as above.
+                unsafe { api!(RedisModule_InfoBeginDictField(self.ctx, name)) };
+                for (name, value) in fields {
+                    self.field(name, value);
+                }
+                // SAFETY: as above.
+                unsafe { api!(RedisModule_InfoEndDictField(self.ctx)) };
+            }
+        }
+    }
+}
+
+/// One command: its words become text where they are UTF-8, and its answer is sent.
+pub(super) unsafe extern "C" fn on_own_command(
+    ctx: *mut raw::RedisModuleCtx,
+    argv: *mut *mut raw::RedisModuleString,
+    argc: c_int,
+) -> c_int {
+    // SAFETY: the server runs this command now, with this context.
+    let server = unsafe { Server::new(ctx) };
+    // SAFETY: `argv` holds `argc` strings that live during the call.
+    let words = unsafe { std::slice::from_raw_parts(argv, argc as usize) };
+    let words: Vec<&[u8]> = words.iter().map(|word| bytes_of(*word)).collect();
+    let run = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        STATE.with(&server, |tenure| commands::run(tenure, &words)).unwrap_or_else(|| commands::run_stopped(&words))
+    }));
+    let failed = || super::reply::Answer::Error("ERR a fault in Tenure; see INFO tenure".to_owned());
+    server.answer(&run.unwrap_or_else(|_| failed()));
+    OK
+}

@@ -1,0 +1,112 @@
+//! One command as the command filter sees it, before it runs: its words as bytes, and who sends it.
+
+use std::ffi::c_int;
+use std::sync::atomic::{AtomicPtr, Ordering};
+use std::{ptr, slice};
+
+use valkey_module::raw;
+
+use super::server::Server;
+use super::{MainThread, api, callbacks};
+use crate::observe::command_table::Words;
+
+/// The filter's registration; null while commands run unseen. Written on the main thread only.
+static FILTER: AtomicPtr<raw::RedisModuleCommandFilter> = AtomicPtr::new(ptr::null_mut());
+
+/// At load: a registration of an earlier load, which ended with it, is forgotten.
+pub(super) fn forget() {
+    FILTER.store(ptr::null_mut(), Ordering::Relaxed);
+}
+
+/// Lets commands pass through the filter, or no longer. Not from within the filter. False where the server refused.
+pub fn watch(server: &Server, wanted: bool) -> bool {
+    let held = FILTER.load(Ordering::Relaxed);
+    if wanted != held.is_null() {
+        return true;
+    }
+    let ctx = server.raw();
+    if wanted {
+        let flags = raw::REDISMODULE_CMDFILTER_NOSELF as c_int;
+        // SAFETY: the callback lives as long as the module, and its registration no longer.
+        let filter = unsafe { api!(RedisModule_RegisterCommandFilter(ctx, Some(callbacks::on_command), flags)) };
+        FILTER.store(filter, Ordering::Relaxed);
+        return !filter.is_null();
+    }
+    // SAFETY: `held` is our registration, given back once.
+    let given_back = unsafe { api!(RedisModule_UnregisterCommandFilter(ctx, held)) } as isize == raw::REDISMODULE_OK;
+    if given_back {
+        forget();
+    }
+    given_back
+}
+
+/// A command about to run. Its words live as long as the filter call.
+pub struct FilterCall {
+    call: *mut raw::RedisModuleCommandFilterCtx,
+}
+
+impl MainThread for FilterCall {}
+
+/// The client that sends a command.
+#[derive(Clone, Copy, Debug)]
+pub struct Client {
+    /// The logical database that it has selected.
+    pub db: u16,
+    /// Its commands are queued until `EXEC`.
+    pub in_multi: bool,
+}
+
+impl FilterCall {
+    /// # Safety
+    /// `call` is what the server handed to the filter that is running now.
+    pub(super) unsafe fn new(call: *mut raw::RedisModuleCommandFilterCtx) -> Self {
+        FilterCall { call }
+    }
+
+    /// The sending client's id; `None` on servers whose filters don't tell (Redis 7.0).
+    #[inline]
+    pub fn client_id(&self) -> Option<u64> {
+        // SAFETY: the API table is written once, at load; `call` is valid while the filter runs.
+        unsafe { raw::RedisModule_CommandFilterGetClientId.map(|get| get(self.call)) }
+    }
+
+    /// What a client is up to; `None` for the server's own clients (scripts, other modules), which can't be looked up by id.
+    pub fn client(&self, client_id: u64) -> Option<Client> {
+        let mut info = raw::RedisModuleClientInfo {
+            version: u64::from(raw::REDISMODULE_CLIENTINFO_VERSION),
+            flags: 0,
+            id: 0,
+            addr: [0; 46],
+            port: 0,
+            db: 0,
+        };
+        let target = (&raw mut info).cast();
+        // SAFETY: `target` is a client info of the version it says it is; the server fills it.
+        let found = unsafe { api!(RedisModule_GetClientInfoById(target, client_id)) };
+        let in_multi = info.flags & u64::from(raw::REDISMODULE_CLIENTINFO_FLAG_MULTI) != 0;
+        (found as isize == raw::REDISMODULE_OK).then_some(Client { db: info.db, in_multi })
+    }
+}
+
+impl Words for FilterCall {
+    #[inline]
+    fn count(&self) -> usize {
+        // SAFETY: `call` is valid while the filter runs.
+        let n = unsafe { api!(RedisModule_CommandFilterArgsCount(self.call)) };
+        usize::try_from(n).unwrap_or(0)
+    }
+
+    #[inline]
+    fn word(&self, i: usize) -> Option<&[u8]> {
+        let mut length = 0;
+        // SAFETY: `call` is valid while the filter runs; past the last word the server gives null.
+        let text = unsafe { api!(RedisModule_CommandFilterArgGet(self.call, i as i32)) };
+        if text.is_null() {
+            return None;
+        }
+        // SAFETY: `text` is a string of the running command.
+        let start = unsafe { api!(RedisModule_StringPtrLen(text, &mut length)) };
+        // SAFETY: the server says that `length` bytes start there; they stay until the command has run, longer than `self`.
+        (!start.is_null()).then(|| unsafe { slice::from_raw_parts(start.cast(), length) })
+    }
+}

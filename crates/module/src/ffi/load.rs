@@ -1,0 +1,198 @@
+//! Loading and unloading: what the server calls first and last.
+
+use std::ffi::{CStr, c_char, c_int};
+
+use valkey_module::raw;
+
+use super::server::{Level, Server, bytes_of};
+use super::{api, callbacks, filter, guard, settings, soon};
+use crate::commands;
+
+const OK: c_int = raw::REDISMODULE_OK as c_int;
+const ERR: c_int = raw::REDISMODULE_ERR as c_int;
+
+/// Functions without which Tenure can't run; a server older than Redis 7.0 lacks some.
+macro_rules! required {
+    ($($name:ident),* $(,)?) => {
+        /// The first function that the server lacks.
+        fn missing() -> Option<&'static str> {
+            // SAFETY: the API table was filled just before, on this thread.
+            $(if unsafe { (&raw const raw::$name).read() }.is_none() { return Some(stringify!($name)); })*
+            None
+        }
+    };
+}
+
+required!(
+    RedisModule_AvoidReplicaTraffic,
+    RedisModule_Call,
+    RedisModule_CommandFilterArgGet,
+    RedisModule_CommandFilterArgsCount,
+    RedisModule_CreateCommand,
+    RedisModule_CreateTimer,
+    RedisModule_DbSize,
+    RedisModule_FreeThreadSafeContext,
+    RedisModule_GetClientInfoById,
+    RedisModule_GetContextFlags,
+    RedisModule_GetDetachedThreadSafeContext,
+    RedisModule_GetExpire,
+    RedisModule_GetLFU,
+    RedisModule_GetLRU,
+    RedisModule_GetUsedMemoryRatio,
+    RedisModule_HoldString,
+    RedisModule_InfoAddFieldULongLong,
+    RedisModule_LoadConfigs,
+    RedisModule_MonotonicMicroseconds,
+    RedisModule_NotifyKeyspaceEvent,
+    RedisModule_OpenKey,
+    RedisModule_RegisterBoolConfig,
+    RedisModule_RegisterCommandFilter,
+    RedisModule_RegisterEnumConfig,
+    RedisModule_RegisterInfoFunc,
+    RedisModule_RegisterNumericConfig,
+    RedisModule_RegisterStringConfig,
+    RedisModule_Replicate,
+    RedisModule_ReplyWithMap,
+    RedisModule_Scan,
+    RedisModule_SelectDb,
+    RedisModule_SetModuleOptions,
+    RedisModule_SignalModifiedKey,
+    RedisModule_StopTimer,
+    RedisModule_SubscribeToKeyspaceEvents,
+    RedisModule_SubscribeToServerEvent,
+    RedisModule_UnlinkKey,
+    RedisModule_UnregisterCommandFilter,
+);
+
+/// Called by the server when the module is loaded.
+///
+/// # Safety
+/// Only the server calls it, once, on its main thread, with the arguments that its module API documents.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn RedisModule_OnLoad(
+    ctx: *mut raw::RedisModuleCtx,
+    argv: *mut *mut raw::RedisModuleString,
+    argc: c_int,
+) -> c_int {
+    const NAME: &CStr = c"tenure";
+    // SAFETY: the context is the one we were given; until this returns nothing may be allocated.
+    let status = unsafe {
+        raw::Export_RedisModule_Init(ctx, NAME.as_ptr().cast::<c_char>(), 1, raw::REDISMODULE_APIVER_1 as c_int)
+    };
+    if status != OK {
+        return ERR;
+    }
+    // SAFETY: the server runs this callback now, with this context.
+    let server = unsafe { Server::new(ctx) };
+    // The library may have stayed mapped since an earlier load that ended in a fault.
+    guard::start_over();
+    guard::catch_panic_messages();
+    let words: Vec<String> = if argc > 0 {
+        // SAFETY: `argv` holds `argc` strings that live during the call.
+        let words = unsafe { std::slice::from_raw_parts(argv, argc as usize) };
+        words.iter().map(|word| String::from_utf8_lossy(bytes_of(*word)).into_owned()).collect()
+    } else {
+        Vec::new()
+    };
+    match guard::guarded("the load", || load(&server, &words)) {
+        Some(Ok(())) => OK,
+        Some(Err(why)) => {
+            server.log(Level::Warning, &format!("Tenure can't be loaded: {why}"));
+            give_up(&server)
+        }
+        None => {
+            server.log(Level::Warning, &format!("Tenure can't be loaded: panic {}", guard::last_panic()));
+            give_up(&server)
+        }
+    }
+}
+
+fn give_up(server: &Server) -> c_int {
+    soon::release(server);
+    callbacks::retire(server);
+    settings::release(server);
+    guard::release_panic_messages();
+    ERR
+}
+
+fn load(server: &Server, words: &[String]) -> Result<(), String> {
+    if let Some(name) = missing() {
+        return Err(format!("this server lacks {name}; Valkey 7.2 or Redis 7.0 and later have it"));
+    }
+    // SAFETY: the context is that of the load callback.
+    unsafe {
+        api!(RedisModule_SetModuleOptions(server.raw(), raw::REDISMODULE_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED as c_int))
+    };
+    filter::forget();
+    soon::prepare(server);
+    settings::register(server, words)?;
+    for name in commands::NAMES {
+        // SAFETY: name and flags are constants; the callback lives as long as the module.
+        let status = unsafe {
+            api!(RedisModule_CreateCommand(
+                server.raw(),
+                name.as_ptr(),
+                Some(callbacks::on_own_command),
+                c"readonly fast allow-stale".as_ptr(),
+                0,
+                0,
+                0
+            ))
+        };
+        if status != OK {
+            return Err(format!("the server refused the command {}", name.to_string_lossy()));
+        }
+    }
+    callbacks::start(server);
+    watch(server)
+}
+
+/// Subscribes to all that Tenure watches but commands, which it looks at while it runs. The server lets go of it when
+/// the module is unloaded.
+fn watch(server: &Server) -> Result<(), String> {
+    let ctx = server.raw();
+    let refused = |what: &str| Err(format!("the server refused {what}"));
+    let kinds = raw::REDISMODULE_NOTIFY_KEY_MISS
+        | raw::REDISMODULE_NOTIFY_NEW
+        | raw::REDISMODULE_NOTIFY_GENERIC
+        | raw::REDISMODULE_NOTIFY_EXPIRED
+        | raw::REDISMODULE_NOTIFY_EVICTED;
+    // SAFETY: the callback lives as long as the module.
+    if unsafe { api!(RedisModule_SubscribeToKeyspaceEvents(ctx, kinds, Some(callbacks::on_key_event))) } != OK {
+        return refused("key events");
+    }
+    let event = |id| raw::RedisModuleEvent { id, dataver: 1 };
+    let turns = event(raw::REDISMODULE_EVENT_EVENTLOOP);
+    // SAFETY: as above.
+    if unsafe { api!(RedisModule_SubscribeToServerEvent(ctx, turns, Some(callbacks::on_event_loop))) } != OK {
+        return refused("event loop events");
+    }
+    let changes = event(raw::REDISMODULE_EVENT_CONFIG);
+    // SAFETY: as above. Without it the settings are read every second all the same.
+    unsafe { api!(RedisModule_SubscribeToServerEvent(ctx, changes, Some(callbacks::on_config_change))) };
+    // SAFETY: as above.
+    if unsafe { api!(RedisModule_RegisterInfoFunc(ctx, Some(callbacks::on_info))) } != OK {
+        return refused("an INFO section");
+    }
+    Ok(())
+}
+
+/// Called by the server before the module is unloaded: stops the worker and frees everything.
+///
+/// # Safety
+/// Only the server calls it, once, on its main thread.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn RedisModule_OnUnload(ctx: *mut raw::RedisModuleCtx) -> c_int {
+    // SAFETY: the server runs this callback now, with this context.
+    let server = unsafe { Server::new(ctx) };
+    let freed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        callbacks::retire(&server);
+        soon::release(&server);
+        settings::release(&server);
+    }));
+    guard::release_panic_messages();
+    if freed.is_err() {
+        return ERR;
+    }
+    OK
+}

@@ -1,0 +1,351 @@
+//! The server as a callback on its main thread sees it: memory, databases, keys, the keyspace scan.
+
+use std::ffi::{CStr, CString, c_int, c_longlong, c_void};
+use std::ptr;
+use std::slice;
+
+use valkey_module::raw;
+
+use super::reply::Value;
+use super::{MainThread, api};
+
+/// How loud a log line is.
+#[derive(Clone, Copy, Debug)]
+pub enum Level {
+    /// Something an operator should look at.
+    Warning,
+    /// Something an operator may want to know.
+    Notice,
+}
+
+/// The server, within one callback.
+pub struct Server {
+    ctx: *mut raw::RedisModuleCtx,
+}
+
+impl MainThread for Server {}
+
+impl Server {
+    /// # Safety
+    /// `ctx` is what the server handed to the callback that is running now, on its main thread.
+    pub(super) unsafe fn new(ctx: *mut raw::RedisModuleCtx) -> Self {
+        Server { ctx }
+    }
+
+    /// The context, for the rest of this folder.
+    pub(super) fn raw(&self) -> *mut raw::RedisModuleCtx {
+        self.ctx
+    }
+
+    /// Writes one line to the server's log.
+    pub fn log(&self, level: Level, text: &str) {
+        let level = match level {
+            Level::Warning => c"warning",
+            Level::Notice => c"notice",
+        };
+        let text = CString::new(text.replace('\0', " ")).unwrap_or_default();
+        // SAFETY: the format takes one C string, and one is given.
+        unsafe { api!(RedisModule_Log(self.ctx, level.as_ptr(), c"%s".as_ptr(), text.as_ptr())) };
+    }
+
+    /// Used memory / maxmemory as eviction counts it (without replica buffers); 0 without a limit.
+    pub fn used_memory_ratio(&self) -> f64 {
+        // SAFETY: takes nothing, reads counters.
+        f64::from(unsafe { api!(RedisModule_GetUsedMemoryRatio()) })
+    }
+
+    /// The server's state as `RedisModule_GetContextFlags` gives it.
+    pub fn flags(&self) -> Flags {
+        // SAFETY: `ctx` is valid in this callback.
+        Flags(unsafe { api!(RedisModule_GetContextFlags(self.ctx)) } as u32)
+    }
+
+    /// True while clients or writes are paused (`CLIENT PAUSE`, a failover): no change of the data set is welcome.
+    pub fn writes_are_paused(&self) -> bool {
+        // SAFETY: takes nothing, reads a flag.
+        unsafe { api!(RedisModule_AvoidReplicaTraffic()) != 0 }
+    }
+
+    /// The logical database that this callback is about.
+    pub fn selected_db(&self) -> u16 {
+        // SAFETY: `ctx` is valid in this callback.
+        unsafe { api!(RedisModule_GetSelectedDb(self.ctx)) as u16 }
+    }
+
+    /// Turns to another logical database, for this callback. False where there is none of that number.
+    pub fn select_db(&self, db: u16) -> bool {
+        // SAFETY: `ctx` is valid in this callback; the server checks the number.
+        unsafe { api!(RedisModule_SelectDb(self.ctx, c_int::from(db))) as isize == raw::REDISMODULE_OK }
+    }
+
+    /// Keys in the selected database. O(1).
+    pub fn db_size(&self) -> u64 {
+        // SAFETY: `ctx` is valid in this callback.
+        unsafe { api!(RedisModule_DbSize(self.ctx)) }
+    }
+
+    /// A string of the server's.
+    pub fn text(&self, bytes: &[u8]) -> Text {
+        Text::without_context(bytes)
+    }
+
+    /// Opens a key of the selected database without touching its age, its statistics or its watchers.
+    ///
+    /// It is opened for writing, because a read would count in `keyspace_hits` and raise `keymiss` on older servers; nothing is
+    /// written unless [`Key::unlink`] is called. A key whose time is up is expired, as by any look-up.
+    pub fn open(&self, name: &Text) -> Key<'_> {
+        let mode = (raw::REDISMODULE_WRITE | raw::REDISMODULE_OPEN_KEY_NOTOUCH) as c_int;
+        // SAFETY: `name` is a live string; the handle is closed on drop, within this callback.
+        let key = unsafe { api!(RedisModule_OpenKey(self.ctx, name.0, mode)) };
+        Key { key, owned: true, server: std::marker::PhantomData }
+    }
+
+    /// Tells replicas and the append-only file that `name` of the selected database is gone.
+    pub fn replicate_unlink(&self, name: &Text) {
+        // SAFETY: format "s" takes one server string, and one is given.
+        unsafe { api!(RedisModule_Replicate(self.ctx, c"UNLINK".as_ptr(), c"s".as_ptr(), name.0)) };
+    }
+
+    /// Tells those who watch or cache `name` on the client side that it changed.
+    pub fn signal_modified(&self, name: &Text) {
+        // SAFETY: `name` is a live string.
+        unsafe { api!(RedisModule_SignalModifiedKey(self.ctx, name.0)) };
+    }
+
+    /// Emits the `evicted` event for `name` of the selected database.
+    pub fn notify_evicted(&self, name: &Text) {
+        // SAFETY: both strings are live.
+        unsafe {
+            api!(RedisModule_NotifyKeyspaceEvent(
+                self.ctx,
+                raw::REDISMODULE_NOTIFY_EVICTED,
+                c"evicted".as_ptr(),
+                name.0
+            ))
+        };
+    }
+
+    /// Calls a command of the server and copies its reply; `None` where it failed.
+    pub fn call(&self, command: &CStr, words: &[&[u8]]) -> Option<Value> {
+        let texts: Vec<Text> = words.iter().map(|word| self.text(word)).collect();
+        let mut pointers: Vec<*mut raw::RedisModuleString> = texts.iter().map(|text| text.0).collect();
+        let (start, count) = (pointers.as_mut_ptr(), pointers.len());
+        // SAFETY: format "v" takes an array of server strings and its length; both live until the call has returned.
+        let reply = unsafe { api!(RedisModule_Call(self.ctx, command.as_ptr(), c"v".as_ptr(), start, count)) };
+        if reply.is_null() {
+            return None;
+        }
+        // SAFETY: the reply is ours and is freed once, after it was copied.
+        let value = unsafe { Value::copy_of(reply) };
+        // SAFETY: as above.
+        unsafe { api!(RedisModule_FreeCallReply(reply)) };
+        Some(value)
+    }
+
+    /// One step of the walk through the selected database: `visit` sees the keys of one hash bucket or a few. Hash order, so
+    /// that consecutive steps are a random sample without replacement. At the end the cursor starts over; true says so.
+    pub fn scan_step(&self, cursor: &ScanCursor, mut visit: impl FnMut(&ScannedName, &Key)) -> bool {
+        let mut visitor: &mut dyn FnMut(&ScannedName, &Key) = &mut visit;
+        let data = (&raw mut visitor).cast::<c_void>();
+        // SAFETY: the cursor lives; the callback runs within this call only, and gets back the pointer that it is given.
+        let more = unsafe { api!(RedisModule_Scan(self.ctx, cursor.0, Some(scan_visit), data)) };
+        if more == 0 {
+            // SAFETY: the cursor lives.
+            unsafe { api!(RedisModule_ScanCursorRestart(cursor.0)) };
+        }
+        more == 0
+    }
+}
+
+/// The server's trampoline into [`Server::scan_step`]'s closure.
+unsafe extern "C" fn scan_visit(
+    _ctx: *mut raw::RedisModuleCtx,
+    name: *mut raw::RedisModuleString,
+    key: *mut raw::RedisModuleKey,
+    data: *mut c_void,
+) {
+    if key.is_null() {
+        return;
+    }
+    // SAFETY: `data` is the visitor that `scan_step` passed, alive and unshared until the scan returns.
+    let visitor = unsafe { &mut *data.cast::<&mut dyn FnMut(&ScannedName, &Key)>() };
+    let handle = Key { key, owned: false, server: std::marker::PhantomData };
+    // A panic must not cross the server's C frames; the next guard above reports it.
+    let seen = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| visitor(&ScannedName(name), &handle)));
+    drop(seen);
+}
+
+/// The server's state flags.
+#[derive(Clone, Copy, Debug)]
+pub struct Flags(u32);
+
+impl Flags {
+    /// True where this server follows a primary.
+    pub fn is_replica(self) -> bool {
+        self.0 & raw::REDISMODULE_CTX_FLAGS_SLAVE != 0
+    }
+
+    /// True while a data set is being loaded, also beside the one being served.
+    pub fn is_loading(self) -> bool {
+        self.0 & (raw::REDISMODULE_CTX_FLAGS_LOADING | raw::REDISMODULE_CTX_FLAGS_ASYNC_LOADING) != 0
+    }
+}
+
+/// A server string that we hold a reference to.
+pub struct Text(*mut raw::RedisModuleString);
+
+impl Text {
+    /// A copy of `bytes` as a server string; main thread only.
+    pub(super) fn without_context(bytes: &[u8]) -> Text {
+        // SAFETY: the server copies `bytes`; without a context the string is ours to free.
+        Text(unsafe { api!(RedisModule_CreateString(ptr::null_mut(), bytes.as_ptr().cast(), bytes.len())) })
+    }
+
+    /// The string, still ours.
+    pub(super) fn raw(&self) -> *mut raw::RedisModuleString {
+        self.0
+    }
+
+    /// The string, from now on the receiver's to free.
+    pub(super) fn into_raw(self) -> *mut raw::RedisModuleString {
+        std::mem::ManuallyDrop::new(self).0
+    }
+}
+
+impl AsRef<[u8]> for Text {
+    fn as_ref(&self) -> &[u8] {
+        bytes_of(self.0)
+    }
+}
+
+impl Drop for Text {
+    fn drop(&mut self) {
+        // SAFETY: we hold one reference, and let go of it once.
+        unsafe { api!(RedisModule_FreeString(ptr::null_mut(), self.0)) };
+    }
+}
+
+/// The name of a key that a scan visits; gone after the visit unless it is kept.
+pub struct ScannedName(*mut raw::RedisModuleString);
+
+impl AsRef<[u8]> for ScannedName {
+    fn as_ref(&self) -> &[u8] {
+        bytes_of(self.0)
+    }
+}
+
+impl ScannedName {
+    /// Keeps the name beyond the visit, without a copy.
+    pub fn keep(&self) -> Text {
+        // SAFETY: the string lives during the visit; holding it without a context only adds a reference.
+        Text(unsafe { api!(RedisModule_HoldString(ptr::null_mut(), self.0)) })
+    }
+}
+
+/// # Panics
+/// Never: a server string always has bytes.
+pub(super) fn bytes_of<'a>(text: *const raw::RedisModuleString) -> &'a [u8] {
+    let mut length = 0;
+    // SAFETY: callers pass a string that lives as long as the `&self` that the result is tied to.
+    let start = unsafe { api!(RedisModule_StringPtrLen(text, &mut length)) };
+    if start.is_null() {
+        return &[];
+    }
+    // SAFETY: the server says that `length` bytes start there.
+    unsafe { slice::from_raw_parts(start.cast(), length) }
+}
+
+/// What kind of value a key holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// No value: the key isn't there.
+    Absent,
+    /// A string, whose length is its size.
+    String,
+    /// A collection, a stream or a module's type: its size can only be estimated.
+    Collection,
+}
+
+/// An open key.
+pub struct Key<'a> {
+    key: *mut raw::RedisModuleKey,
+    owned: bool,
+    server: std::marker::PhantomData<&'a Server>,
+}
+
+impl Key<'_> {
+    /// What it holds.
+    pub fn kind(&self) -> Kind {
+        if self.key.is_null() {
+            return Kind::Absent;
+        }
+        // SAFETY: the handle is open.
+        match unsafe { api!(RedisModule_KeyType(self.key)) } as isize {
+            raw::REDISMODULE_KEYTYPE_EMPTY => Kind::Absent,
+            raw::REDISMODULE_KEYTYPE_STRING => Kind::String,
+            _ => Kind::Collection,
+        }
+    }
+
+    /// Bytes of a string, elements of a collection. O(1).
+    pub fn length(&self) -> usize {
+        // SAFETY: the handle is open; an empty one has length 0.
+        unsafe { api!(RedisModule_ValueLength(self.key)) }
+    }
+
+    /// Time since its last access, in ms (the server's clock ticks once a second); under an LFU policy, how far its access
+    /// frequency lies below the highest: the more, the sooner it goes, as the server ranks them.
+    pub fn idle(&self) -> u64 {
+        let mut idle_ms: raw::mstime_t = -1;
+        // SAFETY: the handle is open.
+        unsafe { api!(RedisModule_GetLRU(self.key, &mut idle_ms)) };
+        if idle_ms >= 0 {
+            return idle_ms as u64;
+        }
+        let mut frequency: c_longlong = 0;
+        // SAFETY: the handle is open.
+        unsafe { api!(RedisModule_GetLFU(self.key, &mut frequency)) };
+        255 - frequency.clamp(0, 255) as u64
+    }
+
+    /// Milliseconds until it expires; `None` where it doesn't.
+    pub fn expires_in_ms(&self) -> Option<u64> {
+        // SAFETY: the handle is open.
+        let left = unsafe { api!(RedisModule_GetExpire(self.key)) };
+        (left != raw::mstime_t::from(raw::REDISMODULE_NO_EXPIRE)).then_some(left.max(0) as u64)
+    }
+
+    /// Removes the key; its memory is freed at once or, where that would take long, by the server's own thread. False where
+    /// it wasn't there.
+    pub fn unlink(self) -> bool {
+        // SAFETY: the handle is open, for writing where it is owned; else the server refuses.
+        self.kind() != Kind::Absent && unsafe { api!(RedisModule_UnlinkKey(self.key)) } as isize == raw::REDISMODULE_OK
+    }
+}
+
+impl Drop for Key<'_> {
+    fn drop(&mut self) {
+        if self.owned && !self.key.is_null() {
+            // SAFETY: the handle was opened by `Server::open` and is closed once.
+            unsafe { api!(RedisModule_CloseKey(self.key)) };
+        }
+    }
+}
+
+/// Where a walk through a database stands.
+pub struct ScanCursor(*mut raw::RedisModuleScanCursor);
+
+impl ScanCursor {
+    /// A cursor at the start.
+    pub fn new(_proof: &impl MainThread) -> Self {
+        // SAFETY: takes nothing.
+        ScanCursor(unsafe { api!(RedisModule_ScanCursorCreate()) })
+    }
+}
+
+impl Drop for ScanCursor {
+    fn drop(&mut self) {
+        // SAFETY: made by `new`, destroyed once.
+        unsafe { api!(RedisModule_ScanCursorDestroy(self.0)) };
+    }
+}

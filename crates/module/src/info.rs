@@ -1,0 +1,167 @@
+//! `INFO tenure`: counters and state, one field a line, one line of fields per partition, as the server shows its databases.
+
+use crate::ffi::{alloc, guard};
+use crate::tenure::Tenure;
+
+/// A value of an INFO field.
+pub enum Value {
+    /// A count.
+    Count(u64),
+    /// A fraction.
+    Number(f64),
+    /// Text.
+    Text(String),
+    /// Fields of a field.
+    Fields(Vec<(&'static str, Value)>),
+}
+
+/// Where fields go; their names get the prefix `tenure_`.
+pub trait Sink {
+    /// Opens the section. False where nobody asked for it.
+    fn section(&mut self) -> bool;
+    /// Adds a field.
+    fn field(&mut self, name: &str, value: Value);
+}
+
+/// Writes everything.
+pub fn write(tenure: &Tenure, sink: &mut impl Sink) {
+    if !sink.section() {
+        return;
+    }
+    use Value::{Count, Number, Text};
+    let published = &tenure.published;
+    let observer = &tenure.observer;
+    let (work, losses) = (&tenure.evictor.work, &observer.losses);
+    let sum = |count: fn(&crate::observe::Counters) -> u64| Count(observer.counters.iter().map(count).sum());
+    let fields = [
+        ("state", Text("running".to_owned())),
+        ("worker", Text(if tenure.worker.is_alive() { "running" } else { "dead" }.to_owned())),
+        ("eviction", Text(tenure.standing.as_str().to_owned())),
+        ("uptime_seconds", Count(tenure.uptime_seconds())),
+        ("panics", Count(guard::panics())),
+        ("last_panic", Text(guard::last_panic())),
+        ("partitions", Count(observer.partitions.len() as u64)),
+        ("reads", sum(|c| c.reads)),
+        ("writes", sum(|c| c.writes)),
+        ("deletes", sum(|c| c.deletes)),
+        ("misses", sum(|c| c.misses)),
+        ("penalties_measured", sum(|c| c.penalties)),
+        ("watching", Text(observer.watching().to_owned())),
+        ("sample_rate", Number(observer.rate.rate())),
+        ("sampled_keys", Count(published.partitions.iter().map(|p| p.sampled_keys as u64).sum())),
+        ("samples_dropped_turn", Count(losses.ring_full)),
+        ("samples_dropped_queue", Count(losses.queue_full)),
+        ("unknown_commands", Count(losses.unknown_commands)),
+        ("windows", Count(published.window)),
+        ("plans_adopted", Count(published.plans_adopted)),
+        ("curves_us", Count(published.curves_us)),
+        ("plan_us", Count(published.plan_us)),
+        ("evictions", Count(work.evicted.iter().sum())),
+        ("evicted_bytes", Count(work.evicted_bytes)),
+        ("eviction_us", Count(work.spent_us)),
+        ("eviction_slice_us_max", Count(work.slice_us_max)),
+        ("eviction_slices_out_of_time", Count(work.slices_out_of_time)),
+        ("visited_keys", Count(tenure.visited_keys())),
+        ("headroom_bytes", Count(tenure.headroom_bytes())),
+        ("models_bytes", Count(published.models_bytes)),
+        ("memory_bytes", Count(alloc::allocated_bytes() as u64)),
+    ];
+    for (name, value) in fields {
+        sink.field(name, value);
+    }
+    for view in partitions(tenure) {
+        sink.field(&format!("partition_{}", view.name), Value::Fields(view.fields()));
+    }
+}
+
+/// Writes what there is to say when Tenure doesn't run.
+pub fn write_stopped(sink: &mut impl Sink) {
+    if !sink.section() {
+        return;
+    }
+    let state = if guard::is_off() { "failed" } else { "stopped" };
+    sink.field("state", Value::Text(state.to_owned()));
+    sink.field("panics", Value::Count(guard::panics()));
+    sink.field("last_panic", Value::Text(guard::last_panic()));
+}
+
+/// One partition as INFO and TENURE.PARTITIONS show it.
+pub struct PartitionRow {
+    /// Its name.
+    pub name: String,
+    /// Keys, estimated.
+    pub keys: u64,
+    /// Bytes, estimated.
+    pub used_bytes: u64,
+    /// Planned bytes; `None` without a plan.
+    pub target_bytes: Option<u64>,
+    /// Guaranteed bytes.
+    pub bytes_min: u64,
+    /// Allowed bytes; `None` = no maximum.
+    pub bytes_max: Option<u64>,
+    /// Counted so far.
+    pub counters: crate::observe::Counters,
+    /// Measured in the last window.
+    pub miss_ratio: f64,
+    /// Predicted for the target, or for what is used where there is none.
+    pub miss_ratio_predicted: f64,
+    /// Mean miss penalty of late, in µs.
+    pub penalty_us_mean: f64,
+    /// Its standard deviation, in µs.
+    pub penalty_us_spread: f64,
+    /// Keys evicted.
+    pub evictions: u64,
+    /// Sampling size.
+    pub k: u64,
+}
+
+impl PartitionRow {
+    fn fields(&self) -> Vec<(&'static str, Value)> {
+        use Value::{Count, Number};
+        vec![
+            ("keys", Count(self.keys)),
+            ("used_bytes", Count(self.used_bytes)),
+            ("target_bytes", Count(self.target_bytes.unwrap_or(0))),
+            ("bytes_min", Count(self.bytes_min)),
+            ("bytes_max", Count(self.bytes_max.unwrap_or(0))),
+            ("reads", Count(self.counters.reads)),
+            ("writes", Count(self.counters.writes)),
+            ("deletes", Count(self.counters.deletes)),
+            ("misses", Count(self.counters.misses)),
+            ("miss_ratio", Number(self.miss_ratio)),
+            ("miss_ratio_predicted", Number(self.miss_ratio_predicted)),
+            ("penalty_us_mean", Number(self.penalty_us_mean)),
+            ("penalty_us_spread", Number(self.penalty_us_spread)),
+            ("evictions", Count(self.evictions)),
+            ("k", Count(self.k)),
+        ]
+    }
+}
+
+/// All partitions.
+pub fn partitions(tenure: &Tenure) -> Vec<PartitionRow> {
+    let observer = &tenure.observer;
+    let current = tenure.published.epoch == observer.epoch();
+    let targets = tenure.published.plan.as_ref().filter(|_| current).map_or(&[][..], |plan| &plan.target_bytes);
+    let row = |(i, name): (usize, &String)| {
+        let view = tenure.published.partitions.get(i).filter(|_| current).cloned().unwrap_or_default();
+        let used_bytes = tenure.usage.bytes()[i];
+        let target_bytes = targets.get(i).copied();
+        PartitionRow {
+            name: name.clone(),
+            keys: tenure.usage.keys()[i].round() as u64,
+            used_bytes,
+            target_bytes,
+            bytes_min: observer.partitions.bytes_min()[i],
+            bytes_max: Some(observer.partitions.bytes_max()[i]).filter(|&bytes| bytes < u64::MAX),
+            counters: observer.counters[i],
+            miss_ratio: view.miss_ratio.unwrap_or(0.0),
+            miss_ratio_predicted: view.curve.miss_ratio_at(target_bytes.unwrap_or(used_bytes)),
+            penalty_us_mean: view.penalty_us_mean,
+            penalty_us_spread: view.penalty_us_spread,
+            evictions: tenure.evictor.work.evicted[i],
+            k: tenure.settings().samples as u64,
+        }
+    };
+    observer.partitions.names().iter().enumerate().map(row).collect()
+}

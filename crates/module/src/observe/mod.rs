@@ -1,0 +1,440 @@
+//! Observe: every command on its way into the server, misses and key events on their way out, and a sample for the models.
+//!
+//! The filter hashes each key, counts it for its partition and, where the hash is in the sample, notes it in a ring that is
+//! allocated once. At the end of the event loop's turn, when the commands have run, the noted keys are looked at (there or
+//! gone, how large, when they expire) and passed to the worker through a bounded queue. What doesn't fit is dropped and counted.
+//! Cost on the main thread: a hash and a few counters per key; about 1,350 instructions per sampled key.
+
+pub mod clients;
+pub mod command_table;
+pub mod duty;
+pub mod misses;
+pub mod ring;
+pub mod sizes;
+pub mod tenants;
+
+use std::sync::Arc;
+
+use crossbeam_queue::ArrayQueue;
+use tenure_core::access::{Access, Op};
+use tenure_core::sampling::SampleRate;
+use tenure_core::units::{KeyHash, PARTITIONS_MAX, PartitionId, TenantId};
+
+use self::clients::ClientDbs;
+use self::command_table::{CommandTable, Effect, Entry, KeyUse, Sets, Words};
+use self::misses::MissTable;
+use self::ring::Ring;
+use self::sizes::Sizes;
+use self::tenants::Partitions;
+use crate::ffi::filter::FilterCall;
+use crate::ffi::server::{Kind, Server};
+
+/// Databases that Tenure looks at one by one; a server may have more, and they are one tenant together.
+pub const DBS_MAX: u16 = 256;
+
+/// What has been counted for one partition since the module was loaded. Only grows.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Counters {
+    /// Reads of one key, hits and misses.
+    pub reads: u64,
+    /// Writes of one key.
+    pub writes: u64,
+    /// Deletes of one key.
+    pub deletes: u64,
+    /// Reads that found nothing.
+    pub misses: u64,
+    /// Measured penalties: how many, their sum and their sum of squares, in µs.
+    pub penalties: u64,
+    /// Sum of the measured penalties, in µs.
+    pub penalty_us_sum: f64,
+    /// Sum of their squares, in µs².
+    pub penalty_us_square_sum: f64,
+}
+
+impl Counters {
+    /// Requests in the models' sense: reads and writes. The clock of the partition's reuse times.
+    pub fn requests(&self) -> u64 {
+        self.reads + self.writes
+    }
+
+    #[inline]
+    fn count(&mut self, effect: Effect, times: u64) {
+        match effect {
+            Effect::Read => self.reads += times,
+            Effect::Write => self.writes += times,
+            Effect::Delete => self.deletes += times,
+        }
+    }
+
+    fn count_penalty(&mut self, penalty_us: u64) {
+        let penalty_us = penalty_us as f64;
+        self.penalties += 1;
+        self.penalty_us_sum += penalty_us;
+        self.penalty_us_square_sum += penalty_us * penalty_us;
+    }
+}
+
+/// One sampled access on its way to the worker.
+#[derive(Clone, Copy, Debug)]
+pub struct Sampled {
+    /// The access; its key's hash has the database mixed into the low bits.
+    pub access: Access,
+    /// The partition's request number.
+    pub at: u64,
+    /// Where the access belongs.
+    pub partition: PartitionId,
+    /// Which set of partitions the number above is of; it changes with `tenure.tenants`.
+    pub epoch: u32,
+}
+
+/// What of the stream was not passed on.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Losses {
+    /// Sampled accesses beyond what one turn looks at.
+    pub ring_full: u64,
+    /// Sampled accesses that the worker had no room for.
+    pub queue_full: u64,
+    /// Commands that are not in the server's command table as it was last read.
+    pub unknown_commands: u64,
+}
+
+/// The observing half of Tenure's state. See the file's opening.
+pub struct Observer {
+    commands: CommandTable,
+    clients: ClientDbs,
+    misses: MissTable,
+    ring: Ring,
+    sizes: Sizes,
+    queue: Arc<ArrayQueue<Sampled>>,
+    /// Who is who. Changes only between turns.
+    pub partitions: Partitions,
+    /// By partition.
+    pub counters: [Counters; PARTITIONS_MAX],
+    /// Not passed on.
+    pub losses: Losses,
+    /// The share of keys that is sampled.
+    pub rate: SampleRate,
+    /// Penalties above this count as this, in µs.
+    pub penalty_us_max: u64,
+    /// Set where a command was met that the table doesn't know: a module was loaded since.
+    pub table_is_stale: bool,
+    /// Commands came since the last turn ended.
+    pub is_busy: bool,
+    /// One of them loads or unloads modules.
+    pub manages_modules: bool,
+    /// Commands run unseen: misses and new keys are all that is known.
+    pub is_paused: bool,
+    panic_please: bool,
+    /// How many misses the command that runs now may still bring: as many as it has reads. Others (a `GETSET`'s look at the old
+    /// value) belong to no read. Queued commands were seen earlier, so `EXEC` may bring any number.
+    misses_due: u32,
+    dropped_before: u64,
+    /// Keys that several databases hold take turns.
+    undecided: usize,
+    epoch: u32,
+}
+
+/// The database is mixed into the low half of a hash, so that spatial sampling, which looks at the upper bits, is by key alone.
+fn in_database(key: KeyHash, db: u16) -> KeyHash {
+    KeyHash(key.0 ^ (u64::from(db).wrapping_mul(0x9e37_79b9) & 0xffff_ffff))
+}
+
+impl Observer {
+    /// An observer that passes its sample to `queue`.
+    pub fn new(commands: CommandTable, partitions: Partitions, queue: Arc<ArrayQueue<Sampled>>) -> Self {
+        Observer {
+            commands,
+            clients: ClientDbs::new(),
+            misses: MissTable::new(),
+            ring: Ring::new(),
+            sizes: Sizes::new(),
+            queue,
+            partitions,
+            counters: [Counters::default(); PARTITIONS_MAX],
+            losses: Losses::default(),
+            rate: SampleRate::ALL,
+            penalty_us_max: 10_000_000,
+            table_is_stale: false,
+            is_busy: false,
+            manages_modules: false,
+            is_paused: false,
+            panic_please: false,
+            misses_due: 0,
+            dropped_before: 0,
+            undecided: 0,
+            epoch: 0,
+        }
+    }
+
+    /// Takes the server's command table as it is now.
+    pub fn set_commands(&mut self, commands: CommandTable) {
+        self.commands = commands;
+        self.table_is_stale = false;
+    }
+
+    /// Starts over with other partitions: what was counted for the old ones is of no use to the new.
+    pub fn set_partitions(&mut self, partitions: Partitions) {
+        self.partitions = partitions;
+        self.counters.fill(Counters::default());
+        self.ring.clear();
+        self.epoch += 1;
+    }
+
+    /// Which set of partitions is in force.
+    pub fn epoch(&self) -> u32 {
+        self.epoch
+    }
+
+    /// A command is about to run. No allocation, bounded by its number of keys.
+    #[inline]
+    pub fn on_command(&mut self, call: &FilterCall, now_us: impl Fn() -> u64) {
+        self.is_busy = true;
+        let Some(name) = call.word(0) else { return };
+        let Some(command) = self.commands.find(name) else { return self.on_unknown_command() };
+        if let Some((position, effect)) = command.only_key() {
+            self.misses_due = u32::from(effect == Effect::Read);
+            let db = self.clients.db_of(call);
+            return self.on_key(call, position, effect, db, &now_us);
+        }
+        self.on_keys(call, command, &now_us);
+    }
+
+    /// Any other command: no key, or several.
+    #[inline(never)]
+    fn on_keys(&mut self, call: &FilterCall, command: Entry, now_us: &impl Fn() -> u64) {
+        // Also where there is no key: a script's commands are in the database of the client that runs it.
+        let db = self.clients.db_of(call);
+        self.misses_due = 0;
+        match command.sets {
+            Sets::Nothing => {}
+            Sets::Modules => self.manages_modules = true,
+            Sets::Database => self.clients.may_move(call, call.word(1).and_then(parse_db)),
+            Sets::MaybeDatabase => self.clients.may_move(call, None),
+            Sets::RunsQueued => {
+                self.clients.may_move(call, None);
+                self.misses_due = u32::MAX;
+            }
+        }
+        let commands = std::mem::take(&mut self.commands);
+        let keys = commands.keys(command, call);
+        command_table::for_each_key(keys, call, |position, effect| {
+            self.misses_due += u32::from(effect == Effect::Read);
+            self.on_key(call, position, effect, db, now_us);
+        });
+        self.commands = commands;
+    }
+
+    /// One key of a command that is about to run.
+    #[inline(always)]
+    fn on_key(
+        &mut self,
+        call: &FilterCall,
+        position: usize,
+        effect: Effect,
+        db: Option<u16>,
+        now_us: &impl Fn() -> u64,
+    ) {
+        let Some(key) = call.word(position) else { return };
+        let hash = KeyHash::of(key);
+        // Redis 7.0 with several databases in use: which one is found out at the end of the turn, for sampled keys. A miss that
+        // waits knows its own.
+        if db.is_none() && effect == Effect::Write && self.misses.any_waiting() {
+            self.answer_anywhere(key, hash, now_us);
+        }
+        let place = db.map(|db| {
+            let partition = self.partitions.of(db, key);
+            let counted = &mut self.counters[partition.index() % PARTITIONS_MAX];
+            counted.count(effect, 1);
+            if effect == Effect::Write
+                && self.misses.any_waiting()
+                && let Some(penalty_us) = self.misses.take(in_database(hash, db), now_us, self.penalty_us_max)
+            {
+                counted.count_penalty(penalty_us);
+            }
+            (db, partition, counted.requests())
+        });
+        if self.rate.takes(hash) && !self.ring.push(key, hash, place, effect) {
+            self.losses.ring_full += 1;
+        }
+    }
+
+    /// `key` is written, nobody knows where: the first database in which a miss of it waits has its answer.
+    #[cold]
+    fn answer_anywhere(&mut self, key: &[u8], hash: KeyHash, now_us: &impl Fn() -> u64) {
+        let Observer { clients, misses, partitions, counters, penalty_us_max, .. } = self;
+        let answer = |&db: &u16| Some((db, misses.take(in_database(hash, db), now_us, *penalty_us_max)?));
+        if let Some((db, penalty_us)) = clients.dbs_in_use().iter().find_map(answer) {
+            counters[partitions.of(db, key).index()].count_penalty(penalty_us);
+        }
+    }
+
+    /// For tests: the next command panics. The way there is by a table that knows none, so that it costs nothing else.
+    pub fn panic_at_next_command(&mut self) {
+        self.commands = CommandTable::empty();
+        self.panic_please = true;
+    }
+
+    #[cold]
+    fn on_unknown_command(&mut self) {
+        assert!(!self.panic_please, "asked to by TENURE.DEBUG");
+        self.losses.unknown_commands += 1;
+        self.table_is_stale = true;
+    }
+
+    /// A read found nothing. Comes from within the command, with the database known.
+    pub fn on_miss(&mut self, db: u16, key: &[u8], now_us: u64) {
+        if self.is_paused {
+            return self.misses.note(in_database(KeyHash::of(key), db), now_us);
+        }
+        if self.misses_due == 0 {
+            return;
+        }
+        self.misses_due -= 1;
+        let partition = self.partitions.of(db, key);
+        let counted = &mut self.counters[partition.index()];
+        counted.misses += 1;
+        let hash = KeyHash::of(key);
+        if self.clients.are_unknown() {
+            counted.reads += 1;
+            let at = counted.requests();
+            if self.rate.takes(hash) {
+                self.ring.place(hash, Effect::Read, (db, partition, at));
+            }
+        }
+        self.misses.note(in_database(hash, db), now_us);
+    }
+
+    /// The event loop's turn is over and its commands have run: the sampled keys are looked at and passed on. Returns how many
+    /// the turn dropped.
+    pub fn end_turn(&mut self, server: &Server, now_us: u64) -> u64 {
+        let dropped = self.losses.ring_full + self.losses.queue_full - self.dropped_before;
+        self.dropped_before += dropped;
+        (self.is_busy, self.manages_modules) = (false, false);
+        if self.ring.is_empty() {
+            return dropped;
+        }
+        let mut ring = std::mem::take(&mut self.ring);
+        for noted in ring.iter() {
+            let place = noted.place.or_else(|| self.find_place(server, noted.key, noted.effect));
+            let Some((db, partition, at)) = place else { continue };
+            let access = self.look_at(server, db, partition, &noted, now_us);
+            let sampled = Sampled { access, at, partition, epoch: self.epoch };
+            if self.queue.push(sampled).is_err() {
+                self.losses.queue_full += 1;
+            }
+        }
+        ring.clear();
+        self.ring = ring;
+        dropped
+    }
+
+    /// What became of one sampled key.
+    fn look_at(
+        &mut self,
+        server: &Server,
+        db: u16,
+        partition: PartitionId,
+        noted: &ring::Noted,
+        now_us: u64,
+    ) -> Access {
+        server.select_db(db);
+        let name = server.text(noted.key);
+        let key = server.open(&name);
+        let hash = in_database(noted.hash, db);
+        let (op, size_bytes) = match (noted.effect, key.kind()) {
+            (Effect::Read, Kind::Absent) => (Op::Read, self.sizes.mean_bytes(partition)),
+            (_, Kind::Absent) => (Op::Delete, 1),
+            (effect, _) => {
+                let op = if effect == Effect::Read { Op::Read } else { Op::Write };
+                (op, self.sizes.of(server, partition, &name, || hash, &key))
+            }
+        };
+        let ttl_us = if op == Op::Delete { None } else { key.expires_in_ms() }.map_or(0, |ms| (ms * 1000).max(1));
+        Access { key: hash, op, tenant: TenantId(partition.0), size_bytes, time_us: now_us, ttl_us, penalty_us: 0.0 }
+    }
+
+    /// Redis 7.0, several databases, a key that was there: the database that holds it (of several, one of those where it was used
+    /// last), and one access in each sampled key's name for all that were not sampled.
+    fn find_place(&mut self, server: &Server, key: &[u8], effect: Effect) -> Option<ring::Place> {
+        let name = server.text(key);
+        let idle_in = |&db: &u16| {
+            let key = server.select_db(db).then(|| server.open(&name)).filter(|key| key.kind() != Kind::Absent)?;
+            Some((key.idle(), db))
+        };
+        let holders: Vec<(u64, u16)> = self.clients.dbs_in_use().iter().filter_map(idle_in).collect();
+        let idle_min = holders.iter().map(|(idle, _)| *idle).min()?;
+        let last: Vec<u16> = holders.iter().filter(|(idle, _)| *idle == idle_min).map(|(_, db)| *db).collect();
+        self.undecided = self.undecided.wrapping_add(1);
+        let db = last[self.undecided % last.len()];
+        let partition = self.partitions.of(db, key);
+        let counted = &mut self.counters[partition.index()];
+        let stands_for = (1.0 / self.rate.rate()).round() as u64;
+        counted.count(effect, stands_for);
+        Some((db, partition, counted.requests()))
+    }
+
+    /// A key came into being in `db`.
+    pub fn on_new_key(&mut self, db: u16, key: &[u8], partition: PartitionId, now_us: impl Fn() -> u64) {
+        self.clients.met(db);
+        if self.is_paused {
+            let hash = in_database(KeyHash::of(key), db);
+            if self.misses.any_waiting()
+                && let Some(penalty_us) = self.misses.take(hash, now_us, self.penalty_us_max)
+            {
+                self.counters[partition.index()].count_penalty(penalty_us);
+            }
+        } else if self.clients.are_unknown() {
+            let counted = &mut self.counters[partition.index()];
+            counted.writes += 1;
+            let (hash, at) = (KeyHash::of(key), counted.requests());
+            if self.rate.takes(hash) {
+                self.ring.place(hash, Effect::Write, (db, partition, at));
+            }
+        }
+    }
+
+    /// What of the commands is watched, for people.
+    pub fn watching(&self) -> &'static str {
+        if self.is_paused { "paused" } else { "all" }
+    }
+
+    /// Reads and writes counted so far.
+    pub fn requests(&self) -> u64 {
+        self.counters.iter().map(Counters::requests).sum()
+    }
+
+    /// Tells which databases hold keys.
+    pub fn set_dbs_in_use(&mut self, dbs: &[u16]) {
+        self.clients.set_dbs_in_use(dbs);
+    }
+
+    /// Who is who and how large, for those who walk the key space.
+    pub fn guides(&mut self) -> (&mut Partitions, &mut Sizes) {
+        (&mut self.partitions, &mut self.sizes)
+    }
+
+    /// The sizes of keys.
+    pub fn sizes(&mut self) -> &mut Sizes {
+        &mut self.sizes
+    }
+
+    /// The sizes of keys, to read.
+    pub fn sizes_seen(&self) -> &Sizes {
+        &self.sizes
+    }
+}
+
+fn parse_db(word: &[u8]) -> Option<u16> {
+    std::str::from_utf8(word).ok()?.parse().ok()
+}
+
+/// What a key specification's flags say of a key: see `command_table`.
+impl From<KeyUse> for Effect {
+    fn from(key_use: KeyUse) -> Self {
+        match key_use {
+            KeyUse::ReadOnly => Effect::Read,
+            KeyUse::Remove => Effect::Delete,
+            KeyUse::ReadWrite | KeyUse::Overwrite => Effect::Write,
+        }
+    }
+}

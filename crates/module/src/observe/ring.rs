@@ -1,0 +1,89 @@
+//! The sampled accesses of one turn of the event loop, noted before their commands run and looked at after.
+//!
+//! Allocated once: 512 accesses and 64 KiB of key bytes. What one turn brings beyond that is not noted.
+
+use tenure_core::units::{KeyHash, PartitionId};
+
+use super::command_table::Effect;
+
+const ENTRIES: usize = 512;
+const KEY_BYTES: usize = 64 << 10;
+/// What a command does is told while it runs, so its keys are among the last: how many may be looked at.
+const LOOK_BACK: usize = 64;
+
+/// Database, partition, and request number of the partition.
+pub type Place = (u16, PartitionId, u64);
+
+struct Entry {
+    start: usize,
+    len: usize,
+    hash: KeyHash,
+    place: Option<Place>,
+    effect: Effect,
+}
+
+/// One noted access.
+pub struct Noted<'a> {
+    /// The key.
+    pub key: &'a [u8],
+    /// Its hash, without the database.
+    pub hash: KeyHash,
+    /// Where it belongs; `None` where the database isn't known.
+    pub place: Option<Place>,
+    /// What the command does to it.
+    pub effect: Effect,
+}
+
+/// The ring. See the file's opening.
+#[derive(Default)]
+pub struct Ring {
+    entries: Vec<Entry>,
+    keys: Vec<u8>,
+}
+
+impl Ring {
+    /// An empty ring with its memory.
+    pub fn new() -> Self {
+        Ring { entries: Vec::with_capacity(ENTRIES), keys: Vec::with_capacity(KEY_BYTES) }
+    }
+
+    /// Notes one access. False where the turn's room is used up.
+    pub fn push(&mut self, key: &[u8], hash: KeyHash, place: Option<Place>, effect: Effect) -> bool {
+        if self.entries.len() >= ENTRIES || self.keys.len() + key.len() > KEY_BYTES {
+            return false;
+        }
+        let start = self.keys.len();
+        self.keys.extend_from_slice(key);
+        self.entries.push(Entry { start, len: key.len(), hash, place, effect });
+        true
+    }
+
+    /// Tells where the last access of `hash` with that effect belongs, if it was noted without.
+    pub fn place(&mut self, hash: KeyHash, effect: Effect, place: Place) {
+        let is_it = |e: &&mut Entry| e.hash == hash && e.effect == effect && e.place.is_none();
+        if let Some(entry) = self.entries.iter_mut().rev().take(LOOK_BACK).find(is_it) {
+            entry.place = Some(place);
+        }
+    }
+
+    /// True where nothing was noted.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// All that was noted, in order.
+    pub fn iter(&self) -> impl Iterator<Item = Noted<'_>> {
+        self.entries.iter().map(|e| Noted {
+            key: &self.keys[e.start..e.start + e.len],
+            hash: e.hash,
+            place: e.place,
+            effect: e.effect,
+        })
+    }
+
+    /// Forgets what was noted.
+    pub fn clear(&mut self) {
+        self.entries.clear();
+        self.keys.clear();
+    }
+}

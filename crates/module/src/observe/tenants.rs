@@ -1,0 +1,306 @@
+//! Who is who: tenants as `tenure.tenants` states them, and the partition of any key.
+//!
+//! Grammar: entries apart by spaces, each `NAME=SELECTOR[,min=BYTES][,max=BYTES]`, a selector being `PREFIX*` or `db:N`. The longest
+//! prefix that fits wins, then the database, then `other`. Without entries every logical database in use is a tenant, named
+//! `db0`, `db1`, ….
+
+use tenure_core::units::{PARTITIONS_MAX, PartitionId, format_bytes, parse_bytes};
+
+use super::DBS_MAX;
+
+/// What makes a key a tenant's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Selector {
+    /// Keys that start so, in any database.
+    Prefix(Vec<u8>),
+    /// Keys of one logical database.
+    Database(u16),
+}
+
+/// One tenant as stated.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tenant {
+    /// Its name in INFO and replies.
+    pub name: String,
+    /// Which keys are its.
+    pub selector: Selector,
+    /// What it is guaranteed, in bytes.
+    pub bytes_min: u64,
+    /// What it may hold, in bytes.
+    pub bytes_max: u64,
+}
+
+/// The setting, read. An empty one means: one tenant per logical database in use.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TenantSpec {
+    tenants: Vec<Tenant>,
+}
+
+impl TenantSpec {
+    /// Reads the setting.
+    ///
+    /// # Errors
+    /// A sentence that says which entry is wrong, and what is allowed.
+    pub fn parse(text: &str) -> Result<TenantSpec, String> {
+        let tenants = text.split_ascii_whitespace().map(parse_tenant).collect::<Result<Vec<Tenant>, String>>()?;
+        if tenants.len() >= PARTITIONS_MAX {
+            return Err(format!("{} tenants; allowed are {}, and 'other'", tenants.len(), PARTITIONS_MAX - 1));
+        }
+        for (i, tenant) in tenants.iter().enumerate() {
+            for earlier in &tenants[..i] {
+                if earlier.name == tenant.name {
+                    return Err(format!("tenant '{}' is named twice", tenant.name));
+                }
+                if earlier.selector == tenant.selector {
+                    return Err(format!("tenants '{}' and '{}' select the same keys", earlier.name, tenant.name));
+                }
+            }
+        }
+        Ok(TenantSpec { tenants })
+    }
+}
+
+fn parse_tenant(entry: &str) -> Result<Tenant, String> {
+    let mut parts = entry.split(',');
+    let (name, selector) = parts.next().and_then(|head| head.split_once('=')).ok_or_else(|| {
+        format!("tenant '{entry}' has no selector; write NAME=PREFIX* or NAME=db:N, then ,min=BYTES and ,max=BYTES if wanted")
+    })?;
+    let name_is_plain = name.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-.".contains(&b));
+    if name.is_empty() || name.len() > 64 || !name_is_plain || name == "other" {
+        return Err(format!(
+            "tenant name '{name}'; allowed are 1 to 64 letters, digits, '_', '-', '.', and not 'other'"
+        ));
+    }
+    let mut tenant =
+        Tenant { name: name.to_owned(), selector: parse_selector(entry, selector)?, bytes_min: 0, bytes_max: u64::MAX };
+    for option in parts {
+        let bytes = |text: &str| parse_bytes(text).map_err(|e| format!("tenant '{name}': {e}"));
+        match option.split_once('=') {
+            Some(("min", text)) => tenant.bytes_min = bytes(text)?,
+            Some(("max", text)) => tenant.bytes_max = bytes(text)?,
+            _ => return Err(format!("tenant '{name}': option '{option}'; allowed are min=BYTES and max=BYTES")),
+        }
+    }
+    if tenant.bytes_min > tenant.bytes_max {
+        let (min, max) = (format_bytes(tenant.bytes_min), format_bytes(tenant.bytes_max));
+        return Err(format!("tenant '{name}': min of {min} is above max of {max}"));
+    }
+    Ok(tenant)
+}
+
+fn parse_selector(entry: &str, selector: &str) -> Result<Selector, String> {
+    if let Some(number) = selector.strip_prefix("db:") {
+        return match number.parse() {
+            Ok(db) if db < DBS_MAX => Ok(Selector::Database(db)),
+            _ => Err(format!("tenant '{entry}': database '{number}'; allowed is 0 to {}", DBS_MAX - 1)),
+        };
+    }
+    match selector.strip_suffix('*') {
+        Some(prefix) if !prefix.is_empty() && !prefix.contains('*') => Ok(Selector::Prefix(prefix.as_bytes().to_vec())),
+        _ => Err(format!(
+            "tenant '{entry}': selector '{selector}'; allowed are a prefix with one '*' at its end, and db:N"
+        )),
+    }
+}
+
+const UNASSIGNED: u8 = u8::MAX;
+
+/// The partitions in force, and which one a key is in.
+#[derive(Clone, Debug)]
+pub struct Partitions {
+    names: Vec<String>,
+    bytes_min: Vec<u64>,
+    bytes_max: Vec<u64>,
+    /// Longest first, with the partition of each.
+    prefixes: Vec<(Vec<u8>, PartitionId)>,
+    /// By a key's first byte: which of `prefixes` may fit, one bit each.
+    by_first_byte: Vec<u64>,
+    has_prefixes: bool,
+    /// By database.
+    by_db: [u8; DBS_MAX as usize],
+    /// How many databases each partition has.
+    n_dbs: [u16; PARTITIONS_MAX],
+    /// New databases become tenants as they are met.
+    grows: bool,
+}
+
+impl Partitions {
+    /// The partitions that `spec` asks for.
+    pub fn new(spec: &TenantSpec) -> Self {
+        let mut partitions = Partitions {
+            names: Vec::new(),
+            bytes_min: Vec::new(),
+            bytes_max: Vec::new(),
+            prefixes: Vec::new(),
+            by_first_byte: vec![0; 256],
+            has_prefixes: false,
+            by_db: [UNASSIGNED; DBS_MAX as usize],
+            n_dbs: [0; PARTITIONS_MAX],
+            grows: spec.tenants.is_empty(),
+        };
+        for tenant in &spec.tenants {
+            let id = partitions.add(tenant.name.clone(), tenant.bytes_min, tenant.bytes_max);
+            match &tenant.selector {
+                Selector::Prefix(prefix) => partitions.prefixes.push((prefix.clone(), id)),
+                Selector::Database(db) => partitions.by_db[*db as usize] = id.0 as u8,
+            }
+        }
+        partitions.has_prefixes = !partitions.prefixes.is_empty();
+        partitions.prefixes.sort_by_key(|(prefix, _)| std::cmp::Reverse(prefix.len()));
+        for (i, (prefix, _)) in partitions.prefixes.iter().enumerate() {
+            partitions.by_first_byte[prefix[0] as usize] |= 1 << i;
+        }
+        if !partitions.grows {
+            let other = partitions.add("other".to_owned(), 0, u64::MAX).0 as u8;
+            partitions.by_db.iter_mut().filter(|p| **p == UNASSIGNED).for_each(|p| *p = other);
+        }
+        for &id in partitions.by_db.iter().filter(|&&id| id != UNASSIGNED) {
+            partitions.n_dbs[id as usize] += 1;
+        }
+        partitions
+    }
+
+    fn add(&mut self, name: String, bytes_min: u64, bytes_max: u64) -> PartitionId {
+        self.names.push(name);
+        self.bytes_min.push(bytes_min);
+        self.bytes_max.push(bytes_max);
+        PartitionId(self.names.len() as u16 - 1)
+    }
+
+    /// The partition of a key. A few ns, and one comparison per prefix that starts with the key's first byte.
+    #[inline]
+    pub fn of(&mut self, db: u16, key: &[u8]) -> PartitionId {
+        if self.has_prefixes
+            && let Some(first) = key.first()
+        {
+            let mut fits = self.by_first_byte[*first as usize];
+            while fits != 0 {
+                let (prefix, id) = &self.prefixes[fits.trailing_zeros() as usize];
+                if key.starts_with(prefix) {
+                    return *id;
+                }
+                fits &= fits - 1;
+            }
+        }
+        match self.by_db.get(db as usize) {
+            Some(&id) if id != UNASSIGNED => PartitionId(u16::from(id)),
+            _ => self.assign(db),
+        }
+    }
+
+    /// A database is met for the first time. The last partition is for all that no number is left for.
+    #[cold]
+    fn assign(&mut self, db: u16) -> PartitionId {
+        let id = match self.names.len() {
+            n if n < PARTITIONS_MAX - 1 && db < DBS_MAX => self.add(format!("db{db}"), 0, u64::MAX),
+            n if n < PARTITIONS_MAX && self.names.last().is_none_or(|name| name != "other") => {
+                self.add("other".to_owned(), 0, u64::MAX)
+            }
+            n => PartitionId(n as u16 - 1),
+        };
+        if let Some(slot) = self.by_db.get_mut(db as usize) {
+            *slot = id.0 as u8;
+            self.n_dbs[id.index()] += 1;
+        }
+        id
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.names.len()
+    }
+
+    /// The partition's name.
+    #[cfg(test)]
+    fn name(&self, id: PartitionId) -> &str {
+        &self.names[id.index()]
+    }
+
+    /// All names, by partition.
+    pub fn names(&self) -> &[String] {
+        &self.names
+    }
+
+    /// The partition of that name.
+    pub fn named(&self, name: &str) -> Option<PartitionId> {
+        self.names.iter().position(|n| n == name).map(|i| PartitionId(i as u16))
+    }
+
+    /// Guaranteed bytes, by partition.
+    pub fn bytes_min(&self) -> &[u64] {
+        &self.bytes_min
+    }
+
+    /// Allowed bytes, by partition.
+    pub fn bytes_max(&self) -> &[u64] {
+        &self.bytes_max
+    }
+
+    /// True where a database is a partition as a whole, so that its number of keys is the server's own.
+    pub fn whole_database(&self, db: u16) -> Option<PartitionId> {
+        let id = *self.by_db.get(db as usize)?;
+        let alone = id != UNASSIGNED && self.n_dbs[id as usize] == 1;
+        (!self.has_prefixes && alone).then_some(PartitionId(u16::from(id)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longest_prefix_wins_then_the_database_then_other() {
+        let spec = TenantSpec::parse("users=user:* vips=user:vip:*,min=1mb queue=db:3,max=2kb").unwrap();
+        let mut partitions = Partitions::new(&spec);
+        for (db, key, expected) in [
+            (0, &b"user:1"[..], "users"),
+            (3, b"user:vip:1", "vips"),
+            (3, b"job", "queue"),
+            (0, b"use", "other"),
+            (0, b"", "other"),
+            (0, b"\xff\x00", "other"),
+            (9999, b"job", "other"),
+        ] {
+            let id = partitions.of(db, key);
+            assert_eq!(partitions.name(id), expected, "{db} {key:?}");
+        }
+        assert_eq!(partitions.bytes_min(), [0, 1 << 20, 0, 0]);
+        assert_eq!(partitions.bytes_max()[2], 2048);
+    }
+
+    #[test]
+    fn without_entries_each_database_is_a_tenant_up_to_the_limit() {
+        let mut partitions = Partitions::new(&TenantSpec::default());
+        assert_eq!(partitions.of(5, b"a"), PartitionId(0));
+        assert_eq!(partitions.of(0, b"a"), PartitionId(1));
+        assert_eq!(partitions.of(5, b"b"), PartitionId(0));
+        assert_eq!(partitions.names(), ["db5", "db0"]);
+        assert_eq!(partitions.whole_database(5), Some(PartitionId(0)));
+        for db in 0..200 {
+            partitions.of(db, b"a");
+        }
+        assert_eq!(partitions.len(), PARTITIONS_MAX);
+        let (high, higher) = (partitions.of(150, b"a"), partitions.of(60_000, b"a"));
+        assert_eq!((partitions.name(high), partitions.name(higher)), ("other", "other"));
+        assert_eq!(partitions.whole_database(150), None);
+    }
+
+    #[test]
+    fn wrong_entries_are_refused_with_the_reason() {
+        for (text, part) in [
+            ("users", "has no selector"),
+            ("users=user:", "selector 'user:'"),
+            ("users=*", "selector '*'"),
+            ("a=x* a=y*", "named twice"),
+            ("a=x* b=x*", "select the same keys"),
+            ("a=db:70000", "database '70000'"),
+            ("a=x*,min=2mb,max=1mb", "above max"),
+            ("a=x*,weight=3", "option 'weight=3'"),
+            ("a=x*,min=lots", "'lots' is not a number of bytes"),
+            ("other=x*", "tenant name 'other'"),
+        ] {
+            let error = TenantSpec::parse(text).unwrap_err();
+            assert!(error.contains(part), "{text}: {error}");
+        }
+    }
+}

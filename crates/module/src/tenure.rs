@@ -1,0 +1,579 @@
+//! Tenure's state on the main thread, and what happens at the end of each turn of the event loop: look at what was sampled, take
+//! a new plan, free memory, and, ten times a second, settle the accounts.
+
+use std::ffi::CStr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tenure_core::units::{PARTITIONS_MAX, PartitionId};
+
+use crate::config::{Policy, Settings};
+use crate::enforce::evict::{Evictor, Orders};
+use crate::enforce::newcomers::Newcomer;
+use crate::enforce::usage::Usage;
+use crate::enforce::walk::{Guides, Walk};
+use crate::ffi::callbacks::now_us;
+use crate::ffi::server::{Kind, Level, Server, Text};
+use crate::ffi::{filter, soon};
+use crate::observe::command_table::CommandTable;
+use crate::observe::duty::Duty;
+use crate::observe::sizes::LARGE_BYTES;
+use crate::observe::tenants::Partitions;
+use crate::observe::{DBS_MAX, Observer};
+use crate::worker::{Instructions, Published, Snapshot, Worker};
+
+const TICK_US: u64 = 100_000;
+const MEMORY_EVERY_US: u64 = 1_000_000;
+/// How long the census takes for a round, where its limits let it.
+const ROUND_US: u64 = 60_000_000;
+/// Keys that the census visits per tick where the evictor has visited fewer; the most before shares were ever counted.
+const CENSUS_KEYS_MIN: u64 = 64;
+const CENSUS_KEYS_MAX: u64 = 512;
+const CENSUS_STEPS: usize = 256;
+/// Keys per tick whose overhead is asked for, and before enough of their partition's were.
+const CALIBRATED_KEYS: usize = 2;
+const CALIBRATED_KEYS_AT_FIRST: usize = 16;
+/// What an idle slice may take: a request that comes meanwhile waits so long at the most.
+const IDLE_BUDGET_US: i64 = 100;
+/// An event loop that hasn't been idle for so long isn't waited for.
+const IDLE_WAIT_US: u64 = 5_000;
+/// Without news from the worker for this many windows, its plan is not trusted any more.
+const STALE_WINDOWS: u64 = 6;
+const STALE_US_MIN: u64 = 60_000_000;
+
+/// The server's memory limit and what it lets be evicted.
+#[derive(Clone, Debug, Default)]
+pub struct Memory {
+    /// `maxmemory`, in bytes; 0 = no limit.
+    pub limit_bytes: u64,
+    /// `maxmemory-policy`.
+    pub policy: String,
+    read_at_us: u64,
+    stale: bool,
+}
+
+/// Whether Tenure evicts, and why not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// It evicts when memory is short.
+    Ready,
+    /// `maxmemory` is 0.
+    NoLimit,
+    /// `maxmemory-policy` is `noeviction`.
+    NoEviction,
+    /// `tenure.policy` is `off`.
+    PolicyOff,
+    /// No plan was made yet.
+    NoPlan,
+    /// The worker hasn't been heard of for too long.
+    StalePlan,
+    /// The worker has died of a fault.
+    NoWorker,
+    /// This server follows a primary, which evicts for both.
+    Replica,
+    /// A data set is being loaded.
+    Loading,
+    /// Clients or writes are paused.
+    Paused,
+}
+
+impl Standing {
+    /// For STATUS and INFO.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Standing::Ready => "ready",
+            Standing::NoLimit => "standing by: maxmemory is 0",
+            Standing::NoEviction => "standing by: maxmemory-policy is noeviction",
+            Standing::PolicyOff => "standing by: tenure.policy is off",
+            Standing::NoPlan => "standing by: no plan yet",
+            Standing::StalePlan => "standing by: the last plan is too old",
+            Standing::NoWorker => "standing by: the worker has died; CONFIG SET tenure.enabled yes starts it again",
+            Standing::Replica => "standing by: this server is a replica",
+            Standing::Loading => "standing by: the server is loading",
+            Standing::Paused => "standing by: writes are paused",
+        }
+    }
+}
+
+/// When memory is freed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum When {
+    /// At the end of a turn: the replies wait.
+    BeforeReplies,
+    /// While the event loop waits for requests: those that come meanwhile wait.
+    Idle,
+}
+
+/// How much a turn of the event loop may bring, learned from those that were: what the headroom is for.
+#[derive(Clone, Copy, Debug, Default)]
+struct Growth {
+    last_used_bytes: Option<u64>,
+    peak_bytes: f64,
+}
+
+impl Growth {
+    /// A turn began with `used_bytes` before anything was freed.
+    fn turn(&mut self, used_bytes: u64) {
+        let grown = self.last_used_bytes.map_or(0, |last| used_bytes.saturating_sub(last)) as f64;
+        self.peak_bytes = grown.max(self.peak_bytes * 0.999);
+        self.last_used_bytes = Some(used_bytes);
+    }
+
+    /// Bytes to stay below the limit: half as much again as the largest turn of late, between 1/400 and 1/20 of the limit.
+    fn headroom_bytes(&self, limit_bytes: u64) -> u64 {
+        ((1.5 * self.peak_bytes) as u64).clamp(limit_bytes / 400, limit_bytes / 20)
+    }
+}
+
+/// The state. See the file's opening.
+pub struct Tenure {
+    /// Watches.
+    pub observer: Observer,
+    /// Knows how much each partition holds.
+    pub usage: Usage,
+    /// Evicts.
+    pub evictor: Evictor,
+    /// Models and plans.
+    pub worker: Worker,
+    /// What the worker last made.
+    pub published: Arc<Published>,
+    /// The limit.
+    pub memory: Memory,
+    /// Changes when a setting does.
+    pub settings_version: u64,
+    /// Whether it evicts.
+    pub standing: Standing,
+    settings: Settings,
+    walk: Walk,
+    growth: Growth,
+    duty: Duty,
+    rests_until_us: u64,
+    /// Since when there is something to free that an idle event loop may do.
+    short_since_us: Option<u64>,
+    /// Memory is near its limit, or a partition has a maximum: turns look whether there is something to free. As of the last tick.
+    may_be_short: bool,
+    db_sizes: Vec<(u16, u64)>,
+    databases: u16,
+    published_version: u64,
+    published_at_us: u64,
+    ticked_at_us: u64,
+    visited_at_tick: u64,
+    started_at_us: u64,
+    /// Found dead at the last tick.
+    worker_died: bool,
+    /// Set by tests: the next turn panics.
+    pub panic_please: bool,
+}
+
+impl Tenure {
+    /// Fresh state, and the worker's thread.
+    ///
+    /// # Errors
+    /// Why it can't run on this server, as a sentence.
+    pub fn start(server: &Server, settings_version: u64, settings: Settings) -> Result<Tenure, String> {
+        let commands = read_command_table(server)?;
+        let worker = Worker::start().map_err(|e| format!("no thread for the worker: {e}"))?;
+        let partitions = Partitions::new(&settings.tenants);
+        let observer = Observer::new(commands, partitions, Arc::clone(&worker.shared.queue));
+        let now_us = now_us();
+        if !filter::watch(server, true) {
+            return Err("the server refused a command filter".to_owned());
+        }
+        let mut tenure = Tenure {
+            observer,
+            usage: Usage::new(),
+            evictor: Evictor::new(),
+            worker,
+            published: Arc::default(),
+            memory: Memory { stale: true, ..Memory::default() },
+            settings_version,
+            standing: Standing::NoPlan,
+            settings: settings.clone(),
+            walk: Walk::default(),
+            growth: Growth::default(),
+            duty: Duty::new(now_us),
+            rests_until_us: 0,
+            short_since_us: None,
+            may_be_short: true,
+            db_sizes: Vec::new(),
+            databases: databases(server),
+            published_version: 0,
+            published_at_us: now_us,
+            ticked_at_us: 0,
+            visited_at_tick: 0,
+            started_at_us: now_us,
+            worker_died: false,
+            panic_please: false,
+        };
+        tenure.apply(&settings);
+        Ok(tenure)
+    }
+
+    /// The settings in force.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// Takes changed settings. Other tenants start the models over.
+    pub fn take_settings(&mut self, version: u64, settings: Settings) {
+        self.settings_version = version;
+        if settings.tenants != self.settings.tenants {
+            self.observer.set_partitions(Partitions::new(&settings.tenants));
+            self.observer.sizes().forget_partitions();
+            self.usage = Usage::new();
+            self.walk = Walk::default();
+            self.evictor = Evictor::new();
+            self.ticked_at_us = 0;
+        }
+        self.apply(&settings);
+        self.settings = settings;
+    }
+
+    fn apply(&mut self, settings: &Settings) {
+        self.observer.penalty_us_max = settings.penalty_max_ms as u64 * 1000;
+        self.memory.stale = true;
+        self.may_be_short = true;
+    }
+
+    /// The server's configuration changed: the limit is read again at the end of this turn.
+    pub fn memory_may_have_changed(&mut self) {
+        self.memory.stale = true;
+    }
+
+    /// A key came or went.
+    pub fn on_key_event(&mut self, server: &Server, db: u16, event: &CStr, key: &[u8]) {
+        let partition = self.observer.partitions.of(db, key);
+        match event.to_bytes() {
+            b"new" => {
+                self.observer.on_new_key(db, key, partition, now_us);
+                self.look_at_new_key(server, partition, key);
+                self.usage.came(db, partition, self.observer.sizes_seen());
+                if self.standing == Standing::Ready {
+                    let keys = self.usage.keys_in(db, partition);
+                    let note = || Newcomer { name: server.text(key), db, since_us: now_us() };
+                    self.evictor.newcomers.came(partition, keys, self.memory.limit_bytes, note);
+                }
+            }
+            b"del" | b"expired" | b"evicted" | b"rename_from" | b"move_from" => {
+                self.usage.went(db, partition, self.observer.sizes_seen());
+            }
+            _ => {}
+        }
+    }
+
+    /// The first keys of a partition tell their size at once; a collection is still empty then.
+    fn look_at_new_key(&mut self, server: &Server, partition: PartitionId, key: &[u8]) {
+        let sizes = self.observer.sizes();
+        if sizes.are_unmet(partition) {
+            let name = server.text(key);
+            let opened = server.open(&name);
+            if opened.kind() == Kind::String {
+                sizes.met_new(partition, key.len(), opened.length());
+            }
+        }
+    }
+
+    /// The end of a turn: bounded work, see the file's opening.
+    pub fn end_turn(&mut self, server: &Server, now_us: u64) {
+        assert!(!self.panic_please, "asked to by TENURE.DEBUG");
+        self.observer.rate = self.worker.shared.rate();
+        let dropped = self.observer.end_turn(server, now_us);
+        if dropped > 0 {
+            self.worker.shared.dropped.fetch_add(dropped, std::sync::atomic::Ordering::Relaxed);
+        }
+        if self.memory.stale || now_us >= self.memory.read_at_us + MEMORY_EVERY_US {
+            self.read_memory(server, now_us);
+        }
+        if let Some(published) = self.worker.shared.news(&mut self.published_version) {
+            if published.plan.as_ref().map(|p| &p.target_bytes) != self.published.plan.as_ref().map(|p| &p.target_bytes)
+            {
+                self.evictor.forget_victims();
+            }
+            self.published = published;
+            self.published_at_us = now_us;
+        }
+        if self.may_be_short {
+            self.relieve(server, now_us, When::BeforeReplies);
+        }
+        if now_us >= self.ticked_at_us + TICK_US {
+            self.tick(server, now_us);
+        }
+    }
+
+    /// The event loop has nothing else to do, unless commands have come just now.
+    pub fn idle(&mut self, server: &Server) {
+        if !self.observer.is_busy {
+            self.relieve(server, now_us(), When::Idle);
+        }
+    }
+
+    /// Frees memory: where the next turn may need it, at once, and else when the event loop is idle, so that no reply waits for it.
+    fn relieve(&mut self, server: &Server, now_us: u64, when: When) {
+        let limit_bytes = self.memory.limit_bytes;
+        self.standing = self.standing_by_plan(now_us);
+        let planned = self.standing == Standing::Ready;
+        // A maximum holds without a plan too, and without a limit.
+        let may_hold_maximums = matches!(self.standing, Standing::NoPlan | Standing::StalePlan | Standing::NoLimit)
+            && self.memory.policy != "noeviction";
+        if !planned && !may_hold_maximums {
+            return;
+        }
+        let used_bytes = self.used_bytes(server);
+        if when == When::BeforeReplies {
+            self.growth.turn(used_bytes);
+        }
+        let free_bytes = if planned { used_bytes.saturating_sub(limit_bytes - self.headroom_bytes()) } else { 0 };
+        let bytes_max = self.observer.partitions.bytes_max();
+        let above_max = self.usage.bytes().iter().zip(bytes_max).any(|(used, max)| used > max);
+        if free_bytes == 0 && !above_max {
+            self.short_since_us = None;
+            return;
+        }
+        let state = standing_by_state(server);
+        if state != Standing::Ready {
+            self.standing = state;
+            return;
+        }
+        let short_since_us = *self.short_since_us.get_or_insert(now_us);
+        let is_urgent = used_bytes as f64 + self.growth.peak_bytes > limit_bytes as f64;
+        let rests = now_us < self.rests_until_us;
+        if when == When::BeforeReplies && !is_urgent {
+            if rests {
+                return;
+            }
+            if now_us <= short_since_us + IDLE_WAIT_US {
+                return soon::call_soon(server);
+            }
+        }
+        let budget_us = match when {
+            When::BeforeReplies => self.settings.turn_budget_us,
+            When::Idle => self.settings.turn_budget_us.min(IDLE_BUDGET_US),
+        };
+        let bytes_max = bytes_max.to_vec();
+        let plan = self.published.plan.as_ref().filter(|_| planned && self.settings.policy == Policy::Predis);
+        let orders = Orders {
+            free_bytes,
+            target_bytes: plan.map_or(&[], |plan| &plan.target_bytes),
+            bytes_max: &bytes_max,
+            sample_size: self.settings.samples as usize,
+            volatile_only: self.memory.policy.starts_with("volatile"),
+            db_sizes: &self.db_sizes,
+            budget: Duration::from_micros(budget_us as u64),
+            now_us,
+        };
+        let (partitions, sizes) = self.observer.guides();
+        let mut guides = Guides { partitions, sizes, usage: &mut self.usage };
+        let evicted = self.evictor.relieve(server, &mut self.walk, &mut guides, &orders);
+        self.short_since_us = None;
+        if evicted == 0 {
+            // Nothing may go now: asking again at once would keep the event loop from sleeping.
+            self.rests_until_us = now_us + TICK_US;
+        }
+        self.growth.last_used_bytes = Some(self.used_bytes(server));
+    }
+
+    /// What stands against evicting that costs nothing to know.
+    fn standing_by_plan(&self, now_us: u64) -> Standing {
+        let stale_us = (STALE_WINDOWS * self.settings.window_seconds as u64 * 1_000_000).max(STALE_US_MIN);
+        let planned = self.published.plan.is_some() && self.published.epoch == self.observer.epoch();
+        if self.settings.policy == Policy::Off {
+            Standing::PolicyOff
+        } else if self.memory.policy == "noeviction" && self.memory.limit_bytes > 0 {
+            Standing::NoEviction
+        } else if self.memory.limit_bytes == 0 {
+            Standing::NoLimit
+        } else if self.settings.policy == Policy::Lru {
+            Standing::Ready
+        } else if self.worker_died {
+            Standing::NoWorker
+        } else if !planned {
+            Standing::NoPlan
+        } else if now_us > self.published_at_us + stale_us {
+            Standing::StalePlan
+        } else {
+            Standing::Ready
+        }
+    }
+
+    /// How far below the limit memory is kept, in bytes.
+    pub fn headroom_bytes(&self) -> u64 {
+        match self.settings.headroom_bytes as u64 {
+            0 => self.growth.headroom_bytes(self.memory.limit_bytes),
+            set => set.min(self.memory.limit_bytes / 2),
+        }
+    }
+
+    /// Ten times a second: key counts, mean sizes, and a snapshot for the worker.
+    fn tick(&mut self, server: &Server, now_us: u64) {
+        self.ticked_at_us = now_us;
+        self.look_after_worker(server);
+        if self.observer.table_is_stale {
+            if let Ok(commands) = read_command_table(server) {
+                self.observer.set_commands(commands);
+            }
+            self.observer.table_is_stale = false;
+        }
+        self.db_sizes.clear();
+        for db in 0..self.databases {
+            if server.select_db(db) {
+                let keys = server.db_size();
+                if keys > 0 {
+                    self.observer.partitions.of(db, b"");
+                    self.db_sizes.push((db, keys));
+                }
+            }
+        }
+        let dbs: Vec<u16> = self.db_sizes.iter().map(|(db, _)| *db).collect();
+        self.observer.set_dbs_in_use(&dbs);
+        self.census(server);
+        let (partitions, sizes) = self.observer.guides();
+        self.usage.settle(&self.db_sizes, partitions, sizes);
+        self.watch_or_pause(server, now_us);
+        self.leave_snapshot(server);
+    }
+
+    /// Where nothing can be short of memory soon, turns don't look, and a fast stream is watched in part.
+    fn watch_or_pause(&mut self, server: &Server, now_us: u64) {
+        let has_maximum = self.observer.partitions.bytes_max().iter().any(|&max| max < u64::MAX);
+        self.may_be_short = has_maximum || self.is_near_limit(self.used_bytes(server));
+        if !self.may_be_short {
+            self.standing = self.standing_by_plan(now_us);
+        }
+        let enough_per_second = self.settings.watched_per_second as u64;
+        let wanted = self.duty.decide(now_us, self.observer.requests(), !self.may_be_short, enough_per_second);
+        if wanted == self.observer.is_paused && filter::watch(server, wanted) {
+            self.observer.is_paused = !wanted;
+        }
+    }
+
+    /// What the server counts against its limit, in bytes; 0 without a limit.
+    fn used_bytes(&self, server: &Server) -> u64 {
+        (server.used_memory_ratio() * self.memory.limit_bytes as f64) as u64
+    }
+
+    /// From half of the limit on, decisions depend on what is watched.
+    fn is_near_limit(&self, used_bytes: u64) -> bool {
+        self.memory.limit_bytes > 0 && used_bytes >= self.memory.limit_bytes / 2
+    }
+
+    /// Without its worker Tenure only watches: says so once.
+    fn look_after_worker(&mut self, server: &Server) {
+        if !self.worker_died && !self.worker.is_alive() {
+            self.worker_died = true;
+            let why = crate::ffi::guard::last_panic();
+            let text = format!("Tenure only watches now, the server evicts as stock: the worker has died: panic {why}");
+            server.log(Level::Warning, &text);
+        }
+    }
+
+    /// Visits a few keys, so that mean sizes and shares are known where nothing is evicted.
+    fn census(&mut self, server: &Server) {
+        let wanted = if self.usage.is_counted() { self.keys_for_a_round() } else { CENSUS_KEYS_MAX };
+        let goal = self.visited_at_tick + wanted;
+        let (partitions, sizes) = self.observer.guides();
+        sizes.refresh_some();
+        let is_rough: Vec<bool> = (0..PARTITIONS_MAX).map(|i| sizes.is_rough(PartitionId(i as u16))).collect();
+        let mut guides = Guides { partitions, sizes, usage: &mut self.usage };
+        let mut kept: Vec<(Text, usize, PartitionId, u16)> = Vec::new();
+        let dbs = self.db_sizes.len();
+        for step in 0..CENSUS_STEPS.max(2 * wanted as usize) {
+            if dbs == 0 || (self.walk.visited >= goal && kept.len() >= CALIBRATED_KEYS) {
+                break;
+            }
+            let (db, _) = self.db_sizes[step % dbs];
+            self.walk.step(server, db, &mut guides, |visit| {
+                let is_rough = is_rough[visit.partition.index()];
+                let wanted = if is_rough { CALIBRATED_KEYS_AT_FIRST } else { CALIBRATED_KEYS };
+                if kept.len() < wanted && visit.key.kind() == Kind::String && visit.key.length() < LARGE_BYTES {
+                    kept.push((visit.name.keep(), visit.key.length(), visit.partition, visit.db));
+                }
+            });
+        }
+        for (name, length, partition, db) in kept {
+            server.select_db(db);
+            self.observer.sizes().calibrate(server, partition, name.as_ref(), length);
+        }
+        self.visited_at_tick = self.walk.visited;
+    }
+
+    /// Keys per tick with which the walk comes round in a minute, within limits.
+    fn keys_for_a_round(&self) -> u64 {
+        let keys: u64 = self.db_sizes.iter().map(|(_, keys)| keys).sum();
+        (keys * TICK_US / ROUND_US).clamp(CENSUS_KEYS_MIN, CENSUS_KEYS_MAX)
+    }
+
+    fn leave_snapshot(&mut self, server: &Server) {
+        let limit_bytes = self.memory.limit_bytes;
+        let items: u64 = self.usage.bytes().iter().sum();
+        let used_bytes = self.used_bytes(server);
+        let room_bytes = limit_bytes.saturating_sub(self.headroom_bytes()) as i64 - used_bytes as i64;
+        let partitions = &self.observer.partitions;
+        self.worker.shared.leave(Snapshot {
+            epoch: self.observer.epoch(),
+            counters: self.observer.counters.to_vec(),
+            bytes_min: partitions.bytes_min().to_vec(),
+            bytes_max: partitions.bytes_max().to_vec(),
+            memory_bytes: limit_bytes,
+            capacity_bytes: if limit_bytes == 0 { 0 } else { (items as i64 + room_bytes).max(1) as u64 },
+            is_watching: !self.observer.is_paused,
+            instructions: self.instructions(used_bytes),
+        });
+    }
+
+    /// The worker's settings; while memory is far from its limit little depends on the curves, and watching costs a quarter.
+    fn instructions(&self, used_bytes: u64) -> Instructions {
+        let instructions = self.settings.instructions();
+        let share = if self.is_near_limit(used_bytes) { 1 } else { 4 };
+        Instructions { samples_per_second: instructions.samples_per_second / share, ..instructions }
+    }
+
+    fn read_memory(&mut self, server: &Server, now_us: u64) {
+        self.memory.read_at_us = now_us;
+        self.may_be_short |= self.memory.stale;
+        self.memory.stale = false;
+        let Some(reply) = server.call(c"INFO", &[b"memory"]) else { return };
+        let Some(text) = reply.text() else { return };
+        for line in text.lines() {
+            match line.split_once(':') {
+                Some(("maxmemory", value)) => self.memory.limit_bytes = value.parse().unwrap_or(0),
+                Some(("maxmemory_policy", value)) => value.clone_into(&mut self.memory.policy),
+                _ => {}
+            }
+        }
+    }
+
+    /// Seconds since this state was made.
+    pub fn uptime_seconds(&self) -> u64 {
+        (now_us() - self.started_at_us) / 1_000_000
+    }
+
+    /// Keys that the walk has visited.
+    pub fn visited_keys(&self) -> u64 {
+        self.walk.visited
+    }
+}
+
+/// What stands against evicting that the server has to be asked for.
+fn standing_by_state(server: &Server) -> Standing {
+    let flags = server.flags();
+    if flags.is_replica() {
+        Standing::Replica
+    } else if flags.is_loading() {
+        Standing::Loading
+    } else if server.writes_are_paused() {
+        Standing::Paused
+    } else {
+        Standing::Ready
+    }
+}
+
+fn read_command_table(server: &Server) -> Result<CommandTable, String> {
+    let reply = server.call(c"COMMAND", &[]).ok_or("the server doesn't answer COMMAND")?;
+    CommandTable::from_reply(&reply).ok_or_else(|| "the server's COMMAND reply has no key specifications".to_owned())
+}
+
+fn databases(server: &Server) -> u16 {
+    let reply = server.call(c"CONFIG", &[b"GET", b"databases"]);
+    let number = reply.and_then(|r| r.get("databases").and_then(|v| v.text()?.parse::<u16>().ok()));
+    number.unwrap_or(16).min(DBS_MAX)
+}

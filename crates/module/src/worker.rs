@@ -1,0 +1,562 @@
+//! The worker: one background thread that turns the sampled stream into curves, and curves into plans.
+//!
+//! It shares with the main thread a bounded queue of sampled accesses, a snapshot of the counters that the main thread leaves
+//! every 100 ms, and the last published plan. Neither side ever waits for the other: the main thread only tries the locks.
+//! It also steers the sampling rate: low enough that watching costs the main thread little, high enough that a small working set
+//! is seen well.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use crossbeam_queue::ArrayQueue;
+use tenure_core::curve::MissRatioCurve;
+use tenure_core::decide::allocation::Claim;
+use tenure_core::decide::plan::{Plan, next_plan};
+use tenure_core::model::CurveModel;
+use tenure_core::model::eaet::{Counted, Eaet};
+use tenure_core::sampling::SampleRate;
+
+use crate::ffi::guard;
+use crate::observe::{Counters, Sampled};
+
+/// Sampled accesses under way to the worker.
+const QUEUE_LEN: usize = 1 << 11;
+/// Sampled keys remembered in all partitions together, at the most and at the least; more lower the rate, below its floor if
+/// need be. In between, their memory may be 1/128 of the limit.
+const SAMPLED_KEYS_MAX: usize = 1 << 18;
+const SAMPLED_KEYS_MIN: usize = 1 << 13;
+const SAMPLED_KEY_BYTES: u64 = 64;
+/// With fewer sampled keys than this the rate is raised, where the stream allows it.
+const SAMPLED_KEYS_ENOUGH: usize = 1 << 14;
+/// What was counted in a window weighs this much one window later.
+const WINDOW_DECAY: f64 = 0.7;
+const NAP: Duration = Duration::from_millis(10);
+/// How often the rate is looked at.
+const RATE_EVERY: Duration = Duration::from_millis(100);
+
+/// What the worker is told to do: the settings that concern it.
+#[derive(Clone, Copy, Debug)]
+pub struct Instructions {
+    /// A window ends after this many requests.
+    pub window_requests: u64,
+    /// A window ends after this time at the latest.
+    pub window: Duration,
+    /// The unit of allocation, in bytes; 0 = a thousandth of the memory.
+    pub granularity_bytes: u64,
+    /// A plan that saves less than this share of the present one's cost is not adopted.
+    pub gain_min: f64,
+    /// The rate isn't lowered below this while memory for the sample lasts.
+    pub rate_min: SampleRate,
+    /// Sampled accesses a second that the main thread may spend its time on.
+    pub samples_per_second: u64,
+}
+
+/// What the main thread leaves for the worker.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    /// Which set of partitions the rest is about.
+    pub epoch: u32,
+    /// Counted so far, by partition.
+    pub counters: Vec<Counters>,
+    /// Guaranteed, by partition.
+    pub bytes_min: Vec<u64>,
+    /// Allowed, by partition.
+    pub bytes_max: Vec<u64>,
+    /// The server's limit, in bytes; 0 = none.
+    pub memory_bytes: u64,
+    /// What all keys together may take, in bytes; 0 without a limit.
+    pub capacity_bytes: u64,
+    /// False while commands run unseen: the counters stand still.
+    pub is_watching: bool,
+    /// The settings.
+    pub instructions: Instructions,
+}
+
+/// What is known of one partition at the end of a window.
+#[derive(Clone, Debug, Default)]
+pub struct PartitionView {
+    /// Its miss ratio by memory, reads only.
+    pub curve: MissRatioCurve,
+    /// Mean miss penalty, in µs; 0 where none was measured.
+    pub penalty_us_mean: f64,
+    /// Standard deviation of the miss penalty, in µs.
+    pub penalty_us_spread: f64,
+    /// Measured misses / reads in the window; `None` without reads.
+    pub miss_ratio: Option<f64>,
+    /// Sampled keys remembered.
+    pub sampled_keys: usize,
+}
+
+/// What the worker publishes: immutable.
+#[derive(Clone, Debug, Default)]
+pub struct Published {
+    /// Which set of partitions it is about.
+    pub epoch: u32,
+    /// Windows so far.
+    pub window: u64,
+    /// Target bytes by partition, and what they are predicted to cost; `None` where there is nothing to divide.
+    pub plan: Option<Plan>,
+    /// By partition.
+    pub partitions: Vec<PartitionView>,
+    /// Time to make all curves, in µs.
+    pub curves_us: u64,
+    /// Time to allocate, in µs.
+    pub plan_us: u64,
+    /// Plans whose targets differ from the one before.
+    pub plans_adopted: u64,
+    /// Memory of the models, in bytes.
+    pub models_bytes: u64,
+}
+
+/// What both threads see.
+pub struct Shared {
+    /// Sampled accesses, main thread to worker.
+    pub queue: Arc<ArrayQueue<Sampled>>,
+    snapshot: Mutex<Option<Snapshot>>,
+    published: Mutex<Arc<Published>>,
+    version: AtomicU64,
+    rate_threshold: AtomicU64,
+    stop: AtomicBool,
+    /// Sampled accesses that the main thread dropped since the rate was last looked at.
+    pub dropped: AtomicU64,
+    /// Set by tests: the worker panics at its next turn.
+    pub panic_please: AtomicBool,
+}
+
+impl Shared {
+    fn new() -> Self {
+        Shared {
+            queue: Arc::new(ArrayQueue::new(QUEUE_LEN)),
+            snapshot: Mutex::new(None),
+            published: Mutex::default(),
+            version: AtomicU64::new(0),
+            rate_threshold: AtomicU64::new(SampleRate::ALL.threshold()),
+            stop: AtomicBool::new(false),
+            dropped: AtomicU64::new(0),
+            panic_please: AtomicBool::new(false),
+        }
+    }
+
+    /// Main thread: leaves a snapshot; the one before is dropped. Skipped where the worker is taking it just now.
+    pub fn leave(&self, snapshot: Snapshot) {
+        if let Ok(mut place) = self.snapshot.try_lock() {
+            *place = Some(snapshot);
+        }
+    }
+
+    /// Main thread: the newest publication, if it is newer than `version`, which moves along.
+    pub fn news(&self, version: &mut u64) -> Option<Arc<Published>> {
+        let newest = self.version.load(Ordering::Acquire);
+        if newest == *version {
+            return None;
+        }
+        let published = self.published.try_lock().ok()?.clone();
+        *version = newest;
+        Some(published)
+    }
+
+    /// The sampling rate in force.
+    pub fn rate(&self) -> SampleRate {
+        SampleRate::from_threshold(self.rate_threshold.load(Ordering::Relaxed))
+    }
+}
+
+/// The running thread. Dropping it stops and joins it, within a nap or the making of one plan.
+pub struct Worker {
+    /// What it shares.
+    pub shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Worker {
+    /// Starts the thread.
+    ///
+    /// # Errors
+    /// Where the system has no thread to give.
+    pub fn start() -> std::io::Result<Worker> {
+        let shared = Arc::new(Shared::new());
+        let its = Arc::clone(&shared);
+        let thread = std::thread::Builder::new().name("tenure-worker".to_owned()).spawn(move || {
+            if catch_unwind(AssertUnwindSafe(|| Models::new(&its).run(&its))).is_err() {
+                guard::count_panic("the worker");
+            }
+        })?;
+        Ok(Worker { shared, thread: Some(thread) })
+    }
+
+    /// False where the thread has ended, which only a panic makes it do.
+    pub fn is_alive(&self) -> bool {
+        self.thread.as_ref().is_some_and(|thread| !thread.is_finished())
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        self.shared.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            thread.thread().unpark();
+            drop(thread.join());
+        }
+    }
+}
+
+/// What a partition's history weighs: decays with each window as its histogram does.
+#[derive(Clone, Copy, Debug, Default)]
+struct Weights {
+    penalties: f64,
+    penalty_us_sum: f64,
+    penalty_us_square_sum: f64,
+    reads: f64,
+}
+
+/// The worker's own state.
+struct Models {
+    epoch: u32,
+    models: Vec<Eaet>,
+    weights: Vec<Weights>,
+    /// The counters as they were when the last window ended.
+    before: Vec<Counters>,
+    rate: SampleRate,
+    plan: Option<Plan>,
+    window: u64,
+    plans_adopted: u64,
+    window_began: Instant,
+    /// Sampled accesses since the rate was last looked at.
+    samples: u64,
+    rate_looked_at: Instant,
+    instructions: Option<Instructions>,
+    sampled_keys_max: usize,
+    /// Commands run unseen.
+    is_paused: bool,
+}
+
+impl Models {
+    fn new(shared: &Shared) -> Self {
+        Models {
+            epoch: 0,
+            models: Vec::new(),
+            weights: Vec::new(),
+            before: Vec::new(),
+            rate: shared.rate(),
+            plan: None,
+            window: 0,
+            plans_adopted: 0,
+            window_began: Instant::now(),
+            samples: 0,
+            rate_looked_at: Instant::now(),
+            instructions: None,
+            sampled_keys_max: SAMPLED_KEYS_MAX,
+            is_paused: false,
+        }
+    }
+
+    fn run(&mut self, shared: &Shared) {
+        while !shared.stop.load(Ordering::Relaxed) {
+            assert!(!shared.panic_please.load(Ordering::Relaxed), "asked to by TENURE.DEBUG");
+            while let Some(sampled) = shared.queue.pop() {
+                self.take(&sampled);
+            }
+            self.steer_rate(shared);
+            let snapshot = shared.snapshot.lock().ok().and_then(|mut place| place.take());
+            if let Some(snapshot) = snapshot {
+                self.look_at(shared, &snapshot);
+            }
+            std::thread::park_timeout(NAP);
+        }
+    }
+
+    fn take(&mut self, sampled: &Sampled) {
+        if sampled.epoch != self.epoch {
+            self.start_epoch(sampled.epoch);
+        }
+        self.samples += 1;
+        let model = self.model(sampled.partition.index());
+        if model.rate().takes(sampled.access.key) {
+            model.record_sampled(&sampled.access, sampled.at);
+        }
+    }
+
+    fn model(&mut self, partition: usize) -> &mut Eaet {
+        while self.models.len() <= partition {
+            self.models.push(Eaet::new(self.rate, Counted::Reads));
+            self.weights.push(Weights::default());
+            self.before.push(Counters::default());
+        }
+        &mut self.models[partition]
+    }
+
+    fn start_epoch(&mut self, epoch: u32) {
+        self.epoch = epoch;
+        self.models.clear();
+        self.weights.clear();
+        self.before.clear();
+        self.plan = None;
+    }
+
+    /// Lowers the rate where watching costs too much or remembers too much.
+    fn steer_rate(&mut self, shared: &Shared) {
+        let Some(instructions) = self.instructions else { return };
+        let elapsed = self.rate_looked_at.elapsed();
+        if elapsed < RATE_EVERY {
+            return;
+        }
+        // What was dropped on the way cost the main thread as much as what came.
+        let dropped = shared.dropped.swap(0, Ordering::Relaxed);
+        let per_second = (self.samples + dropped) as f64 / elapsed.as_secs_f64();
+        self.samples = 0;
+        self.rate_looked_at = Instant::now();
+        let keys = self.sampled_keys();
+        let allowed = instructions.samples_per_second as f64;
+        if keys > self.sampled_keys_max {
+            self.set_rate(shared, self.rate.rate() / 2.0);
+        } else if per_second > 1.25 * allowed && self.rate > instructions.rate_min {
+            let wanted = self.rate.rate() * (allowed / per_second).max(0.1);
+            self.set_rate(shared, wanted.max(instructions.rate_min.rate()));
+        }
+    }
+
+    /// Raises the rate at the end of a window in which few keys were seen and watching cost little.
+    fn raise_rate(&mut self, shared: &Shared, samples_per_second: f64, allowed: u64) {
+        let keys = self.sampled_keys();
+        if keys < SAMPLED_KEYS_ENOUGH.min(self.sampled_keys_max / 4)
+            && samples_per_second < allowed as f64 / 4.0
+            && self.rate < SampleRate::ALL
+        {
+            self.set_rate(shared, (self.rate.rate() * 2.0).min(1.0));
+        }
+    }
+
+    fn set_rate(&mut self, shared: &Shared, rate: f64) {
+        let Ok(rate) = SampleRate::new(rate.min(1.0)) else { return };
+        let lower = rate < self.rate;
+        self.models.iter_mut().for_each(|model| if lower { model.thin(rate) } else { model.widen(rate) });
+        self.rate = rate;
+        shared.rate_threshold.store(rate.threshold(), Ordering::Relaxed);
+    }
+
+    fn sampled_keys(&self) -> usize {
+        self.models.iter().map(Eaet::sampled_keys).sum()
+    }
+
+    /// Ends the window where it is time to.
+    fn look_at(&mut self, shared: &Shared, snapshot: &Snapshot) {
+        if snapshot.epoch != self.epoch {
+            self.start_epoch(snapshot.epoch);
+        }
+        self.instructions = Some(snapshot.instructions);
+        self.sampled_keys_max = match snapshot.memory_bytes {
+            0 => SAMPLED_KEYS_MAX,
+            limit => ((limit / 128 / SAMPLED_KEY_BYTES) as usize).clamp(SAMPLED_KEYS_MIN, SAMPLED_KEYS_MAX),
+        };
+        let n_partitions = snapshot.bytes_min.len();
+        if n_partitions == 0 {
+            return;
+        }
+        self.model(n_partitions - 1);
+        let requests: u64 =
+            self.before.iter().zip(&snapshot.counters).map(|(b, c)| c.requests().saturating_sub(b.requests())).sum();
+        let was_paused = std::mem::replace(&mut self.is_paused, !snapshot.is_watching);
+        if was_paused {
+            self.window_began = Instant::now();
+            return;
+        }
+        let elapsed = self.window_began.elapsed();
+        if !self.is_paused && requests < snapshot.instructions.window_requests && elapsed < snapshot.instructions.window
+        {
+            return;
+        }
+        let samples_per_second = requests as f64 * self.rate.rate() / elapsed.as_secs_f64().max(0.001);
+        let published = self.end_window(snapshot);
+        if let Ok(mut place) = shared.published.lock() {
+            *place = Arc::new(published);
+            shared.version.fetch_add(1, Ordering::Release);
+        }
+        if self.is_paused {
+            self.models.iter_mut().for_each(Eaet::skip);
+        }
+        self.raise_rate(shared, samples_per_second, snapshot.instructions.samples_per_second);
+        self.window_began = Instant::now();
+    }
+
+    fn end_window(&mut self, snapshot: &Snapshot) -> Published {
+        let began = Instant::now();
+        let views: Vec<PartitionView> = (0..self.models.len()).map(|i| self.close(i, &snapshot.counters[i])).collect();
+        let curves_us = began.elapsed().as_micros() as u64;
+        let began = Instant::now();
+        let plan = self.decide(snapshot, &views);
+        if let (Some(new), old) = (&plan, &self.plan) {
+            let moved = old.as_ref().is_none_or(|old| old.target_bytes != new.target_bytes);
+            self.plans_adopted += u64::from(moved);
+        }
+        self.plan = plan;
+        self.window += 1;
+        for model in &mut self.models {
+            model.decay(WINDOW_DECAY);
+            model.all_known();
+            model.forget_older_than(64 * snapshot.instructions.window_requests);
+        }
+        Published {
+            epoch: self.epoch,
+            window: self.window,
+            plan: self.plan.clone(),
+            partitions: views,
+            curves_us,
+            plan_us: began.elapsed().as_micros() as u64,
+            plans_adopted: self.plans_adopted,
+            models_bytes: self.models.iter().map(|m| m.memory_bytes() as u64).sum(),
+        }
+    }
+
+    /// Adds up one partition's window.
+    fn close(&mut self, partition: usize, now: &Counters) -> PartitionView {
+        let before = std::mem::replace(&mut self.before[partition], *now);
+        let model = &mut self.models[partition];
+        let reads = now.reads.saturating_sub(before.reads);
+        model.advance(now.requests().saturating_sub(before.requests()), reads);
+        let weights = &mut self.weights[partition];
+        weights.reads = weights.reads * WINDOW_DECAY + reads as f64;
+        weights.penalties = weights.penalties * WINDOW_DECAY + now.penalties.saturating_sub(before.penalties) as f64;
+        weights.penalty_us_sum = weights.penalty_us_sum * WINDOW_DECAY + (now.penalty_us_sum - before.penalty_us_sum);
+        weights.penalty_us_square_sum =
+            weights.penalty_us_square_sum * WINDOW_DECAY + (now.penalty_us_square_sum - before.penalty_us_square_sum);
+        let mean = if weights.penalties > 0.0 { weights.penalty_us_sum / weights.penalties } else { 0.0 };
+        let mean_square = weights.penalty_us_square_sum / weights.penalties.max(1e-9);
+        let misses = now.misses.saturating_sub(before.misses);
+        PartitionView {
+            curve: model.full_curve(),
+            penalty_us_mean: mean,
+            penalty_us_spread: (mean_square - mean * mean).max(0.0).sqrt(),
+            miss_ratio: (reads > 0).then(|| (misses as f64 / reads as f64).min(1.0)),
+            sampled_keys: model.sampled_keys(),
+        }
+    }
+
+    /// The next plan; `None` without a limit to divide, or before any request.
+    fn decide(&self, snapshot: &Snapshot, views: &[PartitionView]) -> Option<Plan> {
+        let n = snapshot.bytes_min.len();
+        let capacity_bytes = snapshot.capacity_bytes;
+        if capacity_bytes == 0 || self.models.iter().all(|model| model.clock() == 0) {
+            return None;
+        }
+        let penalty_us = self.penalties_us(views);
+        let minimums = fitting_minimums(&snapshot.bytes_min, capacity_bytes);
+        let claims: Vec<Claim> = (0..n)
+            .map(|i| Claim {
+                curve: &views[i].curve,
+                cost_us_max: self.weights[i].reads * penalty_us[i],
+                bytes_min: minimums[i],
+                bytes_max: snapshot.bytes_max[i].max(minimums[i]),
+            })
+            .collect();
+        let unit = match snapshot.instructions.granularity_bytes {
+            0 => (capacity_bytes / 1000).max(1),
+            set => set.max(capacity_bytes / 4000),
+        };
+        next_plan(self.plan.as_ref(), &claims, capacity_bytes, unit, snapshot.instructions.gain_min).ok()
+    }
+
+    /// Mean penalty by partition; where none was measured, the mean of all; where none was measured at all, the same for all, so
+    /// that the plan saves the most misses.
+    fn penalties_us(&self, views: &[PartitionView]) -> Vec<f64> {
+        let n: f64 = self.weights.iter().map(|w| w.penalties).sum();
+        let sum: f64 = self.weights.iter().map(|w| w.penalty_us_sum).sum();
+        let fallback = if n > 0.0 { sum / n } else { 1.0 };
+        views.iter().map(|view| if view.penalty_us_mean > 0.0 { view.penalty_us_mean } else { fallback }).collect()
+    }
+}
+
+/// Guaranteed minimums that together exceed the memory are cut alike: the limit may have been lowered since they were set.
+fn fitting_minimums(bytes_min: &[u64], capacity_bytes: u64) -> Vec<u64> {
+    let sum: u128 = bytes_min.iter().map(|&b| u128::from(b)).sum();
+    if sum <= u128::from(capacity_bytes) {
+        return bytes_min.to_vec();
+    }
+    bytes_min.iter().map(|&b| (u128::from(b) * u128::from(capacity_bytes) / sum) as u64).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use tenure_core::access::Access;
+    use tenure_core::units::{KeyHash, PARTITIONS_MAX, PartitionId};
+
+    use super::*;
+
+    fn instructions() -> Instructions {
+        Instructions {
+            window_requests: 1000,
+            window: Duration::from_secs(3600),
+            granularity_bytes: 0,
+            gain_min: 0.01,
+            rate_min: SampleRate::new(0.01).unwrap(),
+            samples_per_second: 1_000_000,
+        }
+    }
+
+    fn snapshot(counters: Vec<Counters>, capacity_bytes: u64) -> Snapshot {
+        Snapshot {
+            epoch: 0,
+            counters,
+            bytes_min: vec![0; 2],
+            bytes_max: vec![u64::MAX; 2],
+            memory_bytes: capacity_bytes,
+            capacity_bytes,
+            is_watching: true,
+            instructions: instructions(),
+        }
+    }
+
+    /// Two partitions, each a loop over 100 keys of 10 bytes, misses of the second ten times as dear, memory for one: it goes to
+    /// the second.
+    #[test]
+    fn a_window_gives_memory_to_the_dear_misses() {
+        let shared = Shared::new();
+        let mut models = Models::new(&shared);
+        let mut counters = vec![Counters::default(); PARTITIONS_MAX];
+        for round in 0..20u64 {
+            for key in 0..100u64 {
+                for partition in 0..2u16 {
+                    let counted = &mut counters[partition as usize];
+                    counted.reads += 1;
+                    let key = KeyHash::of_number(u64::from(partition) * 1000 + key);
+                    models.take(&Sampled {
+                        access: Access::read(key, 10),
+                        at: counted.requests(),
+                        partition: PartitionId(partition),
+                        epoch: 0,
+                    });
+                    if round == 0 {
+                        counted.misses += 1;
+                        counted.penalties += 1;
+                        counted.penalty_us_sum += if partition == 0 { 100.0 } else { 1000.0 };
+                    }
+                }
+            }
+        }
+        models.look_at(&shared, &snapshot(counters, 1050));
+        let mut version = 0;
+        let published = shared.news(&mut version).expect("a window has ended");
+        let targets = &published.plan.as_ref().unwrap().target_bytes;
+        assert!(targets[1] >= 1000, "{targets:?}");
+        assert_eq!(published.partitions[1].penalty_us_mean, 1000.0);
+        assert!(shared.news(&mut version).is_none());
+    }
+
+    #[test]
+    fn minimums_that_no_longer_fit_are_cut_alike() {
+        assert_eq!(fitting_minimums(&[100, 300], 1000), [100, 300]);
+        assert_eq!(fitting_minimums(&[100, 300], 200), [50, 150]);
+    }
+
+    #[test]
+    fn without_a_limit_there_is_no_plan() {
+        let shared = Shared::new();
+        let mut models = Models::new(&shared);
+        let mut counters = vec![Counters::default(); PARTITIONS_MAX];
+        counters[0].reads = 5000;
+        models.look_at(&shared, &snapshot(counters, 0));
+        assert!(shared.news(&mut 0).unwrap().plan.is_none());
+    }
+}

@@ -1,0 +1,223 @@
+//! `TENURE.*` and `INFO tenure`: their shapes in both protocols, and errors that say what is allowed.
+
+use std::collections::BTreeSet;
+
+use redis::{Connection, Value};
+use tenure_servers::Server;
+
+use crate::harness::{error_of, info, on_every_server, send, wait_for, with_module};
+
+/// A plan's worth of traffic: reads, misses and their writes, in a server with a limit.
+fn warm_up(server: &Server) {
+    let mut connection = server.connection().unwrap();
+    for key in 0..300 {
+        send::<()>(&mut connection, &format!("GET key:{key}"));
+        send::<()>(&mut connection, &format!("SET key:{key} value"));
+    }
+    for _ in 0..5 {
+        (0..300).for_each(|key| send(&mut connection, &format!("GET key:{key}")));
+    }
+    wait_for("a plan", || info(server, "plans_adopted") >= 1.0);
+}
+
+/// The names of a map, in whichever form the protocol gives it.
+fn names_of(value: &Value) -> BTreeSet<String> {
+    let text = |value: &Value| match value {
+        Value::BulkString(bytes) => String::from_utf8(bytes.clone()).unwrap(),
+        Value::SimpleString(text) => text.clone(),
+        other => panic!("{other:?} is no name"),
+    };
+    match value {
+        Value::Map(pairs) => pairs.iter().map(|(name, _)| text(name)).collect(),
+        Value::Array(flat) => flat.chunks_exact(2).map(|pair| text(&pair[0])).collect(),
+        other => panic!("{other:?} is no map"),
+    }
+}
+
+const STATUS: [&str; 16] = [
+    "state",
+    "policy",
+    "eviction",
+    "worker",
+    "maxmemory_bytes",
+    "headroom_bytes",
+    "planned_bytes",
+    "predicted_cost_us",
+    "partitions",
+    "windows",
+    "plans_adopted",
+    "sample_rate",
+    "evictions",
+    "memory_bytes",
+    "panics",
+    "last_panic",
+];
+const PARTITION: [&str; 16] = [
+    "name",
+    "keys",
+    "used_bytes",
+    "target_bytes",
+    "bytes_min",
+    "bytes_max",
+    "reads",
+    "writes",
+    "deletes",
+    "misses",
+    "miss_ratio",
+    "miss_ratio_predicted",
+    "penalty_us_mean",
+    "penalty_us_spread",
+    "evictions",
+    "k",
+];
+
+/// What every client of TENURE.* relies on; more may be there.
+fn check_shapes(connection: &mut Connection, is_resp3: bool) {
+    let is_map = |value: &Value| matches!(value, Value::Map(_));
+    let is_number = |value: &Value| match value {
+        Value::Double(_) => is_resp3,
+        Value::BulkString(text) => !is_resp3 && String::from_utf8_lossy(text).parse::<f64>().is_ok(),
+        _ => false,
+    };
+    let status: Value = send(connection, "TENURE.STATUS");
+    assert_eq!(is_map(&status), is_resp3);
+    let names = names_of(&status);
+    STATUS.iter().filter(|name| **name != "last_panic").for_each(|name| assert!(names.contains(*name), "{name}"));
+
+    let Value::Array(rows) = send(connection, "tenure.partitions") else { panic!("no array") };
+    assert_eq!(rows.len(), 1);
+    assert_eq!(is_map(&rows[0]), is_resp3);
+    let names = names_of(&rows[0]);
+    PARTITION.iter().for_each(|name| assert!(names.contains(*name), "{name}"));
+
+    for (line, n) in [("TENURE.MRC db0", 40), ("TENURE.MRC db0 7", 7)] {
+        let Value::Array(points) = send(connection, line) else { panic!("no array") };
+        assert!((1..=n).contains(&points.len()), "{line}: {points:?}");
+        for point in &points {
+            let Value::Array(pair) = point else { panic!("{point:?}") };
+            assert!(matches!(pair[0], Value::Int(_)) && is_number(&pair[1]), "{pair:?}");
+        }
+    }
+}
+
+#[test]
+fn shapes_in_both_protocols() {
+    on_every_server(&with_module().set("maxmemory", "64mb").set("maxmemory-policy", "allkeys-lru"), |server| {
+        warm_up(server);
+        let mut connection = server.connection().unwrap();
+        check_shapes(&mut connection, false);
+        send::<Value>(&mut connection, "HELLO 3");
+        check_shapes(&mut connection, true);
+    });
+}
+
+#[test]
+fn a_curve_falls_from_one_to_the_working_set() {
+    on_every_server(&with_module().set("maxmemory", "64mb").set("maxmemory-policy", "allkeys-lru"), |server| {
+        warm_up(server);
+        let mut connection = server.connection().unwrap();
+        let points: Vec<(u64, f64)> = send(&mut connection, "TENURE.MRC db0 50");
+        assert!(points.windows(2).all(|pair| pair[0].0 < pair[1].0), "sizes grow: {points:?}");
+        assert!(points.windows(2).all(|pair| pair[0].1 >= pair[1].1), "miss ratios fall: {points:?}");
+        assert!(points.iter().all(|(_, ratio)| (0.0..=1.0).contains(ratio)), "{points:?}");
+        // A loop over 300 keys of about 60 to 200 bytes each: hopeless at half of that, and nearly perfect at its end.
+        let (last_bytes, last_ratio) = *points.last().unwrap();
+        assert!((300 * 40..300 * 300).contains(&last_bytes), "{points:?}");
+        assert!(last_ratio < 0.5 && points[0].1 > 0.8, "{points:?}");
+    });
+}
+
+#[test]
+fn help_lists_every_command_and_every_setting() {
+    on_every_server(&with_module(), |server| {
+        let mut connection = server.connection().unwrap();
+        let help: Vec<String> = send(&mut connection, "TENURE.HELP");
+        for command in ["TENURE.HELP", "TENURE.STATUS", "TENURE.PARTITIONS", "TENURE.MRC", "INFO tenure"] {
+            assert!(help.iter().any(|line| line.starts_with(command)), "{command}: {help:?}");
+        }
+        let settings: Vec<String> = send(&mut connection, "tenure.help SETTINGS");
+        let all: Vec<String> = send(&mut connection, "CONFIG GET tenure.*");
+        assert!(all.len() >= 2 * 14, "{all:?}");
+        for pair in all.chunks_exact(2) {
+            let (name, default) = (&pair[0], &pair[1]);
+            let head = settings.iter().find(|line| line.starts_with(&format!("{name}: ")));
+            let head = head.unwrap_or_else(|| panic!("{name} is not explained: {settings:?}"));
+            let is_ours = ["tenure.window-seconds", "tenure.window-requests"].contains(&name.as_str());
+            let default = if default.is_empty() { "empty" } else { default };
+            assert!(is_ours || head.contains(&format!("(default {default})")), "{name} is {default}, but: {head}");
+        }
+        assert_eq!(settings.iter().filter(|line| line.starts_with("tenure.")).count(), all.len() / 2);
+    });
+}
+
+#[test]
+fn errors_say_what_was_wrong_and_what_is_allowed() {
+    on_every_server(&with_module().set("tenure.tenants", "\"users=u:* jobs=db:1\""), |server| {
+        let mut connection = server.connection().unwrap();
+        for (line, expected) in [
+            ("TENURE.MRC nobody", "no partition 'nobody'; there are: users, jobs, other"),
+            ("TENURE.MRC users 0", "points is '0'; allowed is 1 to 1000"),
+            ("TENURE.MRC users 1001", "points is '1001'"),
+            ("TENURE.MRC users many", "points is 'many'"),
+            ("TENURE.MRC users", "nothing is known of partition 'users' yet"),
+            ("TENURE.MRC", "wrong number of arguments for 'tenure.mrc'"),
+            ("TENURE.MRC users 1 2", "wrong number of arguments"),
+            ("TENURE.STATUS now", "wrong number of arguments for 'tenure.status'"),
+            ("TENURE.PARTITIONS all", "wrong number of arguments for 'tenure.partitions'"),
+            ("TENURE.HELP me", "no help on 'me'"),
+            ("TENURE.HELP settings all", "wrong number of arguments for 'tenure.help'"),
+            ("TENURE.DEBUG PANIC WORKER", "needs tenure.debug-commands yes"),
+        ] {
+            let error = error_of(&mut connection, line);
+            assert!(error.contains(expected), "{line}: {error}");
+        }
+        let binary = redis::cmd("TENURE.MRC").arg(&b"\xff\r\n\0"[..]).query::<Value>(&mut connection);
+        assert!(binary.unwrap_err().to_string().contains("no partition"));
+        assert_eq!(send::<String>(&mut connection, "PING"), "PONG");
+    });
+}
+
+#[test]
+fn info_has_every_field_and_its_numbers_are_numbers() {
+    on_every_server(&with_module().set("maxmemory", "64mb").set("maxmemory-policy", "allkeys-lru"), |server| {
+        warm_up(server);
+        let fields = server.info("tenure").unwrap();
+        for (name, value) in &fields {
+            let name = name.strip_prefix("tenure_").unwrap_or_else(|| panic!("{name} has no prefix"));
+            match name {
+                "state" | "worker" => assert_eq!(value, "running", "{name}"),
+                "watching" => assert_eq!(value, "all"),
+                "eviction" | "last_panic" => {}
+                _ if name.starts_with("partition_") => value.split(',').for_each(|field| {
+                    let (name, number) = field.split_once('=').unwrap_or_else(|| panic!("{field} in {value}"));
+                    assert!(number.parse::<f64>().is_ok_and(f64::is_finite), "{name}={number}");
+                }),
+                _ => assert!(value.parse::<f64>().is_ok_and(f64::is_finite), "{name}: {value}"),
+            }
+        }
+        for name in ["reads", "misses", "evictions", "windows", "plan_us", "samples_dropped_queue", "memory_bytes"] {
+            assert!(fields.contains_key(&format!("tenure_{name}")), "{name}: {fields:?}");
+        }
+        let mut connection = server.connection().unwrap();
+        for (section, is_there) in [("everything", true), ("modules", true), ("all", false), ("memory", false)] {
+            let text: String = send(&mut connection, &format!("INFO {section}"));
+            assert_eq!(text.contains("tenure_state:running"), is_there, "INFO {section}");
+        }
+    });
+}
+
+/// Tools ask for all commands and their documentation; the module's are among them and break nothing.
+#[test]
+fn tools_that_list_commands_see_ours() {
+    on_every_server(&with_module(), |server| {
+        let mut connection = server.connection().unwrap();
+        let names: Vec<String> = send(&mut connection, "COMMAND LIST FILTERBY MODULE tenure");
+        let names: BTreeSet<String> = names.into_iter().collect();
+        let expected = ["tenure.help", "tenure.status", "tenure.partitions", "tenure.mrc", "tenure.debug"];
+        assert_eq!(names, expected.map(str::to_owned).into());
+        for line in ["COMMAND DOCS", "COMMAND DOCS tenure.mrc", "COMMAND INFO tenure.mrc", "COMMAND", "MODULE LIST"] {
+            send::<Value>(&mut connection, line);
+        }
+        assert_eq!(info(server, "panics"), 0.0);
+    });
+}

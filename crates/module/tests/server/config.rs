@@ -1,0 +1,135 @@
+//! Settings: read, set, refused, and kept over a rewrite and a restart.
+
+use tenure_servers::ServerOptions;
+
+use crate::harness::{
+    config_get, config_set, error_of, on_every_server, partitions, send, status, wait_for, with_module,
+};
+
+/// Every setting that can be set at run time: a value other than its default, how it reads back, and values that are refused.
+const SETTINGS: &[(&str, &str, &str, &[&str])] = &[
+    ("enabled", "no", "no", &["maybe", "2"]),
+    ("policy", "lru", "lru", &["mru", "", "0"]),
+    ("tenants", "a=x:*,min=1mb b=db:3", "a=x:*,min=1mb b=db:3", &["a", "a=x* a=y*", "a=x*,min=2mb,max=1mb"]),
+    ("samples", "16", "16", &["0", "65", "many", "-1"]),
+    ("window-requests", "5000", "5000", &["999", "1000000001"]),
+    ("window-seconds", "3600", "3600", &["0", "3601"]),
+    ("granularity-bytes", "64kb", "65536", &["-1", "2000gb", "lots"]),
+    ("gain-min-percent", "100", "100", &["-1", "101"]),
+    ("headroom-bytes", "1mb", "1048576", &["-1", "2000gb"]),
+    ("turn-budget-us", "50", "50", &["49", "5001"]),
+    ("sample-percent", "100", "100", &["0", "101", "1.5"]),
+    ("samples-per-second", "100", "100", &["99", "1000001"]),
+    ("watched-per-second", "0", "0", &["-1", "1000000001"]),
+    ("penalty-max-ms", "1", "1", &["0", "3600001"]),
+];
+
+#[test]
+fn every_setting_is_set_read_back_and_refuses_what_is_not_allowed() {
+    on_every_server(&with_module(), |server| {
+        let mut connection = server.connection().unwrap();
+        let known: Vec<String> = send(&mut connection, "CONFIG GET tenure.*");
+        assert_eq!(known.len() / 2, SETTINGS.len() + 1, "a setting is not tested: {known:?}");
+        for (name, value, reads_back, refused) in SETTINGS {
+            let full = format!("tenure.{name}");
+            config_set(&mut connection, &full, value);
+            assert_eq!(config_get(&mut connection, &full), *reads_back, "{full}");
+            for wrong in *refused {
+                let mut command = redis::cmd("CONFIG");
+                let error = command.arg("SET").arg(&full).arg(wrong).exec(&mut connection).unwrap_err().to_string();
+                assert!(error.contains(&full) || error.contains("tenant"), "{full} {wrong}: {error}");
+                assert_eq!(config_get(&mut connection, &full), *reads_back, "{full} after {wrong} was refused");
+            }
+        }
+        let error = error_of(&mut connection, "CONFIG SET tenure.debug-commands yes");
+        assert!(error.contains("immutable"), "{error}");
+        assert_eq!(config_get(&mut connection, "tenure.debug-commands"), "no");
+    });
+}
+
+#[test]
+fn a_rewritten_configuration_brings_every_setting_back() {
+    on_every_server(&with_module(), |server| {
+        let mut connection = server.connection().unwrap();
+        for (name, value, ..) in SETTINGS {
+            config_set(&mut connection, &format!("tenure.{name}"), value);
+        }
+        send::<()>(&mut connection, "CONFIG REWRITE");
+        server.restart().unwrap();
+        let mut connection = server.connection().unwrap();
+        for (name, _, reads_back, _) in SETTINGS {
+            assert_eq!(config_get(&mut connection, &format!("tenure.{name}")), *reads_back, "{name}");
+        }
+        assert_eq!(status(&mut connection)["state"], "stopped");
+        // Back to the defaults, likewise.
+        for name in ["enabled yes", "tenants ", "samples 5", "policy predis"] {
+            let (name, value) = name.split_once(' ').unwrap();
+            config_set(&mut connection, &format!("tenure.{name}"), value);
+        }
+        send::<()>(&mut connection, "CONFIG REWRITE");
+        server.restart().unwrap();
+        let mut connection = server.connection().unwrap();
+        for (name, expected) in [("enabled", "yes"), ("tenants", ""), ("samples", "5"), ("policy", "predis")] {
+            assert_eq!(config_get(&mut connection, &format!("tenure.{name}")), expected, "{name}");
+        }
+        assert_eq!(status(&mut connection)["state"], "running");
+    });
+}
+
+/// What was set at run time and rewritten is newer than the arguments of `loadmodule`, which stay in the file.
+#[test]
+fn a_rewritten_setting_wins_over_the_modules_arguments() {
+    let arguments = ["samples", "9", "policy", "lru", "tenants", "a=x:*"].map(str::to_owned).to_vec();
+    let options = ServerOptions { module_args: arguments, ..with_module() };
+    on_every_server(&options, |server| {
+        let mut connection = server.connection().unwrap();
+        config_set(&mut connection, "tenure.samples", 12);
+        config_set(&mut connection, "tenure.policy", "predis");
+        config_set(&mut connection, "tenure.tenants", "");
+        send::<()>(&mut connection, "CONFIG REWRITE");
+        server.restart().unwrap();
+        let mut connection = server.connection().unwrap();
+        assert_eq!(config_get(&mut connection, "tenure.samples"), "12");
+        assert_eq!(config_get(&mut connection, "tenure.policy"), "predis");
+        assert_eq!(config_get(&mut connection, "tenure.tenants"), "");
+    });
+}
+
+#[test]
+fn a_wrong_tenant_is_named_and_changes_nothing() {
+    on_every_server(&with_module().set("tenure.tenants", "a=x:*"), |server| {
+        let mut connection = server.connection().unwrap();
+        send::<()>(&mut connection, "SET x:1 1");
+        for (text, expected) in [
+            ("b", "tenant 'b' has no selector"),
+            ("b=y", "selector 'y'"),
+            ("b=db:256", "database '256'; allowed is 0 to 255"),
+            ("b=y*,max=much", "tenant 'b': 'much' is not a number of bytes"),
+            ("other=y*", "tenant name 'other'"),
+        ] {
+            let error = error_of(&mut connection, &format!("CONFIG SET tenure.tenants {text}"));
+            assert!(error.contains(expected), "{text}: {error}");
+        }
+        let many: Vec<String> = (0..64).map(|i| format!("t{i}=p{i}:*")).collect();
+        let mut command = redis::cmd("CONFIG");
+        let error = command.arg("SET").arg("tenure.tenants").arg(many.join(" ")).exec(&mut connection).unwrap_err();
+        assert!(error.to_string().contains("64 tenants; allowed are 63"), "{error}");
+        let rows = partitions(&mut connection);
+        assert_eq!(rows.keys().collect::<Vec<_>>(), ["a", "other"]);
+        assert_eq!(rows["a"]["writes"], 1.0, "counting went on");
+    });
+}
+
+#[test]
+fn the_most_tenants_there_can_be() {
+    on_every_server(&with_module(), |server| {
+        let mut connection = server.connection().unwrap();
+        let many: Vec<String> = (0..63).map(|i| format!("t{i}=p{i}:*")).collect();
+        config_set(&mut connection, "tenure.tenants", many.join(" "));
+        wait_for("64 partitions", || partitions(&mut connection).len() == 64);
+        (0..63).for_each(|i| send(&mut connection, &format!("SET p{i}:key 1")));
+        let rows = partitions(&mut connection);
+        (0..63).for_each(|i| assert_eq!(rows[&format!("t{i}")]["writes"], 1.0, "t{i}"));
+        assert_eq!(rows["other"]["writes"], 0.0);
+    });
+}

@@ -1,0 +1,438 @@
+//! Eviction: the plan is carried out on real keys, within the server's own rules about what may go.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use tenure_servers::{Server, ServerOptions};
+
+use crate::harness::{
+    CacheAside, EvictedKeys, config_set, connection_to, error_of, evicted_by_server, info, limit_memory,
+    oldest_and_newest, on_every_server, on_oldest_and_newest, partition, partitions, send, start, status, used_memory,
+    wait_for, with_module,
+};
+
+const MB: u64 = 1 << 20;
+
+fn evicting(policy: &str) -> ServerOptions {
+    with_module().set("maxmemory-policy", policy)
+}
+
+/// A tenant of `prefix` with `keys` values of 1000 bytes, which take about 1100.
+fn client(server: &Server, prefix: &'static str, keys: u64) -> CacheAside {
+    CacheAside::new(server.connection().unwrap(), prefix, keys, 1000)
+}
+
+/// Traffic until there is a plan.
+fn wait_for_a_plan(server: &Server, client: &mut CacheAside) {
+    wait_for("a plan", || {
+        client.read_some(100);
+        status(&mut server.connection().unwrap())["eviction"] == "ready"
+    });
+}
+
+/// Writes every key once, in order, 100 at once.
+fn write_all(client: &mut CacheAside, keys: u64) {
+    let all: Vec<u64> = (0..keys).collect();
+    all.chunks(100).for_each(|chunk| client.write(chunk));
+}
+
+fn evictions(server: &Server) -> f64 {
+    info(server, "evictions")
+}
+
+/// Nine in ten evictions at least are Tenure's.
+#[track_caller]
+fn check_by_tenure(server: &Server) {
+    let (ours, theirs) = (evictions(server), evicted_by_server(server) as f64);
+    assert!(ours > 0.0 && theirs <= 0.1 * (ours + theirs), "{ours} by Tenure, {theirs} by the server");
+}
+
+#[test]
+fn the_dear_tenant_keeps_more_and_used_follows_targets() {
+    let options = evicting("allkeys-lru").set("tenure.tenants", "\"cheap=c:* dear=d:*\"");
+    on_oldest_and_newest(&options, |server| {
+        let mut connection = server.connection().unwrap();
+        // About 9 MB of data, and room for half of it.
+        limit_memory(server, 9 * MB / 2);
+        let evicted = EvictedKeys::of(server);
+        let mut cheap = client(server, "c:", 4000).with_backend(Duration::from_micros(500));
+        // Far apart, so that a busy machine, which adds to both, leaves them so.
+        let mut dear = client(server, "d:", 4000).with_backend(Duration::from_millis(40));
+        let mut seen = String::new();
+        let is_settled = || {
+            cheap.read_some(200);
+            dear.read_some(200);
+            let rows = partitions(&mut connection);
+            let (c, d) = (&rows["cheap"], &rows["dear"]);
+            let sum = c["used_bytes"] + d["used_bytes"];
+            let off = [c, d].map(|row| (row["used_bytes"] - row["target_bytes"]).abs() / sum);
+            seen = format!("{rows:?}");
+            d["used_bytes"] > 2.0 * c["used_bytes"] && off.iter().all(|off| *off < 0.05)
+        };
+        let waited = tenure_servers::wait_for(crate::harness::DEADLINE, "the plan to be carried out", is_settled);
+        assert!(waited.is_ok(), "{waited:?}: {seen}");
+        let before = [(cheap.reads, cheap.misses), (dear.reads, dear.misses)];
+        for _ in 0..50 {
+            cheap.read_some(200);
+            dear.read_some(200);
+        }
+        let ratio = |client: &CacheAside, (reads, misses): (u64, u64)| {
+            (client.misses - misses) as f64 / (client.reads - reads) as f64
+        };
+        let (cheap_ratio, dear_ratio) = (ratio(&cheap, before[0]), ratio(&dear, before[1]));
+        assert!(dear_ratio < 0.5 * cheap_ratio, "{dear_ratio} against {cheap_ratio}");
+        check_by_tenure(server);
+        check_events(server, &evicted);
+    });
+}
+
+/// Each eviction is told once, ours and the server's.
+#[track_caller]
+fn check_events(server: &Server, evicted: &EvictedKeys) {
+    // Evictions may still be under way, so both sides are asked anew each time.
+    let all = || evictions(server) as usize + evicted_by_server(server) as usize;
+    wait_for("every eviction to be told once", || evicted.count() == all());
+}
+
+/// The highest used memory over its limit that a burst of writes brings.
+fn overshoot(server: &Server) -> f64 {
+    let mut client = CacheAside::new(server.connection().unwrap(), "w:", 40_000, 4000);
+    if server.info("modules").unwrap().values().any(|module| module.contains("tenure")) {
+        config_set(&mut server.connection().unwrap(), "maxmemory", 1024 * MB);
+        wait_for_a_plan(server, &mut client);
+    }
+    // Tenure's own memory comes and goes by some 100 kB while it makes a plan, as a client's does: small beside this.
+    let limit = limit_memory(server, 64 * MB);
+    let mut connection = server.connection().unwrap();
+    let all: Vec<u64> = (0..40_000).collect();
+    let mut highest = 0;
+    for chunk in all.chunks(50) {
+        client.write(chunk);
+        let text: String = send(&mut connection, "INFO memory");
+        let used = text.lines().find_map(|line| line.strip_prefix("used_memory:")).unwrap();
+        highest = highest.max(used.parse::<u64>().unwrap());
+    }
+    highest as f64 / limit as f64
+}
+
+#[test]
+fn the_limit_is_not_exceeded_by_more_than_stock_exceeds_it() {
+    for binary in oldest_and_newest() {
+        let stock = start(&binary, &ServerOptions::default().set("maxmemory-policy", "allkeys-lru"));
+        let stock_highest = overshoot(&stock);
+        // Time enough for a turn's evictions on a slow machine: this is about memory.
+        let server = start(&binary, &evicting("allkeys-lru").set("tenure.turn-budget-us", 5000));
+        let highest = overshoot(&server);
+        assert!(highest <= stock_highest.max(1.0) + 0.002, "{}: {highest}, stock {stock_highest}", binary.label);
+        assert!(evicted_by_server(&stock) > 15_000);
+        check_by_tenure(&server);
+    }
+}
+
+#[test]
+fn volatile_policies_take_only_keys_that_expire() {
+    for policy in ["volatile-lru", "volatile-lfu", "volatile-ttl", "volatile-random"] {
+        on_oldest_and_newest(&evicting(policy), |server| {
+            let mut connection = server.connection().unwrap();
+            config_set(&mut connection, "maxmemory", 1024 * MB);
+            let mut kept = client(server, "kept:", 2000);
+            wait_for_a_plan(server, &mut kept);
+            write_all(&mut kept, 2000);
+            limit_memory(server, 4 * MB);
+            let evicted = EvictedKeys::of(server);
+            let value = "v".repeat(1000);
+            for first in (0..8000).step_by(50) {
+                let mut pipeline = redis::pipe();
+                for i in first..first + 50 {
+                    pipeline.cmd("SET").arg(format!("short:{i}")).arg(&value).arg("EX").arg(1000).ignore();
+                }
+                pipeline.exec(&mut connection).unwrap();
+            }
+            wait_for("evictions by Tenure", || evictions(server) > 1000.0);
+            check_events(server, &evicted);
+            assert!(evicted.all().iter().all(|(_, key)| key.starts_with(b"short:")), "{policy}");
+            let there: u64 = (0..2000).map(|i| send::<u64>(&mut connection, &format!("EXISTS kept:{i}"))).sum();
+            assert_eq!(there, 2000, "{policy}");
+        });
+    }
+}
+
+/// With only lasting keys a volatile policy has nothing to take, and the server refuses writes as it does without Tenure.
+#[test]
+fn without_a_key_that_may_go_writes_are_refused() {
+    for policy in ["noeviction", "volatile-lru"] {
+        on_every_server(&evicting(policy), |server| {
+            let mut connection = server.connection().unwrap();
+            limit_memory(server, 2 * MB);
+            let mut client = client(server, "k:", 1500);
+            client.read_all();
+            wait_for("a window", || info(server, "windows") >= 1.0);
+            write_all(&mut client, 4000);
+            let error = error_of(&mut connection, &format!("SET more {}", "v".repeat(100_000)));
+            assert!(error.contains("OOM"), "{error}");
+            assert_eq!((evictions(server), evicted_by_server(server)), (0.0, 0), "{policy}");
+            assert_eq!(send::<u64>(&mut connection, "EXISTS k:0"), 1);
+            if policy == "noeviction" {
+                assert_eq!(status(&mut connection)["eviction"], "standing by: maxmemory-policy is noeviction");
+            }
+        });
+    }
+}
+
+/// Under an LFU policy what is used often stays, however long ago.
+#[test]
+fn lfu_keeps_what_is_used_often() {
+    // Time enough for a turn's evictions on a slow machine: this is about which keys go.
+    on_oldest_and_newest(&evicting("allkeys-lfu").set("tenure.turn-budget-us", 5000), |server| {
+        config_set(&mut server.connection().unwrap(), "maxmemory", 1024 * MB);
+        let (mut hot, mut cold) = (client(server, "hot:", 1000), client(server, "cold:", 20_000));
+        (0..60).for_each(|_| hot.read_all());
+        wait_for_a_plan(server, &mut hot);
+        limit_memory(server, 4 * MB);
+        write_all(&mut cold, 20_000);
+        let before = hot.misses;
+        hot.read_all();
+        assert!(hot.misses - before < 50, "{} of 1000 often used keys were evicted", hot.misses - before);
+        check_by_tenure(server);
+    });
+}
+
+#[test]
+fn a_scanning_neighbour_does_not_push_a_tenant_below_its_minimum() {
+    let options = evicting("allkeys-lru").set("tenure.tenants", "\"kept=k:*,min=4mb scan=s:*\"");
+    on_oldest_and_newest(&options, |server| {
+        config_set(&mut server.connection().unwrap(), "maxmemory", 1024 * MB);
+        let (mut kept, mut scan) = (client(server, "k:", 2000), client(server, "s:", 30_000));
+        kept.read_all();
+        wait_for_a_plan(server, &mut scan);
+        limit_memory(server, 5 * MB);
+        wait_for("the minimum to be planned", || {
+            scan.read_some(100);
+            partition(&mut server.connection().unwrap(), "kept")["target_bytes"] >= 4.0 * MB as f64
+        });
+        // Fifteen times what fits, while the kept keys are not asked for once.
+        write_all(&mut scan, 30_000);
+        let mut connection = server.connection().unwrap();
+        let row = partition(&mut connection, "kept");
+        assert!(row["used_bytes"] > 2.0 * MB as f64, "{row:?}");
+        let before = kept.misses;
+        kept.read_all();
+        assert!(kept.misses - before <= 20, "{} of 2000 kept keys are gone: {row:?}", kept.misses - before);
+        check_by_tenure(server);
+    });
+}
+
+/// The scanning tenant's keys are few and large, and hard to find among many small ones.
+#[test]
+fn a_neighbour_of_few_large_keys_does_not_push_a_tenant_below_its_minimum() {
+    let options = evicting("allkeys-lru").set("tenure.tenants", "\"kept=k:*,min=8mb scan=s:*\"");
+    on_oldest_and_newest(&options, |server| {
+        let mut connection = server.connection().unwrap();
+        config_set(&mut connection, "maxmemory", 1024 * MB);
+        send::<()>(&mut connection, "DEBUG POPULATE 40000 k 50");
+        let mut scan = CacheAside::new(server.connection().unwrap(), "s:", 3000, 40_000);
+        wait_for("a plan", || {
+            scan.read_some(5);
+            status(&mut server.connection().unwrap())["eviction"] == "ready"
+        });
+        limit_memory(server, 4 * MB);
+        wait_for("a plan for the limit", || {
+            scan.read_some(1);
+            evictions(server) > 0.0
+        });
+        let before = evicted_by_server(server);
+        (0..150).for_each(|_| scan.read_some(5));
+        let rows = partitions(&mut connection);
+        assert!(rows["scan"]["evictions"] > 100.0, "{rows:?}");
+        let by_server = evicted_by_server(server) - before;
+        assert!(rows["kept"]["evictions"] < 40.0 && by_server < 40, "{by_server} by the server, {rows:?}");
+    });
+}
+
+#[test]
+fn a_tenant_above_its_maximum_shrinks_while_memory_is_free() {
+    let options = evicting("allkeys-lru").set("tenure.tenants", "\"held=h:*,max=1mb free=f:*\"");
+    on_oldest_and_newest(&options.set("maxmemory", "1gb"), |server| {
+        let mut connection = server.connection().unwrap();
+        let (mut held, mut free) = (client(server, "h:", 4000), client(server, "f:", 4000));
+        free.read_all();
+        wait_for_a_plan(server, &mut free);
+        write_all(&mut held, 4000);
+        wait_for("the tenant to shrink", || {
+            held.write(&[0]);
+            partition(&mut connection, "held")["used_bytes"] <= 1.02 * MB as f64
+        });
+        let bytes: u64 =
+            (0..4000).filter_map(|i| send::<Option<u64>>(&mut connection, &format!("MEMORY USAGE h:{i}"))).sum();
+        assert!((0.8..1.05).contains(&(bytes as f64 / MB as f64)), "{bytes} bytes are left");
+        let rows = partitions(&mut connection);
+        assert_eq!((rows["free"]["evictions"], evicted_by_server(server)), (0.0, 0), "{rows:?}");
+        assert!(rows["free"]["used_bytes"] > 4.0 * MB as f64, "{rows:?}");
+    });
+}
+
+/// The few keys of the tenant that has to give are hard to find among many others. Those others have nothing to do with it.
+#[test]
+fn a_tenant_of_few_large_keys_above_its_maximum_costs_nobody_else_a_key() {
+    let options = evicting("allkeys-lru").set("tenure.tenants", "\"held=h:*,max=1mb\"");
+    on_oldest_and_newest(&options.set("maxmemory", "1gb"), |server| {
+        let mut connection = server.connection().unwrap();
+        send::<()>(&mut connection, "DEBUG POPULATE 50000 key 50");
+        let mut some = client(server, "key:", 100);
+        wait_for_a_plan(server, &mut some);
+        let value = "v".repeat(100_000);
+        (0..40).for_each(|i| send(&mut connection, &format!("SET h:{i} {value}")));
+        wait_for("the tenant to shrink", || {
+            send::<()>(&mut connection, "PING");
+            (0..40).map(|i| send::<u64>(&mut connection, &format!("EXISTS h:{i}"))).sum::<u64>() <= 12
+        });
+        let there: u64 = (0..40).map(|i| send::<u64>(&mut connection, &format!("EXISTS h:{i}"))).sum();
+        assert!((7..=12).contains(&there), "{there} keys of 100 kB are left, of the 10 that fit");
+        assert_eq!(partition(&mut connection, "other")["evictions"], 0.0);
+        assert_eq!(evicted_by_server(server), 0);
+    });
+}
+
+/// A tenant with a hundredth of the keys turns over fast. Found by walking, each of its victims would cost a hundred visits.
+#[test]
+fn a_small_partition_gives_up_its_keys_without_a_search() {
+    let options = evicting("allkeys-lru").set("tenure.tenants", "\"small=s:*,max=256kb\"");
+    on_oldest_and_newest(&options.set("maxmemory", "1gb"), |server| {
+        let mut connection = server.connection().unwrap();
+        send::<()>(&mut connection, "DEBUG POPULATE 20000 key 50");
+        let mut some = client(server, "key:", 100);
+        wait_for_a_plan(server, &mut some);
+        let visited_before = info(server, "visited_keys");
+        let mut small = client(server, "s:", 100_000);
+        wait_for("the small tenant to turn over", || {
+            small.read_some(20);
+            evictions(server) > 2000.0
+        });
+        // The census goes on meanwhile, and comes round once.
+        let visited = info(server, "visited_keys") - visited_before;
+        assert!(visited < 60_000.0, "{visited} keys were visited for 2000 evictions");
+        assert_eq!(partition(&mut connection, "other")["evictions"], 0.0);
+    });
+}
+
+#[test]
+fn the_limit_is_changed_at_run_time() {
+    on_oldest_and_newest(&evicting("allkeys-lru"), |server| {
+        let mut connection = server.connection().unwrap();
+        config_set(&mut connection, "maxmemory", 1024 * MB);
+        let mut client = client(server, "k:", 8000);
+        client.read_all();
+        wait_for_a_plan(server, &mut client);
+        assert_eq!(evictions(server), 0.0);
+        let full = used_memory(server);
+        for limit in [full - 2 * MB, full - 4 * MB] {
+            config_set(&mut connection, "maxmemory", limit);
+            wait_for("memory to shrink", || used_memory(server) <= limit);
+            client.read_some(1000);
+            wait_for("Tenure to know the limit", || status(&mut connection)["maxmemory_bytes"] == limit.to_string());
+        }
+        wait_for("Tenure to evict", || {
+            client.read_some(200);
+            evictions(server) > 100.0
+        });
+        config_set(&mut connection, "maxmemory", 2 * full);
+        wait_for("Tenure to know the limit", || status(&mut connection)["maxmemory_bytes"] == (2 * full).to_string());
+        let before = evictions(server) + evicted_by_server(server) as f64;
+        client.read_all();
+        assert!(used_memory(server) > full - MB, "what was evicted is back");
+        assert_eq!(evictions(server) + evicted_by_server(server) as f64, before);
+    });
+}
+
+#[test]
+fn with_its_policy_off_the_server_evicts_and_with_lru_no_plan_is_needed() {
+    on_oldest_and_newest(&evicting("allkeys-lru").set("tenure.policy", "off"), |server| {
+        let mut connection = server.connection().unwrap();
+        let mut client = client(server, "k:", 8000);
+        limit_memory(server, 4 * MB);
+        client.read_all();
+        assert_eq!(status(&mut connection)["eviction"], "standing by: tenure.policy is off");
+        assert_eq!(evictions(server), 0.0);
+        let by_server = evicted_by_server(server);
+        assert!(by_server > 2000, "{by_server}");
+        config_set(&mut connection, "tenure.policy", "lru");
+        wait_for("Tenure to evict", || {
+            client.read_some(50);
+            evictions(server) > 1000.0
+        });
+        let more = evicted_by_server(server) - by_server;
+        assert!((more as f64) < 0.2 * evictions(server), "{more} by the server");
+    });
+}
+
+#[test]
+fn many_databases_are_evicted_from_each_by_its_target() {
+    on_oldest_and_newest(&evicting("allkeys-lru"), |server| {
+        let mut connection = server.connection().unwrap();
+        let client = |db| CacheAside::new(connection_to(server, db), "k:", 600, 1000);
+        let mut clients: Vec<CacheAside> = (0..16).map(client).collect();
+        config_set(&mut connection, "maxmemory", 1024 * MB);
+        clients.iter_mut().for_each(CacheAside::read_all);
+        wait_for_a_plan(server, &mut clients[0]);
+        let evicted = EvictedKeys::of(server);
+        // 16 × 600 × 1.1 kB, of which a third has to go.
+        let limit = used_memory(server) - 7 * MB / 2;
+        config_set(&mut connection, "maxmemory", limit);
+        wait_for("every database to be evicted from", || {
+            clients.iter_mut().for_each(|client| client.read_some(100));
+            evictions(server) > 2000.0
+        });
+        let dbs: HashSet<u16> = evicted.all().iter().map(|(db, _)| *db).collect();
+        assert!(dbs.len() >= 12, "evicted from {dbs:?}");
+        // Evictions may still be under way, so both sides are asked anew each time.
+        wait_for("the keys of every database to be counted", || {
+            partitions(&mut connection).iter().all(|(name, row)| {
+                let db = name.strip_prefix("db").unwrap().parse().unwrap();
+                row["keys"] == send::<u64>(&mut connection_to(server, db), "DBSIZE") as f64
+            })
+        });
+        check_events(server, &evicted);
+    });
+}
+
+/// A slice ends with the key at work when its time is up. Machines pause programs, so only the order of magnitude is held.
+#[test]
+fn slices_keep_to_their_budget() {
+    on_oldest_and_newest(&evicting("allkeys-lru").set("tenure.turn-budget-us", 50), |server| {
+        config_set(&mut server.connection().unwrap(), "maxmemory", 1024 * MB);
+        let mut client = client(server, "k:", 20_000);
+        wait_for_a_plan(server, &mut client);
+        limit_memory(server, 4 * MB);
+        let evicted_before = evicted_by_server(server);
+        write_all(&mut client, 20_000);
+        assert!(info(server, "eviction_slices_out_of_time") > 0.0, "100 writes a turn need more than 50 µs");
+        let (spent, n) = (info(server, "eviction_us"), evictions(server));
+        assert!(n > 500.0 && spent / n < 200.0, "{spent} µs for {n} evictions");
+        assert!(info(server, "eviction_slice_us_max") < 20_000.0, "{}", info(server, "eviction_slice_us_max"));
+        assert!(evicted_by_server(server) > evicted_before, "what Tenure has no time for, the server does");
+    });
+}
+
+#[test]
+fn a_cluster_node_is_watched_and_evicted_from() {
+    on_oldest_and_newest(&evicting("allkeys-lru").set("cluster-enabled", "yes"), |server| {
+        let mut connection = server.connection().unwrap();
+        send::<()>(&mut connection, "CLUSTER ADDSLOTSRANGE 0 16383");
+        wait_for("the cluster", || send::<String>(&mut connection, "CLUSTER INFO").contains("cluster_state:ok"));
+        limit_memory(server, 4 * MB);
+        let evicted = EvictedKeys::of(server);
+        let mut client = client(server, "k:", 8000);
+        wait_for("Tenure to evict", || {
+            client.read_some(100);
+            evictions(server) > 1000.0
+        });
+        check_events(server, &evicted);
+        let row = partition(&mut connection, "db0");
+        assert_eq!((row["reads"], row["misses"]), (client.reads as f64, client.misses as f64));
+        // Evictions may still be under way, so both sides are asked anew each time.
+        wait_for("the keys to be counted", || {
+            let keys: u64 = send(&mut connection, "DBSIZE");
+            partition(&mut connection, "db0")["keys"] == keys as f64
+        });
+    });
+}

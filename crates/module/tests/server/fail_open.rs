@@ -1,0 +1,144 @@
+//! Failing open: whatever breaks inside Tenure, the server serves on as stock, and says what happened.
+
+use std::collections::HashSet;
+
+use tenure_servers::{Server, ServerOptions};
+
+use crate::harness::{
+    Checker, EvictedKeys, config_get, config_set, error_of, evicted_by_server, info, limit_memory,
+    on_oldest_and_newest, send, status, wait_for, with_module,
+};
+
+const MB: u64 = 1 << 20;
+/// What the checking client works on: about 20 MB.
+const KEYS: u64 = 20_000;
+const VALUE_BYTES: usize = 1000;
+
+fn evicting() -> ServerOptions {
+    let options = with_module().set("maxmemory-policy", "allkeys-lru");
+    ServerOptions { module_args: vec!["debug-commands".to_owned(), "yes".to_owned()], ..options }
+}
+
+fn state(server: &Server) -> String {
+    server.info("tenure").unwrap()["tenure_state"].clone()
+}
+
+/// A server with a checking client on it whose keys don't fit, once Tenure evicts.
+fn under_load(server: &Server) -> (Checker, EvictedKeys) {
+    limit_memory(server, 10 * MB);
+    let evicted = EvictedKeys::of(server);
+    let checker = Checker::start(server, KEYS, VALUE_BYTES);
+    wait_for("Tenure to evict", || info(server, "evictions") > 100.0);
+    (checker, evicted)
+}
+
+/// Nothing acknowledged is lost but what was evicted, and every eviction was told.
+fn check_all_there(server: &Server, checker: Checker, evicted: &EvictedKeys) {
+    let gone = checker.finish(server);
+    let told: HashSet<Vec<u8>> = evicted.all().into_iter().map(|(_, key)| key).collect();
+    let lost: Vec<_> = gone.iter().filter(|key| !told.contains(*key)).collect();
+    assert!(lost.is_empty(), "{} keys are gone that were not evicted", lost.len());
+    assert!(!gone.is_empty(), "nothing was evicted, so nothing was tested");
+}
+
+#[test]
+fn a_panic_on_the_main_thread_turns_tenure_off_and_nothing_else() {
+    on_oldest_and_newest(&evicting(), |server| {
+        let (checker, evicted) = under_load(server);
+        let mut connection = server.connection().unwrap();
+        for (n, (place, name)) in
+            [("FILTER", "in the command filter"), ("TURN", "in the end of a turn")].iter().enumerate()
+        {
+            let evicted_before = evicted_by_server(server);
+            send::<()>(&mut connection, &format!("TENURE.DEBUG PANIC {place}"));
+            wait_for("the fault", || state(server) == "failed");
+            let fields = server.info("tenure").unwrap();
+            assert_eq!(fields["tenure_panics"], (n + 1).to_string());
+            let told = &fields["tenure_last_panic"];
+            assert!(
+                told.contains(name) && told.contains("asked to by TENURE.DEBUG") && told.contains(".rs:"),
+                "{told}"
+            );
+            assert_eq!(status(&mut connection)["state"], "failed");
+            assert!(error_of(&mut connection, "TENURE.PARTITIONS").contains("Tenure does not run"));
+            wait_for("the server's own eviction", || evicted_by_server(server) > evicted_before + 100);
+            checker.wait_for_rounds(50);
+            assert_eq!(server.log().matches("Tenure has turned itself off after a fault").count(), n + 1);
+
+            // What is set is known all the same: CONFIG REWRITE writes it down.
+            assert_eq!(config_get(&mut connection, "tenure.samples"), "5");
+            assert_eq!(config_get(&mut connection, "tenure.enabled"), "yes");
+            config_set(&mut connection, "tenure.tenants", "a=a:*");
+            assert_eq!(config_get(&mut connection, "tenure.tenants"), "a=a:*");
+            config_set(&mut connection, "tenure.tenants", "");
+            assert_eq!(state(server), "failed");
+
+            config_set(&mut connection, "tenure.enabled", "yes");
+            wait_for("Tenure to start again", || state(server) == "running");
+            wait_for("Tenure to evict again", || info(server, "evictions") > 100.0);
+        }
+        check_all_there(server, checker, &evicted);
+    });
+}
+
+#[test]
+fn without_its_worker_tenure_stands_by_until_it_is_started_again() {
+    on_oldest_and_newest(&evicting(), |server| {
+        let (checker, evicted) = under_load(server);
+        let mut connection = server.connection().unwrap();
+        let evicted_before = evicted_by_server(server);
+        send::<()>(&mut connection, "TENURE.DEBUG PANIC WORKER");
+        wait_for("the worker's end", || status(&mut connection)["worker"] == "dead");
+        assert_eq!(state(server), "running", "it watches on");
+        let told = server.info("tenure").unwrap()["tenure_last_panic"].clone();
+        assert!(told.contains("in the worker") && told.contains("asked to by TENURE.DEBUG"), "{told}");
+        wait_for("the server's own eviction", || evicted_by_server(server) > evicted_before + 100);
+        assert!(status(&mut connection)["eviction"].contains("the worker"), "{:?}", status(&mut connection));
+        assert_eq!(server.log().matches("the worker has died").count(), 1);
+        // Nobody empties the queue: what it can't take is dropped and counted.
+        wait_for("the queue to be full", || info(server, "samples_dropped_queue") > 0.0);
+        checker.wait_for_rounds(50);
+
+        config_set(&mut connection, "tenure.enabled", "yes");
+        wait_for("a worker", || status(&mut connection)["worker"] == "running");
+        wait_for("Tenure to evict again", || info(server, "evictions") > 100.0);
+        check_all_there(server, checker, &evicted);
+    });
+}
+
+#[test]
+fn tenure_is_turned_off_and_on_under_load() {
+    on_oldest_and_newest(&evicting(), |server| {
+        let (checker, evicted) = under_load(server);
+        let mut connection = server.connection().unwrap();
+        for _ in 0..3 {
+            let evicted_before = evicted_by_server(server);
+            config_set(&mut connection, "tenure.enabled", "no");
+            wait_for("Tenure to stop", || state(server) == "stopped");
+            wait_for("the server's own eviction", || evicted_by_server(server) > evicted_before + 10);
+            checker.wait_for_rounds(20);
+            config_set(&mut connection, "tenure.enabled", "yes");
+            wait_for("Tenure to evict again", || {
+                state(server) == "running" && server.info("tenure").is_ok_and(|i| i["tenure_evictions"] != "0")
+            });
+            checker.wait_for_rounds(20);
+        }
+        check_all_there(server, checker, &evicted);
+    });
+}
+
+/// More sampled keys in one turn than there is room for: they are dropped and counted, the counters stay exact.
+#[test]
+fn a_turn_with_more_keys_than_the_ring_has_room_for() {
+    on_oldest_and_newest(&evicting(), |server| {
+        let mut connection = server.connection().unwrap();
+        let keys: Vec<String> = (0..20_000).map(|i| format!("key:{i}")).collect();
+        redis::cmd("MGET").arg(&keys).exec(&mut connection).unwrap();
+        let long = "k".repeat(100_000);
+        (0..5).for_each(|i| redis::cmd("SET").arg(format!("{long}{i}")).arg(1).exec(&mut connection).unwrap());
+        assert!(info(server, "samples_dropped_turn") > 10_000.0);
+        let row = crate::harness::partition(&mut connection, "db0");
+        assert_eq!((row["reads"], row["misses"], row["writes"]), (20_000.0, 20_000.0, 5.0));
+        assert_eq!(info(server, "panics"), 0.0);
+    });
+}

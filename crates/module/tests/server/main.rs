@@ -1,0 +1,17 @@
+//! The module inside real servers: each file is a topic, each test starts servers of its own.
+//!
+//! What takes milliseconds runs on every server of this machine, what takes seconds on the oldest and the newest. Nothing
+//! sleeps: tests wait for a state with a deadline. Figures are compared as ratios with what the test itself counted, so that a
+//! busy machine changes how long a test takes and not what it says.
+
+mod accounting;
+mod commands;
+mod config;
+mod eviction;
+mod fail_open;
+mod harness;
+mod load;
+mod observe;
+mod penalties;
+mod replication;
+mod unload;

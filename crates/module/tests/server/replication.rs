@@ -1,0 +1,138 @@
+//! Replicas and the append-only file receive each eviction, and only a primary evicts.
+
+use redis::Connection;
+use tenure_servers::{Server, ServerBinary, ServerOptions};
+
+use crate::harness::{
+    CacheAside, config_set, connection_to, evicted_by_server, info, limit_memory, oldest_and_newest,
+    on_oldest_and_newest, send, start, status, used_memory, wait_for, with_module,
+};
+
+const MB: u64 = 1 << 20;
+
+/// The backlog counts as used memory and would leave no room for keys.
+fn evicting() -> ServerOptions {
+    with_module().set("maxmemory-policy", "allkeys-lru").set("repl-backlog-size", "64kb")
+}
+
+fn digest(server: &Server) -> String {
+    server.call::<String>(&["DEBUG", "DIGEST"]).unwrap()
+}
+
+/// Clients of three databases whose keys don't fit, until Tenure has evicted many. Nothing is evicted afterwards.
+fn evict_much(server: &Server) {
+    limit_memory(server, 4 * MB);
+    let client = |db: u16| CacheAside::new(connection_to(server, db), "k:", 3000, 1000);
+    let mut clients: Vec<CacheAside> = (0..3).map(client).collect();
+    wait_for("Tenure to evict", || {
+        clients.iter_mut().for_each(|client| client.read_some(100));
+        info(server, "evictions") > 3000.0
+    });
+    let mut connection = server.connection().unwrap();
+    config_set(&mut connection, "maxmemory", 1024 * MB);
+}
+
+#[track_caller]
+fn wait_for_equality(primary: &Server, replica: &Server) {
+    let keys =
+        |server: &Server| -> Vec<u64> { (0..3).map(|db| send(&mut connection_to(server, db), "DBSIZE")).collect() };
+    wait_for("the replica to have the same keys", || keys(primary) == keys(replica));
+    wait_for("the replica to have the same values", || digest(primary) == digest(replica));
+}
+
+fn stands_by_as_replica(connection: &mut Connection) -> bool {
+    status(connection)["eviction"] == "standing by: this server is a replica"
+}
+
+fn check_replica(binary: &ServerBinary, options: &ServerOptions, has_module: bool) {
+    let (primary, replica) = (start(binary, &evicting()), start(binary, options));
+    replica.replica_of(&primary).unwrap();
+    if has_module {
+        // Far too little for what the primary sends: a replica keeps it all the same.
+        limit_memory(&replica, MB);
+    }
+    evict_much(&primary);
+    wait_for_equality(&primary, &replica);
+    assert_eq!(evicted_by_server(&replica), 0);
+    if has_module {
+        assert_eq!(info(&replica, "evictions"), 0.0);
+        assert!(used_memory(&replica) > 3 * MB);
+    }
+}
+
+#[test]
+fn a_replica_without_the_module_stays_identical() {
+    for binary in oldest_and_newest() {
+        check_replica(&binary, &ServerOptions::default(), false);
+    }
+}
+
+#[test]
+fn a_replica_with_the_module_stays_identical_and_evicts_nothing_itself() {
+    for binary in oldest_and_newest() {
+        // With `lru` it would evict without a plan.
+        check_replica(&binary, &evicting().set("tenure.policy", "lru"), true);
+    }
+}
+
+#[test]
+fn a_replica_that_becomes_primary_evicts() {
+    for binary in oldest_and_newest() {
+        let primary = start(&binary, &evicting());
+        let replica = start(&binary, &evicting().set("tenure.policy", "lru"));
+        replica.replica_of(&primary).unwrap();
+        CacheAside::new(primary.connection().unwrap(), "k:", 6000, 1000).read_all();
+        let mut connection = replica.connection().unwrap();
+        wait_for("the replica to have all keys", || send::<u64>(&mut connection, "DBSIZE") == 6000);
+        let limit = used_memory(&replica) - MB;
+        config_set(&mut connection, "maxmemory", limit);
+        wait_for("the replica to stand by", || stands_by_as_replica(&mut connection));
+        drop(primary);
+        send::<()>(&mut connection, "REPLICAOF NO ONE");
+        let mut client = CacheAside::new(replica.connection().unwrap(), "k:", 6000, 1000);
+        wait_for("the new primary to evict", || {
+            client.read_some(100);
+            info(&replica, "evictions") > 500.0
+        });
+        assert!(used_memory(&replica) <= limit + limit / 100);
+    }
+}
+
+#[test]
+fn the_append_only_file_has_each_eviction() {
+    on_oldest_and_newest(&evicting().set("appendonly", "yes"), |server| {
+        evict_much(server);
+        let before = digest(server);
+        let evicted = info(server, "evictions");
+        server.restart().unwrap();
+        assert_eq!(digest(server), before, "after {evicted} evictions");
+        assert_eq!(info(server, "evictions"), 0.0);
+    });
+}
+
+/// Loading brings more than fits: nothing goes before all of it is there, and then the server works on within its limit.
+#[test]
+fn nothing_is_evicted_while_loading() {
+    let options = evicting().set("appendonly", "yes").set("tenure.policy", "lru");
+    on_oldest_and_newest(&options, |server| {
+        let mut client = CacheAside::new(server.connection().unwrap(), "k:", 6000, 1000);
+        client.read_all();
+        let limit = used_memory(server) - 2 * MB;
+        let file = server.directory().join("server.conf");
+        let text = std::fs::read_to_string(&file).unwrap();
+        // Slow enough to be looked at: the delay is in µs, for each key.
+        std::fs::write(
+            &file,
+            format!("{text}maxmemory {limit}\nkey-load-delay 100\nloading-process-events-interval-bytes 1024\n"),
+        )
+        .unwrap();
+        server.restart().unwrap();
+        wait_for("all to fit", || used_memory(server) <= limit);
+        // Evictions may still be under way, so both sides are asked anew each time.
+        wait_for("every key to be there or evicted", || {
+            let keys: u64 = server.call(&["DBSIZE"]).unwrap();
+            let gone = info(server, "evictions") as u64 + evicted_by_server(server);
+            keys + gone == 6000 && gone > 500
+        });
+    });
+}

@@ -1,0 +1,136 @@
+//! What a miss costs: the `SPEC` of the command line, for traces that don't say it themselves.
+//!
+//! The live benchmark gives its backends the same delays by the same rule, so that a prediction and a measurement speak
+//! of the same keys.
+
+use std::fmt;
+use std::str::FromStr;
+
+use tenure_core::units::{KeyHash, TenantId};
+
+/// How the miss penalty of an access is found. All penalties in µs, 0 or more.
+#[derive(Clone, Debug, PartialEq)]
+pub enum CostSpec {
+    /// `fixed:US`: every miss costs the same.
+    Fixed(f32),
+    /// `by-key:US,US…`: the backend that holds a key is found by the key's hash, all equally likely.
+    ByKey(Vec<f32>),
+    /// `by-tenant:US,US…`: tenants in the order in which they first appear, round and round.
+    ByTenant(Vec<f32>),
+    /// `column`: as the trace says; 0 where it doesn't.
+    Column,
+}
+
+/// What a specification looks like, and what was given.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CostSpecError(String);
+
+impl fmt::Display for CostSpecError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let allowed = "fixed:US, by-key:US,US…, by-tenant:US,US… or column, with penalties in µs of 0 or more";
+        write!(f, "cost specification '{}' is none of {allowed}", self.0)
+    }
+}
+
+impl std::error::Error for CostSpecError {}
+
+impl CostSpec {
+    /// The penalty of a miss of `key` by `tenant`, in µs; `column_us` is what the trace says of it, 0 where nothing.
+    #[inline]
+    pub fn penalty_us(&self, key: KeyHash, tenant: TenantId, column_us: f32) -> f32 {
+        match self {
+            CostSpec::Fixed(us) => *us,
+            CostSpec::ByKey(backends) => backends[backend_of(key, backends.len())],
+            CostSpec::ByTenant(tenants) => tenants[tenant.0 as usize % tenants.len()],
+            CostSpec::Column => column_us,
+        }
+    }
+}
+
+/// Which of `n` backends holds `key`, from 0. Independent of whether the key is sampled.
+///
+/// # Panics
+/// Where `n` is 0.
+#[inline]
+pub fn backend_of(key: KeyHash, n: usize) -> usize {
+    // The upper bits of the hash decide about sampling, so they are stirred into all others first.
+    (stir(key.0, 1) % n as u64) as usize
+}
+
+/// An independent 64-bit hash of a hash: the finaliser of SplitMix64 over the hash and a stream number.
+#[inline]
+pub(crate) fn stir(hash: u64, stream: u64) -> u64 {
+    let mut z = hash.wrapping_add(stream.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+impl FromStr for CostSpec {
+    type Err = CostSpecError;
+
+    fn from_str(text: &str) -> Result<Self, CostSpecError> {
+        let bad = || CostSpecError(text.to_owned());
+        if text == "column" {
+            return Ok(CostSpec::Column);
+        }
+        let (kind, list) = text.split_once(':').ok_or_else(bad)?;
+        let penalties: Vec<f32> =
+            list.split(',').map(|us| us.trim().parse().map_err(|_| bad())).collect::<Result<_, _>>()?;
+        if penalties.iter().any(|us| !us.is_finite() || *us < 0.0) {
+            return Err(bad());
+        }
+        match (kind, penalties.as_slice()) {
+            ("fixed", &[us]) => Ok(CostSpec::Fixed(us)),
+            ("by-key", _) => Ok(CostSpec::ByKey(penalties)),
+            ("by-tenant", _) => Ok(CostSpec::ByTenant(penalties)),
+            _ => Err(bad()),
+        }
+    }
+}
+
+impl fmt::Display for CostSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let list = |us: &[f32]| us.iter().map(f32::to_string).collect::<Vec<_>>().join(",");
+        match self {
+            CostSpec::Fixed(us) => write!(f, "fixed:{us}"),
+            CostSpec::ByKey(us) => write!(f, "by-key:{}", list(us)),
+            CostSpec::ByTenant(us) => write!(f, "by-tenant:{}", list(us)),
+            CostSpec::Column => write!(f, "column"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn specifications_are_read_and_bad_ones_refused() {
+        for text in ["fixed:100", "by-key:120,1000", "by-tenant:200,400,1000,2000", "column"] {
+            assert_eq!(text.parse::<CostSpec>().unwrap().to_string(), text);
+        }
+        for text in ["", "fixed", "fixed:", "fixed:1,2", "fixed:-1", "by-key:1,x", "by-tenant:nan", "by-hash:1"] {
+            let error = text.parse::<CostSpec>().unwrap_err().to_string();
+            assert!(error.contains("allowed") || error.contains("none of"), "{error}");
+        }
+    }
+
+    #[test]
+    fn backends_share_the_keys_evenly_also_within_a_sample() {
+        let sampled = (0..200_000).map(KeyHash::of_number).filter(|k| k.0 < u64::MAX / 10);
+        let (mut first, mut all) = (0, 0);
+        for key in sampled {
+            first += usize::from(backend_of(key, 2) == 0);
+            all += 1;
+        }
+        assert!((f64::from(first as u32) / f64::from(all) - 0.5).abs() < 0.02, "{first} of {all}");
+    }
+
+    #[test]
+    fn tenants_take_penalties_in_turn() {
+        let spec = CostSpec::ByTenant(vec![1.0, 2.0]);
+        let got: Vec<f32> = (0..4).map(|t| spec.penalty_us(KeyHash(0), TenantId(t), 9.0)).collect();
+        assert_eq!(got, [1.0, 2.0, 1.0, 2.0]);
+    }
+}

@@ -5,7 +5,7 @@ use std::ffi::CStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure_core::units::{PARTITIONS_MAX, PartitionId};
+use tenure_core::units::{KeyHash, PARTITIONS_MAX, PartitionId};
 
 use crate::config::{Policy, Settings};
 use crate::enforce::evict::{Evictor, Orders};
@@ -268,7 +268,8 @@ impl Tenure {
             let name = server.text(key);
             let opened = server.open(&name);
             if opened.kind() == Kind::String {
-                sizes.met_new(partition, key.len(), opened.length());
+                let size_bytes = sizes.of(server, partition, &name, || KeyHash::of(key), &opened);
+                sizes.met(partition, size_bytes);
             }
         }
     }
@@ -350,6 +351,10 @@ impl Tenure {
             When::Idle => self.settings.turn_budget_us.min(IDLE_BUDGET_US),
         };
         let bytes_max = bytes_max.to_vec();
+        if self.db_sizes.is_empty() {
+            // The first keys have come since the last tick.
+            self.count_keys(server);
+        }
         let plan = self.published.plan.as_ref().filter(|_| planned && self.settings.policy == Policy::Predis);
         let orders = Orders {
             free_bytes,
@@ -413,6 +418,18 @@ impl Tenure {
             }
             self.observer.table_is_stale = false;
         }
+        self.count_keys(server);
+        let dbs: Vec<u16> = self.db_sizes.iter().map(|(db, _)| *db).collect();
+        self.observer.set_dbs_in_use(&dbs);
+        self.census(server);
+        let (partitions, sizes) = self.observer.guides();
+        self.usage.settle(&self.db_sizes, partitions, sizes);
+        self.watch_or_pause(server, now_us);
+        self.leave_snapshot(server);
+    }
+
+    /// Asks which databases hold keys, and how many.
+    fn count_keys(&mut self, server: &Server) {
         self.db_sizes.clear();
         for db in 0..self.databases {
             if server.select_db(db) {
@@ -423,13 +440,6 @@ impl Tenure {
                 }
             }
         }
-        let dbs: Vec<u16> = self.db_sizes.iter().map(|(db, _)| *db).collect();
-        self.observer.set_dbs_in_use(&dbs);
-        self.census(server);
-        let (partitions, sizes) = self.observer.guides();
-        self.usage.settle(&self.db_sizes, partitions, sizes);
-        self.watch_or_pause(server, now_us);
-        self.leave_snapshot(server);
     }
 
     /// Where nothing can be short of memory soon, turns don't look, and a fast stream is watched in part.

@@ -62,6 +62,8 @@ struct Victim {
     name: Text,
     db: u16,
     idle: u64,
+    /// The walk has met it.
+    was_met: bool,
 }
 
 /// The evictor. See the file's opening.
@@ -160,7 +162,7 @@ impl Evictor {
             return None;
         }
         let Oldest { name, db, idle } = self.newcomers.oldest(server, id, orders.now_us)?;
-        Some(Victim { name, db, idle })
+        Some(Victim { name, db, idle, was_met: false })
     }
 
     /// A database to sample, by its number of keys, among those that may hold the giver's.
@@ -218,7 +220,7 @@ impl Evictor {
         server.replicate_unlink(&victim.name);
         server.signal_modified(&victim.name);
         server.notify_evicted(&victim.name);
-        guides.usage.evicted(victim.db, partition, size_bytes);
+        guides.usage.evicted(victim.db, partition, size_bytes, victim.was_met);
         self.work.evicted[partition.index()] += 1;
         self.work.evicted_bytes += u64::from(size_bytes);
         Some(u64::from(size_bytes))
@@ -237,5 +239,5 @@ fn candidate(visit: &Visit) -> Candidate {
 }
 
 fn victim(visit: &Visit, candidate: &Candidate) -> Victim {
-    Victim { name: visit.name.keep(), db: visit.db, idle: candidate.idle }
+    Victim { name: visit.name.keep(), db: visit.db, idle: candidate.idle, was_met: true }
 }

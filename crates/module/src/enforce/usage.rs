@@ -19,6 +19,8 @@ const DRIFT_MAX: f64 = 0.002;
 /// Partitions of more keys than this are sized by one in so many of those that are met.
 const KEYS_MANY: f64 = 16384.0;
 const SIZED_ONE_IN: u64 = 4;
+/// What was evicted is taken off what was met while at least this share of the keys is left.
+const LEFT_MIN: f64 = 0.25;
 /// Parts of a round.
 const SEGMENTS: usize = 16;
 
@@ -123,7 +125,12 @@ impl Met {
             bytes += self.open.bytes[partition];
         }
         let (left, left_bytes) = (keys - self.evicted.keys[partition], bytes - self.evicted.bytes[partition]);
-        if left >= 1.0 && left_bytes > 0.0 { Some(left_bytes / left) } else { (keys >= 1.0).then(|| bytes / keys) }
+        // A small rest of large sums says little.
+        if left >= 1.0 && left >= LEFT_MIN * keys && left_bytes > 0.0 {
+            Some(left_bytes / left)
+        } else {
+            (keys >= 1.0).then(|| bytes / keys)
+        }
     }
 }
 
@@ -248,12 +255,15 @@ impl Usage {
         self.take_off(partition.index(), mean as u64);
     }
 
-    /// A key was evicted: it had been met on the walk.
-    pub fn evicted(&mut self, db: u16, partition: PartitionId, size_bytes: u32) {
+    /// A key was evicted, which the walk had met or had not.
+    pub fn evicted(&mut self, db: u16, partition: PartitionId, size_bytes: u32, was_met: bool) {
         let place = self.place(db);
         let database = &mut self.databases[place];
-        database.count(partition.index(), -1.0, 1.0);
-        database.met.evicted.add(partition.index(), 1.0, f64::from(size_bytes));
+        let met = if was_met { 1.0 } else { database.walked() };
+        database.count(partition.index(), -1.0, met);
+        if was_met {
+            database.met.evicted.add(partition.index(), 1.0, f64::from(size_bytes));
+        }
         self.take_off(partition.index(), u64::from(size_bytes));
     }
 
@@ -425,7 +435,7 @@ mod tests {
         visit(&mut usage, A, 40, 100);
         visit(&mut usage, B, 60, 10);
         usage.settle(&[(0, 200)], &partitions, &sizes);
-        (0..30).for_each(|_| usage.evicted(0, A, 100));
+        (0..30).for_each(|_| usage.evicted(0, A, 100, true));
         visit(&mut usage, B, 100, 10);
         usage.came_round(0);
         usage.settle(&[(0, 170)], &partitions, &sizes);
@@ -442,7 +452,7 @@ mod tests {
         visit(&mut usage, A, 30, 10);
         visit(&mut usage, A, 10, 1000);
         usage.came_round(0);
-        (0..10).for_each(|_| usage.evicted(0, A, 1000));
+        (0..10).for_each(|_| usage.evicted(0, A, 1000, true));
         usage.settle(&[(0, 30)], &partitions, &sizes);
         assert_eq!((usage.keys()[0], usage.bytes()[0]), (30.0, 300));
     }

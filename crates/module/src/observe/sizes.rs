@@ -1,10 +1,10 @@
 //! What a key takes, in bytes: key, value and the server's overhead for both.
 //!
 //! A string's length is known exactly and at once and rounded as jemalloc does; what else a key takes (headers, the entry in the
-//! dictionary) is learned per partition from the server's own `MEMORY USAGE` on a few keys. A collection or a large string is asked about with
-//! `MEMORY USAGE … SAMPLES 64`, which is bounded and up to 64 elements exact. The answer is remembered until the number of
-//! elements or bytes has changed by an eighth, or its turn comes to be asked again: the size cache of pRedis (Pan et al., SoCC'19,
-//! sec. 5), here with 12 bytes an entry and whole byte counts. Memory: 768 KiB once a collection was met.
+//! dictionary) is learned per partition from the server's own `MEMORY USAGE` on a few keys. A collection or a large string is
+//! asked about with `MEMORY USAGE … SAMPLES 64`, which is bounded and up to 64 elements exact. The answer is remembered until the
+//! number of elements or bytes has changed by an eighth, or its turn comes to be asked again: the size cache of pRedis (Pan et
+//! al., SoCC'19, sec. 5), here with 12 bytes an entry and whole byte counts. Memory: 768 KiB once one was met.
 
 use tenure_core::units::{KeyHash, PARTITIONS_MAX, PartitionId};
 
@@ -124,11 +124,6 @@ impl Sizes {
     /// True where so few keys were met that each new one is worth a look.
     pub fn are_unmet(&self, partition: PartitionId) -> bool {
         self.mean[partition.index()].n < UNMET_BELOW
-    }
-
-    /// A string came into being, of a name and a value of that many bytes.
-    pub fn met_new(&mut self, partition: PartitionId, name_len: usize, length: usize) {
-        self.met(partition, saturate(string_bytes(name_len, length) + self.overhead_bytes(partition)));
     }
 
     /// Mean size of the partition's keys, in bytes.

@@ -10,6 +10,7 @@ pub mod curve;
 pub mod decide;
 pub mod error;
 pub mod expiry;
+pub mod key_table;
 pub mod model;
 pub mod policy;
 pub mod random;

@@ -4,8 +4,10 @@
 use std::ffi::CStr;
 use std::time::Duration;
 
+use tenure_core::decide::penalty_class::ClassLimits;
 use tenure_core::sampling::SampleRate;
 
+use crate::observe::classes::{ClassRules, ClassSpec, Source};
 use crate::observe::tenants::TenantSpec;
 use crate::worker::Instructions;
 
@@ -14,14 +16,34 @@ use crate::worker::Instructions;
 pub enum Policy {
     /// Partitions are held to the targets of the plan.
     Predis,
+    /// What is worth least goes: penalty × requests / time in the cache.
+    Hyperbolic,
+    /// The same per byte.
+    HyperbolicSize,
     /// The longest idle of a sample goes, whoever's it is.
     Lru,
     /// Tenure only watches; the server evicts.
     Off,
 }
 
-/// The names of [`Policy`], in its order.
-pub const POLICIES: [&CStr; 3] = [c"predis", c"lru", c"off"];
+impl Policy {
+    /// The names, in the order of [`Policy::ALL`].
+    pub const NAMES: &[&CStr] = &[c"predis", c"hyperbolic", c"hyperbolic-size", c"lru", c"off"];
+    const ALL: [Policy; 5] = [Policy::Predis, Policy::Hyperbolic, Policy::HyperbolicSize, Policy::Lru, Policy::Off];
+
+    /// True where every key of the cache has to be remembered.
+    pub fn is_hyperbolic(self) -> bool {
+        matches!(self, Policy::Hyperbolic | Policy::HyperbolicSize)
+    }
+
+    /// Its name.
+    pub fn name(self) -> String {
+        Self::NAMES[self as usize].to_string_lossy().into_owned()
+    }
+}
+
+/// The names of [`Source`], in its order.
+const SOURCES: &[&CStr] = &[c"off", c"auto", c"hinted"];
 
 /// The settings as they are. See [`TABLE`] for what each means.
 #[derive(Clone, Debug)]
@@ -34,6 +56,14 @@ pub struct Settings {
     pub tenants_text: String,
     /// `tenure.tenants`, read.
     pub tenants: TenantSpec,
+    /// `tenure.classes`, `tenure.class-limits` and `tenure.class-rules`, read.
+    pub classes: ClassSpec,
+    /// `tenure.class-limits`, as written.
+    pub class_limits_text: String,
+    /// `tenure.class-rules`, as written.
+    pub class_rules_text: String,
+    /// `tenure.key-table-bytes`
+    pub key_table_bytes: i64,
     /// `tenure.samples`
     pub samples: i64,
     /// `tenure.window-requests`
@@ -66,10 +96,10 @@ pub enum Kind {
     Bool { default: bool, get: fn(&Settings) -> bool, set: fn(&mut Settings, bool), immutable: bool },
     /// A number within a range; `memory` ones may be written with a unit.
     Number { default: i64, min: i64, max: i64, memory: bool, get: fn(&Settings) -> i64, set: fn(&mut Settings, i64) },
-    /// One of [`POLICIES`].
-    Policy,
-    /// `tenure.tenants`.
-    Tenants,
+    /// One of some names, the first by default.
+    Choice { names: &'static [&'static CStr], get: fn(&Settings) -> usize, set: fn(&mut Settings, usize) },
+    /// A text with a grammar of its own, empty by default; the error says what is wrong.
+    Text { get: fn(&Settings) -> &str, set: fn(&mut Settings, &str) -> Result<(), String> },
 }
 
 /// One setting.
@@ -108,14 +138,45 @@ pub const TABLE: &[Setting] = &[
     },
     Setting {
         name: c"policy",
-        kind: Kind::Policy,
-        about: "What evicts: 'predis' holds partitions to the plan's targets, 'lru' evicts the longest idle whoever's it is, 'off' leaves eviction to the server.",
+        kind: Kind::Choice {
+            names: Policy::NAMES,
+            get: |s| s.policy as usize,
+            set: |s, i| s.policy = Policy::ALL[i.min(Policy::ALL.len() - 1)],
+        },
+        about: "What evicts: 'predis' holds partitions to the plan's targets, 'hyperbolic' evicts what is worth least (miss penalty x requests / time in the cache; 'hyperbolic-size' per byte), best with 64 samples, 'lru' evicts the longest idle whoever's it is, 'off' leaves eviction to the server.",
     },
     Setting {
         name: c"tenants",
-        kind: Kind::Tenants,
+        kind: Kind::Text { get: |s| &s.tenants_text, set: Settings::set_tenants },
         about: "Who is a tenant: entries NAME=PREFIX* or NAME=db:N, apart by spaces, each with ,min=BYTES and ,max=BYTES if wanted. Empty: one per logical database in use.",
     },
+    Setting {
+        name: c"classes",
+        kind: Kind::Choice {
+            names: SOURCES,
+            get: |s| s.classes.source as usize,
+            set: |s, i| s.classes.source = [Source::Off, Source::Auto, Source::Hinted][i.min(2)],
+        },
+        about: "Whether a tenant's keys are divided into miss-penalty classes, each with a curve and a target of its own: 'auto' by the penalty measured for the key, where no hint says otherwise, 'hinted' by hints alone (TENURE.CLASS, class-rules), 'off' not at all.",
+    },
+    Setting {
+        name: c"class-limits",
+        kind: Kind::Text { get: |s| &s.class_limits_text, set: Settings::set_class_limits },
+        about: "Where one measured class ends and the next begins: up to 15 ascending numbers of microseconds. Empty: 10 30 70 150 310 630 1270 2550 5110 10230 20470 40950 81910 163830 327670.",
+    },
+    Setting {
+        name: c"class-rules",
+        kind: Kind::Text { get: |s| &s.class_rules_text, set: Settings::set_class_rules },
+        about: "Hinted classes by prefix: entries NAME=PREFIX*, apart by spaces, the longest prefix wins; up to 16 names.",
+    },
+    number!(
+        key_table_bytes,
+        c"key-table-bytes",
+        0,
+        0..=68719476736,
+        true,
+        "Memory for what is remembered of single keys, in the cache or evicted: class, penalty, last access; 16 bytes each. Too little forgets classes. 0: 1/64 of maxmemory, 256 KiB to 256 MiB; none is taken where neither classes nor a hyperbolic policy is on."
+    ),
     number!(
         samples,
         c"samples",
@@ -223,6 +284,10 @@ impl Default for Settings {
             policy: Policy::Predis,
             tenants_text: String::new(),
             tenants: TenantSpec::default(),
+            classes: ClassSpec::default(),
+            class_limits_text: String::new(),
+            class_rules_text: String::new(),
+            key_table_bytes: 0,
             samples: 0,
             window_requests: 0,
             window_seconds: 0,
@@ -240,7 +305,7 @@ impl Default for Settings {
             match &setting.kind {
                 Kind::Bool { default, set, .. } => set(&mut settings, *default),
                 Kind::Number { default, set, .. } => set(&mut settings, *default),
-                Kind::Policy | Kind::Tenants => {}
+                Kind::Choice { .. } | Kind::Text { .. } => {}
             }
         }
         settings
@@ -256,6 +321,31 @@ impl Settings {
         self.tenants = TenantSpec::parse(text)?;
         self.tenants_text = text.to_owned();
         Ok(())
+    }
+
+    /// Takes a new text for `tenure.class-limits`.
+    ///
+    /// # Errors
+    /// As [`ClassLimits::parse`]; nothing changes then.
+    pub fn set_class_limits(&mut self, text: &str) -> Result<(), String> {
+        self.classes.limits = ClassLimits::parse(text)?;
+        self.class_limits_text = text.to_owned();
+        Ok(())
+    }
+
+    /// Takes a new text for `tenure.class-rules`.
+    ///
+    /// # Errors
+    /// As [`ClassRules::parse`]; nothing changes then.
+    pub fn set_class_rules(&mut self, text: &str) -> Result<(), String> {
+        self.classes.rules = ClassRules::parse(text)?;
+        self.class_rules_text = text.to_owned();
+        Ok(())
+    }
+
+    /// True where single keys have to be remembered.
+    pub fn remembers_keys(&self) -> bool {
+        self.classes.source != Source::Off || self.policy.is_hyperbolic()
     }
 
     /// What concerns the worker.
@@ -282,11 +372,11 @@ pub fn allowed(setting: &Setting) -> String {
             let unit = if *memory { " bytes" } else { "" };
             format!("{min} to {max}{unit} (default {default})")
         }
-        Kind::Policy => {
-            let names: Vec<String> = POLICIES.iter().map(|name| name.to_string_lossy().into_owned()).collect();
+        Kind::Choice { names, .. } => {
+            let names: Vec<String> = names.iter().map(|name| name.to_string_lossy().into_owned()).collect();
             format!("{} (default {})", names.join(", "), names[0])
         }
-        Kind::Tenants => "text (default empty)".to_owned(),
+        Kind::Text { .. } => "text (default empty)".to_owned(),
     }
 }
 

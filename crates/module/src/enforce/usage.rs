@@ -12,7 +12,7 @@
 use tenure_core::units::{PARTITIONS_MAX, PartitionId};
 
 use crate::observe::sizes::Sizes;
-use crate::observe::tenants::Partitions;
+use crate::observe::partitions::Partitions;
 
 /// Counts are taken anew when they were off by this share of the keys.
 const DRIFT_MAX: f64 = 0.002;
@@ -272,6 +272,11 @@ impl Usage {
         self.bytes[i] = self.bytes[i].saturating_sub(size_bytes);
     }
 
+    /// So many keys have changed partition, or may have, without an event: where they are many, the next round counts anew.
+    pub fn moved(&mut self, keys: u64) {
+        self.databases.iter_mut().for_each(|database| database.drift += keys as f64);
+    }
+
     /// Whether the size of the key that is met next matters: of a partition of many keys a part is enough, and looking at a value
     /// costs the walk a quarter of its time.
     pub fn wants_size(&mut self, partition: PartitionId) -> bool {
@@ -344,13 +349,18 @@ impl Usage {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::observe::tenants::TenantSpec;
+    use crate::observe::classes::Classes;
+    use crate::observe::tenants::{TenantSpec, Tenants};
 
     const A: PartitionId = PartitionId(0);
     const B: PartitionId = PartitionId(1);
 
+    fn of_tenants(text: &str) -> Partitions {
+        Partitions::new(Tenants::new(&TenantSpec::parse(text).unwrap()), Classes::default())
+    }
+
     fn prefixes() -> Partitions {
-        Partitions::new(&TenantSpec::parse("a=a:* b=b:*").unwrap())
+        of_tenants("a=a:* b=b:*")
     }
 
     fn visit(usage: &mut Usage, partition: PartitionId, n: usize, size_bytes: u32) {
@@ -480,7 +490,7 @@ mod tests {
 
     #[test]
     fn a_whole_database_is_counted_by_the_server() {
-        let (mut usage, mut partitions) = (Usage::new(), Partitions::new(&TenantSpec::default()));
+        let (mut usage, mut partitions) = (Usage::new(), of_tenants(""));
         let sizes = Sizes::new();
         let (zero, seven) = (partitions.of(0, b""), partitions.of(7, b""));
         usage.settle(&[(0, 10), (7, 30)], &partitions, &sizes);

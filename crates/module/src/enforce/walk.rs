@@ -8,7 +8,7 @@ use tenure_core::units::{KeyHash, PartitionId};
 use super::usage::Usage;
 use crate::ffi::server::{Key, ScanCursor, ScannedName, Server};
 use crate::observe::sizes::Sizes;
-use crate::observe::tenants::Partitions;
+use crate::observe::partitions::Partitions;
 
 /// A key as the walk meets it.
 pub struct Visit<'a> {

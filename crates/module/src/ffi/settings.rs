@@ -10,11 +10,11 @@ use valkey_module::raw;
 use super::guard::MainCell;
 use super::server::{Server, Text, bytes_of};
 use super::{MainThread, api};
-use crate::config::{Kind, POLICIES, Policy, Settings, TABLE, allowed};
+use crate::config::{Kind, Settings, TABLE, allowed};
 
 static SETTINGS: MainCell<Settings> = MainCell::empty();
-/// The string that the server was last given for `tenure.tenants`; it is ours to keep.
-static TENANTS_TEXT: MainCell<Text> = MainCell::empty();
+/// The string that the server was last given for a text setting; it copies it at once, and it is ours to free.
+static LAST_TEXT: MainCell<Text> = MainCell::empty();
 static VERSION: AtomicU64 = AtomicU64::new(1);
 static START_ASKED: AtomicBool = AtomicBool::new(false);
 
@@ -115,32 +115,31 @@ fn register_one(server: &Server, name: &CStr, kind: &Kind, defaults: &Settings, 
                 ))
             }
         }
-        Kind::Policy => {
-            let mut names = POLICIES.map(CStr::as_ptr);
-            let values: [c_int; POLICIES.len()] = std::array::from_fn(|i| i as c_int);
-            let n = POLICIES.len() as c_int;
+        Kind::Choice { names, get, .. } => {
+            let mut pointers: Vec<*const c_char> = names.iter().map(|name| name.as_ptr()).collect();
+            let values: Vec<c_int> = (0..names.len() as c_int).collect();
             let flags = raw::REDISMODULE_CONFIG_DEFAULT;
-            let (names, values) = (names.as_mut_ptr(), values.as_ptr());
-            // SAFETY: as above; the server copies both arrays of `n` entries.
+            let (pointers, values) = (pointers.as_mut_ptr(), values.as_ptr());
+            // SAFETY: as above; the server copies both arrays, which have an entry for each name.
             unsafe {
                 api!(RedisModule_RegisterEnumConfig(
                     ctx,
                     name,
-                    defaults.policy as c_int,
+                    get(defaults) as c_int,
                     flags,
-                    names,
+                    pointers,
                     values,
-                    n,
-                    Some(get_policy),
-                    Some(set_policy),
+                    names.len() as c_int,
+                    Some(get_choice),
+                    Some(set_choice),
                     None,
                     index
                 ))
             }
         }
-        Kind::Tenants => {
+        Kind::Text { get, .. } => {
             let flags = raw::REDISMODULE_CONFIG_DEFAULT;
-            let default = CString::new(defaults.tenants_text.as_str()).unwrap_or_default();
+            let default = CString::new(get(defaults)).unwrap_or_default();
             // SAFETY: as above; the server copies the default.
             unsafe {
                 api!(RedisModule_RegisterStringConfig(
@@ -148,8 +147,8 @@ fn register_one(server: &Server, name: &CStr, kind: &Kind, defaults: &Settings, 
                     name,
                     default.as_ptr(),
                     flags,
-                    Some(get_tenants),
-                    Some(set_tenants),
+                    Some(get_text),
+                    Some(set_text),
                     None,
                     index
                 ))
@@ -200,21 +199,12 @@ fn take_value(settings: &mut Settings, kind: &Kind, value: &str) -> Result<(), O
             };
             set(settings, number.filter(|n| (min..=max).contains(&n)).ok_or(None)?);
         }
-        Kind::Policy => {
-            let i = POLICIES.iter().position(|name| name.to_bytes() == value.as_bytes()).ok_or(None)?;
-            settings.policy = policy_of(i as c_int);
+        Kind::Choice { names, set, .. } => {
+            set(settings, names.iter().position(|name| name.to_bytes() == value.as_bytes()).ok_or(None)?);
         }
-        Kind::Tenants => settings.set_tenants(value).map_err(Some)?,
+        Kind::Text { set, .. } => set(settings, value).map_err(Some)?,
     }
     Ok(())
-}
-
-fn policy_of(value: c_int) -> Policy {
-    match value {
-        0 => Policy::Predis,
-        1 => Policy::Lru,
-        _ => Policy::Off,
-    }
 }
 
 fn kind_of(index: *mut c_void) -> &'static Kind {
@@ -266,37 +256,52 @@ unsafe extern "C" fn set_number(
     OK
 }
 
-unsafe extern "C" fn get_policy(_name: *const c_char, _index: *mut c_void) -> c_int {
-    SETTINGS.with(&ConfigCall, |settings| settings.policy as c_int).unwrap_or(0)
+unsafe extern "C" fn get_choice(_name: *const c_char, index: *mut c_void) -> c_int {
+    let value = match kind_of(index) {
+        Kind::Choice { get, .. } => SETTINGS.with(&ConfigCall, |settings| get(settings)),
+        _ => None,
+    };
+    value.unwrap_or(0) as c_int
 }
 
-unsafe extern "C" fn set_policy(
+unsafe extern "C" fn set_choice(
     _name: *const c_char,
     value: c_int,
-    _index: *mut c_void,
+    index: *mut c_void,
     _error: *mut *mut raw::RedisModuleString,
 ) -> c_int {
-    change(|settings| settings.policy = policy_of(value));
+    // The server has checked that it is one of ours.
+    if let Kind::Choice { set, .. } = kind_of(index) {
+        change(|settings| set(settings, value as usize));
+    }
     OK
 }
 
-unsafe extern "C" fn get_tenants(_name: *const c_char, _index: *mut c_void) -> *mut raw::RedisModuleString {
-    let text = SETTINGS.with(&ConfigCall, |settings| settings.tenants_text.clone()).unwrap_or_default();
-    let text = Text::without_context(text.as_bytes());
+unsafe extern "C" fn get_text(_name: *const c_char, index: *mut c_void) -> *mut raw::RedisModuleString {
+    let text = match kind_of(index) {
+        Kind::Text { get, .. } => SETTINGS.with(&ConfigCall, |settings| get(settings).to_owned()),
+        _ => None,
+    };
+    let text = Text::without_context(text.unwrap_or_default().as_bytes());
     let pointer = text.raw();
-    TENANTS_TEXT.set(&ConfigCall, Some(text));
+    LAST_TEXT.set(&ConfigCall, Some(text));
     pointer
 }
 
-unsafe extern "C" fn set_tenants(
-    _name: *const c_char,
+unsafe extern "C" fn set_text(
+    name: *const c_char,
     value: *mut raw::RedisModuleString,
-    _index: *mut c_void,
+    index: *mut c_void,
     error: *mut *mut raw::RedisModuleString,
 ) -> c_int {
     let take = || {
-        let text = std::str::from_utf8(bytes_of(value)).map_err(|_| "tenure.tenants is not UTF-8 text".to_owned())?;
-        change(|settings| settings.set_tenants(text)).unwrap_or(Ok(()))
+        // SAFETY: the server gives a C string that lives during the call.
+        let name = unsafe { CStr::from_ptr(name) }.to_string_lossy();
+        let text = std::str::from_utf8(bytes_of(value)).map_err(|_| format!("{name} is not UTF-8 text"))?;
+        match kind_of(index) {
+            Kind::Text { set, .. } => change(|settings| set(settings, text)).unwrap_or(Ok(())),
+            _ => Ok(()),
+        }
     };
     match catch_unwind(AssertUnwindSafe(take)) {
         Ok(Ok(())) => OK,
@@ -313,6 +318,6 @@ unsafe extern "C" fn set_tenants(
 
 /// Frees what the callbacks keep, before the module is unloaded.
 pub(super) fn release(proof: &impl MainThread) {
-    drop(TENANTS_TEXT.set(proof, None));
+    drop(LAST_TEXT.set(proof, None));
     drop(SETTINGS.set(proof, None));
 }

@@ -5,10 +5,12 @@
 //! gone, how large, when they expire) and passed to the worker through a bounded queue. What doesn't fit is dropped and counted.
 //! Cost on the main thread: a hash and a few counters per key; about 1,350 instructions per sampled key.
 
+pub mod classes;
 pub mod clients;
 pub mod command_table;
 pub mod duty;
 pub mod misses;
+pub mod partitions;
 pub mod ring;
 pub mod sizes;
 pub mod tenants;
@@ -17,15 +19,17 @@ use std::sync::Arc;
 
 use crossbeam_queue::ArrayQueue;
 use tenure_core::access::{Access, Op};
+use tenure_core::key_table;
 use tenure_core::sampling::SampleRate;
 use tenure_core::units::{KeyHash, PARTITIONS_MAX, PartitionId, TenantId};
 
 use self::clients::ClientDbs;
 use self::command_table::{CommandTable, Effect, Entry, KeyUse, Sets, Words};
 use self::misses::MissTable;
+use self::partitions::{Partitions, in_database};
 use self::ring::Ring;
 use self::sizes::Sizes;
-use self::tenants::Partitions;
+
 use crate::ffi::filter::FilterCall;
 use crate::ffi::server::{Kind, Server};
 
@@ -116,6 +120,8 @@ pub struct Observer {
     pub rate: SampleRate,
     /// Penalties above this count as this, in µs.
     pub penalty_us_max: u64,
+    /// When the last turn ended, as the key table counts time.
+    tick: u32,
     /// Set where a command was met that the table doesn't know: a module was loaded since.
     pub table_is_stale: bool,
     /// Commands came since the last turn ended.
@@ -134,11 +140,6 @@ pub struct Observer {
     epoch: u32,
 }
 
-/// The database is mixed into the low half of a hash, so that spatial sampling, which looks at the upper bits, is by key alone.
-fn in_database(key: KeyHash, db: u16) -> KeyHash {
-    KeyHash(key.0 ^ (u64::from(db).wrapping_mul(0x9e37_79b9) & 0xffff_ffff))
-}
-
 impl Observer {
     /// An observer that passes its sample to `queue`.
     pub fn new(commands: CommandTable, partitions: Partitions, queue: Arc<ArrayQueue<Sampled>>) -> Self {
@@ -154,6 +155,7 @@ impl Observer {
             losses: Losses::default(),
             rate: SampleRate::ALL,
             penalty_us_max: 10_000_000,
+            tick: 0,
             table_is_stale: false,
             is_busy: false,
             manages_modules: false,
@@ -242,28 +244,49 @@ impl Observer {
             self.answer_anywhere(key, hash, now_us);
         }
         let place = db.map(|db| {
-            let partition = self.partitions.of(db, key);
+            let mut penalty_us = None;
+            if effect == Effect::Write {
+                if self.misses.any_waiting() {
+                    penalty_us = self.misses.take(in_database(hash, db), now_us, self.penalty_us_max);
+                }
+                self.on_write(call, in_database(hash, db), penalty_us);
+            }
+            let partition = self.partitions.of_hashed(db, key, || hash);
             let counted = &mut self.counters[partition.index() % PARTITIONS_MAX];
             counted.count(effect, 1);
-            if effect == Effect::Write
-                && self.misses.any_waiting()
-                && let Some(penalty_us) = self.misses.take(in_database(hash, db), now_us, self.penalty_us_max)
-            {
+            if let Some(penalty_us) = penalty_us {
                 counted.count_penalty(penalty_us);
             }
-            (db, partition, counted.requests())
+            let requests = counted.requests();
+            self.partitions.classes.used(in_database(hash, db), effect, self.tick);
+            (db, partition, requests)
         });
         if self.rate.takes(hash) && !self.ring.push(key, hash, place, effect) {
             self.losses.ring_full += 1;
         }
     }
 
+    /// A write tells the key's class, by what its miss cost or by who writes.
+    #[inline]
+    fn on_write(&mut self, call: &FilterCall, key: KeyHash, penalty_us: Option<u64>) {
+        let classes = &mut self.partitions.classes;
+        if let Some(penalty_us) = penalty_us {
+            classes.learn(key, penalty_us, self.tick);
+        }
+        if classes.any_connections()
+            && let Some(client_id) = call.client_id()
+        {
+            classes.written_by(client_id, key, self.tick);
+        }
+    }
+
     /// `key` is written, nobody knows where: the first database in which a miss of it waits has its answer.
     #[cold]
     fn answer_anywhere(&mut self, key: &[u8], hash: KeyHash, now_us: &impl Fn() -> u64) {
-        let Observer { clients, misses, partitions, counters, penalty_us_max, .. } = self;
+        let Observer { clients, misses, partitions, counters, penalty_us_max, tick, .. } = self;
         let answer = |&db: &u16| Some((db, misses.take(in_database(hash, db), now_us, *penalty_us_max)?));
         if let Some((db, penalty_us)) = clients.dbs_in_use().iter().find_map(answer) {
+            partitions.classes.learn(in_database(hash, db), penalty_us, *tick);
             counters[partitions.of(db, key).index()].count_penalty(penalty_us);
         }
     }
@@ -310,6 +333,7 @@ impl Observer {
         let dropped = self.losses.ring_full + self.losses.queue_full - self.dropped_before;
         self.dropped_before += dropped;
         (self.is_busy, self.manages_modules) = (false, false);
+        self.tick = key_table::tick(now_us);
         if self.ring.is_empty() {
             return dropped;
         }
@@ -373,17 +397,20 @@ impl Observer {
         Some((db, partition, counted.requests()))
     }
 
-    /// A key came into being in `db`.
-    pub fn on_new_key(&mut self, db: u16, key: &[u8], partition: PartitionId, now_us: impl Fn() -> u64) {
+    /// A key came into being in `db`; tells its partition.
+    pub fn on_new_key(&mut self, db: u16, key: &[u8], now_us: impl Fn() -> u64) -> PartitionId {
         self.clients.met(db);
         if self.is_paused {
             let hash = in_database(KeyHash::of(key), db);
-            if self.misses.any_waiting()
-                && let Some(penalty_us) = self.misses.take(hash, now_us, self.penalty_us_max)
-            {
-                self.counters[partition.index()].count_penalty(penalty_us);
-            }
-        } else if self.clients.are_unknown() {
+            let waited = self.misses.any_waiting().then(|| self.misses.take(hash, now_us, self.penalty_us_max));
+            let Some(penalty_us) = waited.flatten() else { return self.partitions.of(db, key) };
+            self.partitions.classes.learn(hash, penalty_us, self.tick);
+            let partition = self.partitions.of(db, key);
+            self.counters[partition.index()].count_penalty(penalty_us);
+            return partition;
+        }
+        let partition = self.partitions.of(db, key);
+        if self.clients.are_unknown() {
             let counted = &mut self.counters[partition.index()];
             counted.writes += 1;
             let (hash, at) = (KeyHash::of(key), counted.requests());
@@ -391,6 +418,12 @@ impl Observer {
                 self.ring.place(hash, Effect::Write, (db, partition, at));
             }
         }
+        partition
+    }
+
+    /// A key has gone: what it was asked for while it was there counts no more.
+    pub fn on_gone(&mut self, db: u16, key: &[u8]) {
+        self.partitions.classes.gone(|| in_database(KeyHash::of(key), db));
     }
 
     /// What of the commands is watched, for people.

@@ -1,12 +1,15 @@
-//! Who is who: tenants as `tenure.tenants` states them, and the partition of any key.
+//! Who is who: tenants as `tenure.tenants` states them, and whose any key is.
 //!
 //! Grammar: entries apart by spaces, each `NAME=SELECTOR[,min=BYTES][,max=BYTES]`, a selector being `PREFIX*` or `db:N`. The longest
 //! prefix that fits wins, then the database, then `other`. Without entries every logical database in use is a tenant, named
 //! `db0`, `db1`, ….
 
-use tenure_core::units::{PARTITIONS_MAX, PartitionId, format_bytes, parse_bytes};
+use tenure_core::units::{PARTITIONS_MAX, TenantId, format_bytes, parse_bytes};
 
 use super::DBS_MAX;
+
+/// How many tenants there may be: one partition each, at least.
+pub const TENANTS_MAX: usize = PARTITIONS_MAX;
 
 /// What makes a key a tenant's.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,8 +46,8 @@ impl TenantSpec {
     /// A sentence that says which entry is wrong, and what is allowed.
     pub fn parse(text: &str) -> Result<TenantSpec, String> {
         let tenants = text.split_ascii_whitespace().map(parse_tenant).collect::<Result<Vec<Tenant>, String>>()?;
-        if tenants.len() >= PARTITIONS_MAX {
-            return Err(format!("{} tenants; allowed are {}, and 'other'", tenants.len(), PARTITIONS_MAX - 1));
+        if tenants.len() >= TENANTS_MAX {
+            return Err(format!("{} tenants; allowed are {}, and 'other'", tenants.len(), TENANTS_MAX - 1));
         }
         for (i, tenant) in tenants.iter().enumerate() {
             for earlier in &tenants[..i] {
@@ -105,29 +108,29 @@ fn parse_selector(entry: &str, selector: &str) -> Result<Selector, String> {
 
 const UNASSIGNED: u8 = u8::MAX;
 
-/// The partitions in force, and which one a key is in.
+/// The tenants in force, and whose a key is.
 #[derive(Clone, Debug)]
-pub struct Partitions {
+pub struct Tenants {
     names: Vec<String>,
     bytes_min: Vec<u64>,
     bytes_max: Vec<u64>,
-    /// Longest first, with the partition of each.
-    prefixes: Vec<(Vec<u8>, PartitionId)>,
+    /// Longest first, with the tenant of each.
+    prefixes: Vec<(Vec<u8>, TenantId)>,
     /// By a key's first byte: which of `prefixes` may fit, one bit each.
     by_first_byte: Vec<u64>,
     has_prefixes: bool,
     /// By database.
     by_db: [u8; DBS_MAX as usize],
-    /// How many databases each partition has.
-    n_dbs: [u16; PARTITIONS_MAX],
+    /// How many databases each tenant has.
+    n_dbs: [u16; TENANTS_MAX],
     /// New databases become tenants as they are met.
     grows: bool,
 }
 
-impl Partitions {
-    /// The partitions that `spec` asks for.
+impl Tenants {
+    /// The tenants that `spec` asks for.
     pub fn new(spec: &TenantSpec) -> Self {
-        let mut partitions = Partitions {
+        let mut tenants = Tenants {
             names: Vec::new(),
             bytes_min: Vec::new(),
             bytes_max: Vec::new(),
@@ -135,41 +138,41 @@ impl Partitions {
             by_first_byte: vec![0; 256],
             has_prefixes: false,
             by_db: [UNASSIGNED; DBS_MAX as usize],
-            n_dbs: [0; PARTITIONS_MAX],
+            n_dbs: [0; TENANTS_MAX],
             grows: spec.tenants.is_empty(),
         };
         for tenant in &spec.tenants {
-            let id = partitions.add(tenant.name.clone(), tenant.bytes_min, tenant.bytes_max);
+            let id = tenants.add(tenant.name.clone(), tenant.bytes_min, tenant.bytes_max);
             match &tenant.selector {
-                Selector::Prefix(prefix) => partitions.prefixes.push((prefix.clone(), id)),
-                Selector::Database(db) => partitions.by_db[*db as usize] = id.0 as u8,
+                Selector::Prefix(prefix) => tenants.prefixes.push((prefix.clone(), id)),
+                Selector::Database(db) => tenants.by_db[*db as usize] = id.0 as u8,
             }
         }
-        partitions.has_prefixes = !partitions.prefixes.is_empty();
-        partitions.prefixes.sort_by_key(|(prefix, _)| std::cmp::Reverse(prefix.len()));
-        for (i, (prefix, _)) in partitions.prefixes.iter().enumerate() {
-            partitions.by_first_byte[prefix[0] as usize] |= 1 << i;
+        tenants.has_prefixes = !tenants.prefixes.is_empty();
+        tenants.prefixes.sort_by_key(|(prefix, _)| std::cmp::Reverse(prefix.len()));
+        for (i, (prefix, _)) in tenants.prefixes.iter().enumerate() {
+            tenants.by_first_byte[prefix[0] as usize] |= 1 << i;
         }
-        if !partitions.grows {
-            let other = partitions.add("other".to_owned(), 0, u64::MAX).0 as u8;
-            partitions.by_db.iter_mut().filter(|p| **p == UNASSIGNED).for_each(|p| *p = other);
+        if !tenants.grows {
+            let other = tenants.add("other".to_owned(), 0, u64::MAX).0 as u8;
+            tenants.by_db.iter_mut().filter(|p| **p == UNASSIGNED).for_each(|p| *p = other);
         }
-        for &id in partitions.by_db.iter().filter(|&&id| id != UNASSIGNED) {
-            partitions.n_dbs[id as usize] += 1;
+        for &id in tenants.by_db.iter().filter(|&&id| id != UNASSIGNED) {
+            tenants.n_dbs[id as usize] += 1;
         }
-        partitions
+        tenants
     }
 
-    fn add(&mut self, name: String, bytes_min: u64, bytes_max: u64) -> PartitionId {
+    fn add(&mut self, name: String, bytes_min: u64, bytes_max: u64) -> TenantId {
         self.names.push(name);
         self.bytes_min.push(bytes_min);
         self.bytes_max.push(bytes_max);
-        PartitionId(self.names.len() as u16 - 1)
+        TenantId(self.names.len() as u16 - 1)
     }
 
-    /// The partition of a key. A few ns, and one comparison per prefix that starts with the key's first byte.
+    /// The tenant of a key. A few ns, and one comparison per prefix that starts with the key's first byte.
     #[inline]
-    pub fn of(&mut self, db: u16, key: &[u8]) -> PartitionId {
+    pub fn of(&mut self, db: u16, key: &[u8]) -> TenantId {
         if self.has_prefixes
             && let Some(first) = key.first()
         {
@@ -183,24 +186,24 @@ impl Partitions {
             }
         }
         match self.by_db.get(db as usize) {
-            Some(&id) if id != UNASSIGNED => PartitionId(u16::from(id)),
+            Some(&id) if id != UNASSIGNED => TenantId(u16::from(id)),
             _ => self.assign(db),
         }
     }
 
-    /// A database is met for the first time. The last partition is for all that no number is left for.
+    /// A database is met for the first time. The last tenant is for all that no number is left for.
     #[cold]
-    fn assign(&mut self, db: u16) -> PartitionId {
+    fn assign(&mut self, db: u16) -> TenantId {
         let id = match self.names.len() {
-            n if n < PARTITIONS_MAX - 1 && db < DBS_MAX => self.add(format!("db{db}"), 0, u64::MAX),
-            n if n < PARTITIONS_MAX && self.names.last().is_none_or(|name| name != "other") => {
+            n if n < TENANTS_MAX - 1 && db < DBS_MAX => self.add(format!("db{db}"), 0, u64::MAX),
+            n if n < TENANTS_MAX && self.names.last().is_none_or(|name| name != "other") => {
                 self.add("other".to_owned(), 0, u64::MAX)
             }
-            n => PartitionId(n as u16 - 1),
+            n => TenantId(n as u16 - 1),
         };
         if let Some(slot) = self.by_db.get_mut(db as usize) {
             *slot = id.0 as u8;
-            self.n_dbs[id.index()] += 1;
+            self.n_dbs[id.0 as usize] += 1;
         }
         id
     }
@@ -210,37 +213,26 @@ impl Partitions {
         self.names.len()
     }
 
-    /// The partition's name.
-    #[cfg(test)]
-    fn name(&self, id: PartitionId) -> &str {
-        &self.names[id.index()]
-    }
-
-    /// All names, by partition.
+    /// All names, by tenant.
     pub fn names(&self) -> &[String] {
         &self.names
     }
 
-    /// The partition of that name.
-    pub fn named(&self, name: &str) -> Option<PartitionId> {
-        self.names.iter().position(|n| n == name).map(|i| PartitionId(i as u16))
-    }
-
-    /// Guaranteed bytes, by partition.
+    /// Guaranteed bytes, by tenant.
     pub fn bytes_min(&self) -> &[u64] {
         &self.bytes_min
     }
 
-    /// Allowed bytes, by partition.
+    /// Allowed bytes, by tenant.
     pub fn bytes_max(&self) -> &[u64] {
         &self.bytes_max
     }
 
-    /// True where a database is a partition as a whole, so that its number of keys is the server's own.
-    pub fn whole_database(&self, db: u16) -> Option<PartitionId> {
+    /// The tenant that a database is as a whole, so that its number of keys is the server's own.
+    pub fn whole_database(&self, db: u16) -> Option<TenantId> {
         let id = *self.by_db.get(db as usize)?;
         let alone = id != UNASSIGNED && self.n_dbs[id as usize] == 1;
-        (!self.has_prefixes && alone).then_some(PartitionId(u16::from(id)))
+        (!self.has_prefixes && alone).then_some(TenantId(u16::from(id)))
     }
 }
 
@@ -248,10 +240,14 @@ impl Partitions {
 mod tests {
     use super::*;
 
+    fn name(tenants: &Tenants, id: TenantId) -> &str {
+        &tenants.names()[id.0 as usize]
+    }
+
     #[test]
     fn the_longest_prefix_wins_then_the_database_then_other() {
         let spec = TenantSpec::parse("users=user:* vips=user:vip:*,min=1mb queue=db:3,max=2kb").unwrap();
-        let mut partitions = Partitions::new(&spec);
+        let mut tenants = Tenants::new(&spec);
         for (db, key, expected) in [
             (0, &b"user:1"[..], "users"),
             (3, b"user:vip:1", "vips"),
@@ -261,28 +257,28 @@ mod tests {
             (0, b"\xff\x00", "other"),
             (9999, b"job", "other"),
         ] {
-            let id = partitions.of(db, key);
-            assert_eq!(partitions.name(id), expected, "{db} {key:?}");
+            let id = tenants.of(db, key);
+            assert_eq!(name(&tenants, id), expected, "{db} {key:?}");
         }
-        assert_eq!(partitions.bytes_min(), [0, 1 << 20, 0, 0]);
-        assert_eq!(partitions.bytes_max()[2], 2048);
+        assert_eq!(tenants.bytes_min(), [0, 1 << 20, 0, 0]);
+        assert_eq!(tenants.bytes_max()[2], 2048);
     }
 
     #[test]
     fn without_entries_each_database_is_a_tenant_up_to_the_limit() {
-        let mut partitions = Partitions::new(&TenantSpec::default());
-        assert_eq!(partitions.of(5, b"a"), PartitionId(0));
-        assert_eq!(partitions.of(0, b"a"), PartitionId(1));
-        assert_eq!(partitions.of(5, b"b"), PartitionId(0));
-        assert_eq!(partitions.names(), ["db5", "db0"]);
-        assert_eq!(partitions.whole_database(5), Some(PartitionId(0)));
+        let mut tenants = Tenants::new(&TenantSpec::default());
+        assert_eq!(tenants.of(5, b"a"), TenantId(0));
+        assert_eq!(tenants.of(0, b"a"), TenantId(1));
+        assert_eq!(tenants.of(5, b"b"), TenantId(0));
+        assert_eq!(tenants.names(), ["db5", "db0"]);
+        assert_eq!(tenants.whole_database(5), Some(TenantId(0)));
         for db in 0..200 {
-            partitions.of(db, b"a");
+            tenants.of(db, b"a");
         }
-        assert_eq!(partitions.len(), PARTITIONS_MAX);
-        let (high, higher) = (partitions.of(150, b"a"), partitions.of(60_000, b"a"));
-        assert_eq!((partitions.name(high), partitions.name(higher)), ("other", "other"));
-        assert_eq!(partitions.whole_database(150), None);
+        assert_eq!(tenants.len(), TENANTS_MAX);
+        let (high, higher) = (tenants.of(150, b"a"), tenants.of(60_000, b"a"));
+        assert_eq!((name(&tenants, high), name(&tenants, higher)), ("other", "other"));
+        assert_eq!(tenants.whole_database(150), None);
     }
 
     #[test]

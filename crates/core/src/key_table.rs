@@ -1,0 +1,219 @@
+//! What is remembered of single keys, resident or not: miss-penalty class, penalty, last access, and, while it is in the cache,
+//! since when and how often it was asked for.
+//!
+//! A table of fixed size in place of the sixteen Bloom filters of pRedis (Pan et al., SoCC'19, sec. 3.1), of its size cache's kind:
+//! 16 bytes an entry, four in a bucket of one cache line, so a look-up touches one line of memory. A key is known by 24 bits of its
+//! hash beyond the bucket's number: of keys that aren't there, one in four million is taken for another, where the filters err
+//! by 1 %. A full bucket gives up the entry that was not accessed for longest; a class changes in place. `benches/classes.rs` has
+//! both side by side. Times are ticks of 1024 µs, 32 bits of them: they wrap after 50 days.
+
+use crate::units::KeyHash;
+
+const WAYS: usize = 4;
+/// Bytes of a bucket.
+pub const BUCKET_BYTES: u64 = 64;
+/// A measured penalty moves the remembered one by this share of the difference: one slow answer makes no other class.
+const PENALTY_WEIGHT: f32 = 0.25;
+/// Steps per doubling of a remembered penalty.
+const STEPS_PER_OCTAVE: f32 = 2048.0;
+
+/// A time for the table: ticks of 1024 µs.
+#[inline]
+pub fn tick(now_us: u64) -> u32 {
+    (now_us >> 10) as u32
+}
+
+/// What is remembered of one key.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Entry {
+    /// 24 bits of the hash, never 0 in use.
+    fingerprint: [u8; 3],
+    /// The caller's number of its class; 0 = none.
+    pub class: u8,
+    /// Requests since it entered the cache; 0 = not there, or not known.
+    pub n_requests: u16,
+    /// log2 of the penalty; 0 = none was measured.
+    penalty: u16,
+    /// When it entered the cache, in ticks.
+    pub entered: u32,
+    /// When it was last asked for, in ticks.
+    pub last: u32,
+}
+
+impl Entry {
+    /// Its miss penalty in µs, smoothed; `None` where none was measured.
+    pub fn penalty_us(&self) -> Option<f32> {
+        (self.penalty > 0).then(|| (f32::from(self.penalty) / STEPS_PER_OCTAVE).exp2())
+    }
+
+    /// A penalty was measured, in µs; returns the smoothed one.
+    pub fn learn_penalty(&mut self, measured_us: f32) -> f32 {
+        let smoothed = match self.penalty_us() {
+            Some(held_us) => held_us + PENALTY_WEIGHT * (measured_us - held_us),
+            None => measured_us,
+        };
+        self.penalty = (smoothed.max(1.001).log2() * STEPS_PER_OCTAVE).clamp(1.0, f32::from(u16::MAX)) as u16;
+        smoothed
+    }
+
+    /// It has entered the cache at `now`, by a first request, unless it was there.
+    pub fn enter(&mut self, now: u32) {
+        if self.n_requests == 0 {
+            (self.n_requests, self.entered) = (1, now);
+        }
+    }
+
+    fn is_free(&self) -> bool {
+        self.fingerprint == [0; 3]
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C, align(64))]
+struct Bucket([Entry; WAYS]);
+
+/// The table. See the file's opening.
+#[derive(Debug)]
+pub struct KeyTable {
+    buckets: Vec<Bucket>,
+    used: usize,
+    displaced: u64,
+}
+
+impl KeyTable {
+    /// An empty table of at most `bytes`, at least one bucket.
+    pub fn new(bytes: u64) -> Self {
+        KeyTable {
+            buckets: vec![Bucket::default(); (bytes / BUCKET_BYTES).clamp(1, u64::from(u32::MAX)) as usize],
+            used: 0,
+            displaced: 0,
+        }
+    }
+
+    #[inline]
+    fn place(&self, key: KeyHash) -> (usize, [u8; 3]) {
+        let bucket = ((key.0 & 0xffff_ffff) * self.buckets.len() as u64) >> 32;
+        let [_, _, _, _, a, b, c, _] = key.0.to_le_bytes();
+        (bucket as usize, [a.max(1), b, c])
+    }
+
+    /// What is remembered of `key`. One cache line.
+    #[inline]
+    pub fn get(&self, key: KeyHash) -> Option<&Entry> {
+        let (bucket, fingerprint) = self.place(key);
+        self.buckets[bucket].0.iter().find(|entry| entry.fingerprint == fingerprint)
+    }
+
+    /// As [`KeyTable::get`], to change it.
+    #[inline]
+    pub fn get_mut(&mut self, key: KeyHash) -> Option<&mut Entry> {
+        let (bucket, fingerprint) = self.place(key);
+        self.buckets[bucket].0.iter_mut().find(|entry| entry.fingerprint == fingerprint)
+    }
+
+    /// The entry of `key`, a new one where there is none: then it takes a free place or that of the bucket's longest idle at `now`.
+    pub fn get_or_insert(&mut self, key: KeyHash, now: u32) -> &mut Entry {
+        let (bucket, fingerprint) = self.place(key);
+        let bucket = &mut self.buckets[bucket].0;
+        let held = bucket.iter().position(|entry| entry.fingerprint == fingerprint);
+        let at = held.unwrap_or_else(|| {
+            let idle = |entry: &Entry| if entry.is_free() { u64::MAX } else { u64::from(now.wrapping_sub(entry.last)) };
+            let oldest = (0..WAYS).max_by_key(|&i| idle(&bucket[i])).unwrap_or(0);
+            if bucket[oldest].is_free() {
+                self.used += 1;
+            } else {
+                self.displaced += 1;
+            }
+            bucket[oldest] = Entry { fingerprint, last: now, ..Entry::default() };
+            oldest
+        });
+        &mut bucket[at]
+    }
+
+    /// Entries in use.
+    pub fn len(&self) -> usize {
+        self.used
+    }
+
+    /// True where nothing is remembered.
+    pub fn is_empty(&self) -> bool {
+        self.used == 0
+    }
+
+    /// Entries that had to go for others, so far.
+    pub fn displaced(&self) -> u64 {
+        self.displaced
+    }
+
+    /// Memory, in bytes.
+    pub fn memory_bytes(&self) -> u64 {
+        self.buckets.len() as u64 * BUCKET_BYTES
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn key(i: u64) -> KeyHash {
+        KeyHash::of_number(i)
+    }
+
+    #[test]
+    fn an_entry_is_sixteen_bytes_and_a_bucket_a_cache_line() {
+        assert_eq!((size_of::<Entry>(), size_of::<Bucket>(), align_of::<Bucket>()), (16, 64, 64));
+    }
+
+    /// Half full, nearly all keys are remembered; keys that were never there are not found.
+    #[test]
+    fn what_was_put_in_is_found_and_nothing_else() {
+        let mut table = KeyTable::new(1 << 20);
+        let n = table.buckets.len() as u64 * WAYS as u64 / 2;
+        for i in 0..n {
+            table.get_or_insert(key(i), 1).class = (i % 16) as u8 + 1;
+        }
+        let found = (0..n).filter(|&i| table.get(key(i)).is_some_and(|e| e.class == (i % 16) as u8 + 1)).count() as f64;
+        assert!(found > 0.94 * n as f64, "{found} of {n}");
+        assert_eq!(table.len() as u64 + table.displaced(), n);
+        let ghosts = (n..20 * n).filter(|&i| table.get(key(i)).is_some()).count();
+        assert!(ghosts <= 3, "{ghosts} of {} keys that never were", 19 * n);
+    }
+
+    #[test]
+    fn a_full_bucket_gives_up_its_longest_idle() {
+        let mut table = KeyTable::new(BUCKET_BYTES);
+        for i in 0..4 {
+            table.get_or_insert(key(i), i as u32);
+        }
+        table.get_mut(key(0)).unwrap().last = 9;
+        table.get_or_insert(key(4), 10);
+        assert!(table.get(key(1)).is_none());
+        assert!([0, 2, 3, 4].iter().all(|&i| table.get(key(i)).is_some()));
+    }
+
+    #[test]
+    fn residence_begins_once_and_a_class_changes_in_place() {
+        let mut table = KeyTable::new(4096);
+        let entry = table.get_or_insert(key(1), 5);
+        entry.enter(5);
+        entry.enter(9);
+        assert_eq!((entry.entered, entry.n_requests), (5, 1));
+        entry.class = 3;
+        table.get_or_insert(key(1), 9).class = 4;
+        assert_eq!((table.get(key(1)).unwrap().class, table.len()), (4, 1));
+    }
+
+    proptest! {
+        /// What is remembered is within a thousandth; one outlier in a stream of equals moves it by a quarter.
+        #[test]
+        fn penalties_are_smoothed(us in 2.0f32..1e7) {
+            let mut entry = Entry::default();
+            entry.learn_penalty(us);
+            prop_assert!((entry.penalty_us().unwrap() / us - 1.0).abs() < 1e-3);
+            prop_assert!((entry.learn_penalty(5.0 * us) / us - 2.0).abs() < 0.01);
+        }
+    }
+}

@@ -1,0 +1,332 @@
+//! Miss-penalty classes: found by measuring, or hinted by who knows where a value comes from.
+//!
+//! Source: pRedis (Pan et al., SoCC'19) sec. 3.1 and 3.2. A class is a number: 0 is none, then the ranges of `tenure.class-limits`,
+//! then the names that hints have brought. What a key is told by name (`TENURE.CLASS KEY`) or by the connection that writes it
+//! (`TENURE.CLASS CONNECTION`) comes first, then the rule of its prefix (`tenure.class-rules`), then what was measured. Keys are
+//! remembered, in the cache or not, in a `KeyTable` of fixed size.
+
+use std::collections::HashMap;
+
+use tenure_core::decide::penalty_class::{ClassLimits, PENALTY_CLASSES};
+use tenure_core::key_table::{Entry, KeyTable};
+use tenure_core::units::KeyHash;
+
+use super::command_table::Effect;
+
+/// A class: 0 = none, 1 to 16 measured, 17 to 32 hinted.
+pub type Class = u8;
+
+/// How many numbers there are.
+pub const CLASSES: usize = 1 + PENALTY_CLASSES + HINTED_MAX;
+const HINTED_MAX: usize = 16;
+const FIRST_HINTED: Class = PENALTY_CLASSES as Class + 1;
+/// Connections that have told their class, at the most.
+const CONNECTIONS_MAX: usize = 4096;
+
+/// Where classes come from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Source {
+    /// There are none.
+    #[default]
+    Off,
+    /// From measured penalties, where there is no hint.
+    Auto,
+    /// From hints alone.
+    Hinted,
+}
+
+/// `tenure.class-rules`, read: which class keys of a prefix are of.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ClassRules {
+    rules: Vec<(Vec<u8>, String)>,
+}
+
+impl ClassRules {
+    /// Reads entries `NAME=PREFIX*`, apart by spaces.
+    ///
+    /// # Errors
+    /// A sentence that says which entry is wrong, and what is allowed.
+    pub fn parse(text: &str) -> Result<ClassRules, String> {
+        let mut rules: Vec<(Vec<u8>, String)> = Vec::new();
+        for entry in text.split_ascii_whitespace() {
+            let (name, prefix) = entry.split_once('=').ok_or_else(|| format!("rule '{entry}'; write NAME=PREFIX*"))?;
+            check_name(name)?;
+            let prefix = prefix.strip_suffix('*').filter(|prefix| !prefix.is_empty() && !prefix.contains('*'));
+            let prefix = prefix.ok_or_else(|| format!("rule '{entry}'; allowed is a prefix with one '*' at its end"))?;
+            if rules.iter().any(|(held, _)| held == prefix.as_bytes()) {
+                return Err(format!("prefix '{prefix}*' has two rules"));
+            }
+            rules.push((prefix.as_bytes().to_vec(), name.to_owned()));
+        }
+        let names: std::collections::HashSet<&String> = rules.iter().map(|(_, name)| name).collect();
+        if names.len() > HINTED_MAX {
+            return Err(format!("{} classes; allowed are {HINTED_MAX}", names.len()));
+        }
+        // The longest that fits wins.
+        rules.sort_by_key(|(prefix, _)| std::cmp::Reverse(prefix.len()));
+        Ok(ClassRules { rules })
+    }
+}
+
+/// # Errors
+/// Where `name` can't be a class's.
+fn check_name(name: &str) -> Result<(), String> {
+    let is_plain = name.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-.".contains(&b));
+    if name.is_empty() || name.len() > 32 || !is_plain || name == "none" {
+        return Err(format!("class name '{name}'; allowed are 1 to 32 letters, digits, '_', '-', '.', and not 'none'"));
+    }
+    Ok(())
+}
+
+/// What the classes are made from.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ClassSpec {
+    /// `tenure.classes`
+    pub source: Source,
+    /// `tenure.class-limits`
+    pub limits: ClassLimits,
+    /// `tenure.class-rules`
+    pub rules: ClassRules,
+}
+
+/// The classes in force. See the file's opening.
+#[derive(Debug, Default)]
+pub struct Classes {
+    spec: ClassSpec,
+    /// Names of hinted classes, in the order in which they came.
+    hinted: Vec<String>,
+    rules: Vec<(Vec<u8>, Class)>,
+    connections: HashMap<u64, Class>,
+    /// What is remembered of keys; where nothing needs it there is none.
+    pub keys: Option<KeyTable>,
+    /// Every key of the cache is remembered, not only those whose class is known.
+    remembers_all: bool,
+    /// Keys that changed class, or were forgotten, maybe while they were in the cache.
+    pub moved: u64,
+}
+
+impl Classes {
+    /// The classes that `spec` asks for, with what is remembered of keys.
+    pub fn new(spec: ClassSpec, keys: Option<KeyTable>, remembers_all: bool) -> Self {
+        let mut classes = Classes { spec, keys, remembers_all, ..Classes::default() };
+        for (prefix, name) in classes.spec.rules.rules.clone() {
+            // `parse` has seen to it that there are not too many.
+            let class = classes.hinted(&name).unwrap_or(0);
+            classes.rules.push((prefix, class));
+        }
+        classes
+    }
+
+    /// True where keys are told apart.
+    #[inline]
+    pub fn is_on(&self) -> bool {
+        self.spec.source != Source::Off
+    }
+
+    /// The class of a key. One cache line, and a comparison per rule.
+    #[inline]
+    pub fn of(&self, name: &[u8], key: KeyHash) -> Class {
+        let held = self.keys.as_ref().and_then(|keys| keys.get(key)).map_or(0, |entry| entry.class);
+        if held >= FIRST_HINTED || self.rules.is_empty() {
+            return held;
+        }
+        self.rules.iter().find(|(prefix, _)| name.starts_with(prefix)).map_or(held, |(_, class)| *class)
+    }
+
+    /// A miss of the key cost `penalty_us`. Where that tells its class, it is remembered.
+    pub fn learn(&mut self, key: KeyHash, penalty_us: u64, now: u32) {
+        if self.spec.source != Source::Auto && !self.remembers_all {
+            return;
+        }
+        let Some(keys) = &mut self.keys else { return };
+        let displaced = keys.displaced();
+        let entry = keys.get_or_insert(key, now);
+        let smoothed_us = entry.learn_penalty(penalty_us as f32);
+        if self.spec.source == Source::Auto && entry.class < FIRST_HINTED {
+            let class = match entry.class {
+                0 => self.spec.limits.class_of(smoothed_us),
+                held => self.spec.limits.class_from(usize::from(held) - 1, smoothed_us),
+            };
+            entry.class = class as Class + 1;
+        }
+        self.moved += keys.displaced() - displaced;
+    }
+
+    /// The key is asked for, written or deleted.
+    #[inline]
+    pub fn used(&mut self, key: KeyHash, effect: Effect, now: u32) {
+        let Some(keys) = &mut self.keys else { return };
+        let displaced = keys.displaced();
+        let entry = match effect {
+            Effect::Write if self.remembers_all => Some(keys.get_or_insert(key, now)),
+            _ => keys.get_mut(key),
+        };
+        let Some(entry) = entry else { return };
+        entry.last = now;
+        match effect {
+            Effect::Write if entry.n_requests == 0 => entry.enter(now),
+            Effect::Delete => entry.n_requests = 0,
+            // What isn't there has 0 and keeps it.
+            _ => entry.n_requests = entry.n_requests.saturating_add(u16::from(entry.n_requests > 0)),
+        }
+        self.moved += keys.displaced() - displaced;
+    }
+
+    /// The key has left the cache.
+    #[inline]
+    pub fn gone(&mut self, key: impl FnOnce() -> KeyHash) {
+        if let Some(entry) = self.keys.as_mut().and_then(|keys| keys.get_mut(key())) {
+            entry.n_requests = 0;
+        }
+    }
+
+    /// The key is written by a connection: what that has told counts.
+    pub fn written_by(&mut self, client_id: u64, key: KeyHash, now: u32) {
+        if let Some(&class) = self.connections.get(&client_id) {
+            self.hint(key, class, now);
+        }
+    }
+
+    /// True where a write may bring a class with it.
+    #[inline]
+    pub fn any_connections(&self) -> bool {
+        !self.connections.is_empty()
+    }
+
+    /// From now on the key is of `class`.
+    pub fn hint(&mut self, key: KeyHash, class: Class, now: u32) {
+        let Some(keys) = &mut self.keys else { return };
+        let displaced = keys.displaced();
+        let entry = keys.get_or_insert(key, now);
+        let changed = u64::from(std::mem::replace(&mut entry.class, class) != class);
+        self.moved += keys.displaced() - displaced + changed;
+    }
+
+    /// From now on what a connection writes is of `class`; with 0, of whatever its key tells.
+    ///
+    /// # Errors
+    /// Where too many have told theirs.
+    pub fn hint_connection(&mut self, client_id: u64, class: Class) -> Result<(), String> {
+        if class == 0 {
+            self.connections.remove(&client_id);
+        } else if self.connections.len() >= CONNECTIONS_MAX && !self.connections.contains_key(&client_id) {
+            return Err(format!("{CONNECTIONS_MAX} connections have told their class already; that is the most"));
+        } else {
+            self.connections.insert(client_id, class);
+        }
+        Ok(())
+    }
+
+    /// A connection has ended.
+    pub fn forget_connection(&mut self, client_id: u64) {
+        self.connections.remove(&client_id);
+    }
+
+    /// The class of that name, a new one where there was none; `none` is no class.
+    ///
+    /// # Errors
+    /// A name that can't be, or one too many.
+    pub fn named(&mut self, name: &str) -> Result<Class, String> {
+        if name == "none" {
+            return Ok(0);
+        }
+        check_name(name)?;
+        self.hinted(name)
+            .ok_or_else(|| format!("class '{name}' would be one too many; there are: {}", self.hinted.join(", ")))
+    }
+
+    fn hinted(&mut self, name: &str) -> Option<Class> {
+        let at = self.hinted.iter().position(|held| held == name).or_else(|| {
+            (self.hinted.len() < HINTED_MAX).then(|| {
+                self.hinted.push(name.to_owned());
+                self.hinted.len() - 1
+            })
+        });
+        at.map(|at| FIRST_HINTED + at as Class)
+    }
+
+    /// A class's name: that of its hint, or its range.
+    pub fn name(&self, class: Class) -> String {
+        match class {
+            0 => "none".to_owned(),
+            hinted if hinted >= FIRST_HINTED => self.hinted[usize::from(hinted - FIRST_HINTED)].clone(),
+            measured => self.spec.limits.name(usize::from(measured) - 1),
+        }
+    }
+
+    /// What is remembered of a key.
+    #[inline]
+    pub fn entry(&self, key: KeyHash) -> Option<&Entry> {
+        self.keys.as_ref().and_then(|keys| keys.get(key))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn classes(source: Source, rules: &str) -> Classes {
+        let spec = ClassSpec { source, rules: ClassRules::parse(rules).unwrap(), ..ClassSpec::default() };
+        Classes::new(spec, Some(KeyTable::new(1 << 16)), false)
+    }
+
+    fn of(classes: &Classes, name: &[u8]) -> String {
+        classes.name(classes.of(name, KeyHash::of(name)))
+    }
+
+    #[test]
+    fn a_measured_penalty_tells_the_class_and_noise_does_not_change_it() {
+        let mut classes = classes(Source::Auto, "");
+        let key = KeyHash::of(b"k");
+        assert_eq!(of(&classes, b"k"), "none");
+        classes.learn(key, 1000, 0);
+        assert_eq!(of(&classes, b"k"), "630-1270us");
+        classes.learn(key, 1700, 0);
+        assert_eq!(of(&classes, b"k"), "630-1270us", "the mean is 1175");
+        (0..10).for_each(|_| classes.learn(key, 2000, 0));
+        assert_eq!(of(&classes, b"k"), "1270-2550us");
+    }
+
+    #[test]
+    fn hints_win_over_rules_and_rules_over_what_was_measured() {
+        let mut classes = classes(Source::Auto, "far=r:* near=r:l:*");
+        let (far, near, other) = (&b"r:1"[..], &b"r:l:1"[..], &b"x"[..]);
+        for key in [far, near, other] {
+            classes.learn(KeyHash::of(key), 100, 0);
+        }
+        assert_eq!([far, near, other].map(|key| of(&classes, key)), ["far", "near", "70-150us"]);
+        let class = classes.named("special").unwrap();
+        classes.hint(KeyHash::of(far), class, 0);
+        classes.hint_connection(7, class).unwrap();
+        classes.written_by(7, KeyHash::of(other), 0);
+        classes.written_by(8, KeyHash::of(near), 0);
+        assert_eq!([far, near, other].map(|key| of(&classes, key)), ["special", "near", "special"]);
+        classes.learn(KeyHash::of(other), 100, 0);
+        assert_eq!(of(&classes, other), "special", "what was told stays");
+    }
+
+    #[test]
+    fn where_hints_alone_count_nothing_is_measured() {
+        let mut classes = classes(Source::Hinted, "");
+        classes.learn(KeyHash::of(b"k"), 1000, 0);
+        assert_eq!(of(&classes, b"k"), "none");
+    }
+
+    #[test]
+    fn wrong_rules_and_names_are_refused_with_the_reason() {
+        for (text, part) in [
+            ("far", "NAME=PREFIX*"),
+            ("far=r:", "one '*' at its end"),
+            ("far=*", "one '*' at its end"),
+            ("f ar=x*", "NAME=PREFIX*"),
+            ("none=x*", "class name 'none'"),
+            ("a=x* b=x*", "two rules"),
+        ] {
+            assert!(ClassRules::parse(text).unwrap_err().contains(part), "{text}");
+        }
+        let mut classes = classes(Source::Hinted, "");
+        assert!(classes.named("a b").is_err());
+        (0..HINTED_MAX).for_each(|i| assert!(classes.named(&format!("c{i}")).is_ok()));
+        assert!(classes.named("more").unwrap_err().contains("one too many"));
+    }
+}

@@ -1,0 +1,205 @@
+//! Partitions: the units of decision, each a tenant's keys of one miss-penalty class.
+//!
+//! A tenant's keys without a class are a partition from the start; others come as the first key of a class is met, while there
+//! are numbers left. What a tenant is guaranteed and allowed holds for all its partitions together.
+
+use tenure_core::units::{KeyHash, PARTITIONS_MAX, PartitionId, TenantId};
+
+use super::classes::{CLASSES, Class, Classes};
+use super::tenants::{TENANTS_MAX, Tenants};
+
+const UNASSIGNED: u8 = u8::MAX;
+
+/// The database is mixed into the low half of a hash, so that spatial sampling, which looks at the upper bits, is by key alone.
+pub fn in_database(key: KeyHash, db: u16) -> KeyHash {
+    KeyHash(key.0 ^ (u64::from(db).wrapping_mul(0x9e37_79b9) & 0xffff_ffff))
+}
+
+/// The partitions in force, and which one a key is in.
+#[derive(Debug)]
+pub struct Partitions {
+    tenants: Tenants,
+    /// Which class a key is of.
+    pub classes: Classes,
+    names: Vec<String>,
+    of: Vec<(TenantId, Class)>,
+    /// By tenant and class.
+    cells: Vec<[u8; CLASSES]>,
+}
+
+impl Partitions {
+    /// One partition per tenant, and one more for each class of its keys.
+    pub fn new(tenants: Tenants, classes: Classes) -> Self {
+        let mut partitions = Partitions {
+            tenants,
+            classes,
+            names: Vec::new(),
+            of: Vec::new(),
+            cells: vec![[UNASSIGNED; CLASSES]; TENANTS_MAX],
+        };
+        for tenant in 0..partitions.tenants.names().len() {
+            partitions.add(TenantId(tenant as u16), 0);
+        }
+        partitions
+    }
+
+    /// The partition of a key. A few ns; with classes, one cache line.
+    #[inline]
+    pub fn of(&mut self, db: u16, key: &[u8]) -> PartitionId {
+        self.of_hashed(db, key, || KeyHash::of(key))
+    }
+
+    /// As [`Partitions::of`], for a key whose hash is known.
+    #[inline]
+    pub fn of_hashed(&mut self, db: u16, key: &[u8], hash: impl FnOnce() -> KeyHash) -> PartitionId {
+        let tenant = self.tenants.of(db, key);
+        let class = if self.classes.is_on() { self.classes.of(key, in_database(hash(), db)) } else { 0 };
+        match self.cells[tenant.0 as usize][usize::from(class)] {
+            UNASSIGNED => self.add(tenant, class),
+            id => PartitionId(u16::from(id)),
+        }
+    }
+
+    /// A tenant or a class is met for the first time. One number is left for `other`; a class that finds none is with the keys
+    /// that have none.
+    #[cold]
+    fn add(&mut self, tenant: TenantId, class: Class) -> PartitionId {
+        let base = self.cells[tenant.0 as usize][0];
+        if base == UNASSIGNED && class > 0 {
+            self.add(tenant, 0);
+            return self.add(tenant, class);
+        }
+        let free = PARTITIONS_MAX - self.names.len();
+        let id = match (free, base) {
+            (0, UNASSIGNED) => PARTITIONS_MAX as u8 - 1,
+            (0 | 1, base) if base != UNASSIGNED => base,
+            _ => {
+                let tenant_name = &self.tenants.names()[tenant.0 as usize];
+                let name = match class {
+                    0 => tenant_name.clone(),
+                    class => format!("{tenant_name}/{}", self.classes.name(class)),
+                };
+                self.names.push(name);
+                self.of.push((tenant, class));
+                self.names.len() as u8 - 1
+            }
+        };
+        self.cells[tenant.0 as usize][usize::from(class)] = id;
+        PartitionId(u16::from(id))
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.names.len()
+    }
+
+    /// All names, by partition: the tenant's, or the tenant's and the class's, as in `db0/70-150us`.
+    pub fn names(&self) -> &[String] {
+        &self.names
+    }
+
+    /// The partition of that name.
+    pub fn named(&self, name: &str) -> Option<PartitionId> {
+        self.names.iter().position(|n| n == name).map(|i| PartitionId(i as u16))
+    }
+
+    /// Tenant and class, by partition.
+    pub fn of_what(&self) -> &[(TenantId, Class)] {
+        &self.of
+    }
+
+    /// Who is who.
+    pub fn tenants(&self) -> &Tenants {
+        &self.tenants
+    }
+
+    /// What each partition may hold now, in bytes: without bound, but for the one that gives where a tenant holds more than it is
+    /// allowed: the one most above its target. `None` where no tenant does.
+    pub fn maximums(&self, used_bytes: &[u64], target_bytes: &[u64]) -> Option<Vec<u64>> {
+        let mut used = [0_u64; TENANTS_MAX];
+        for ((tenant, _), bytes) in self.of.iter().zip(used_bytes) {
+            used[tenant.0 as usize] += bytes;
+        }
+        let mut maximums = None;
+        for (tenant, &bytes_max) in self.tenants.bytes_max().iter().enumerate() {
+            let above = used[tenant].saturating_sub(bytes_max);
+            if above == 0 {
+                continue;
+            }
+            let excess = |i: &usize| used_bytes[*i] as i128 - i128::from(target_bytes.get(*i).copied().unwrap_or(0));
+            let its = (0..self.of.len()).filter(|&i| self.of[i].0.0 as usize == tenant && used_bytes[i] > 0);
+            if let Some(gives) = its.max_by_key(excess) {
+                let maximums = maximums.get_or_insert_with(|| vec![u64::MAX; self.of.len()]);
+                maximums[gives] = used_bytes[gives].saturating_sub(above);
+            }
+        }
+        maximums
+    }
+
+    /// The partition that a database is as a whole, so that its number of keys is the server's own.
+    pub fn whole_database(&self, db: u16) -> Option<PartitionId> {
+        if self.classes.is_on() {
+            return None;
+        }
+        let tenant = self.tenants.whole_database(db)?;
+        let id = self.cells[tenant.0 as usize][0];
+        (id != UNASSIGNED).then_some(PartitionId(u16::from(id)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tenure_core::key_table::KeyTable;
+
+    use super::super::classes::{ClassSpec, Source};
+    use super::super::tenants::TenantSpec;
+    use super::*;
+
+    fn partitions(tenants: &str) -> Partitions {
+        let spec = ClassSpec { source: Source::Auto, ..ClassSpec::default() };
+        let classes = Classes::new(spec, Some(KeyTable::new(1 << 16)), false);
+        Partitions::new(Tenants::new(&TenantSpec::parse(tenants).unwrap()), classes)
+    }
+
+    fn learn(partitions: &mut Partitions, db: u16, key: &[u8], penalty_us: u64) -> String {
+        partitions.classes.learn(in_database(KeyHash::of(key), db), penalty_us, 0);
+        let id = partitions.of(db, key);
+        partitions.names()[id.index()].clone()
+    }
+
+    #[test]
+    fn a_partition_is_a_tenant_and_a_class() {
+        let mut partitions = partitions("a=a:*");
+        assert_eq!(partitions.names(), ["a", "other"]);
+        assert_eq!(learn(&mut partitions, 0, b"a:1", 100), "a/70-150us");
+        assert_eq!(learn(&mut partitions, 0, b"b:1", 100), "other/70-150us");
+        assert_eq!(learn(&mut partitions, 3, b"a:2", 1000), "a/630-1270us");
+        assert_eq!(partitions.of(0, b"a:3"), PartitionId(0));
+        assert_eq!(partitions.of(1, b"a:1"), PartitionId(0), "another database's key of that name is another key");
+        assert_eq!(partitions.len(), 5);
+    }
+
+    #[test]
+    fn classes_that_find_no_number_are_with_the_keys_that_have_none() {
+        let mut partitions = partitions("");
+        let mut names = Vec::new();
+        for db in 0..100 {
+            for us in [5, 100, 1000] {
+                names.push(learn(&mut partitions, db, b"k", us));
+            }
+        }
+        assert_eq!(partitions.len(), PARTITIONS_MAX);
+        assert_eq!(names[0..3], ["db0/0-10us", "db0/0-10us", "db0/0-10us"], "smoothed: 5, 29, 272");
+        assert!(names.iter().all(|name| !name.is_empty()));
+    }
+
+    #[test]
+    fn a_tenant_above_its_maximum_gives_where_it_is_most_above_target() {
+        let mut partitions = partitions("a=a:*,max=100b b=b:*");
+        learn(&mut partitions, 0, b"a:1", 100);
+        assert_eq!(partitions.names(), ["a", "b", "other", "a/70-150us"]);
+        assert_eq!(partitions.maximums(&[50, 900, 900, 50], &[]), None);
+        let maximums = partitions.maximums(&[50, 900, 900, 60], &[0, 0, 0, 40]).unwrap();
+        assert_eq!(maximums, [40, u64::MAX, u64::MAX, u64::MAX]);
+    }
+}

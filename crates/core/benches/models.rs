@@ -7,8 +7,9 @@
 //!
 //! Run: `cargo bench -p tenure-core --bench models`. The last table is in docs/results.md, "Speed".
 
-use std::time::Instant;
+mod support;
 
+use support::ProcessorTime;
 use tenure_core::access::Access;
 use tenure_core::curve::even_sizes;
 use tenure_core::model::eaet::{Clock, Eaet};
@@ -113,28 +114,4 @@ fn stream(n: usize) -> Vec<Access> {
         Access::read(key, size_bytes as u32)
     };
     (0..n).map(access).collect()
-}
-
-/// The time that this thread has had a processor, where the system tells it (Linux), else the time that passed.
-enum ProcessorTime {
-    Scheduled(f64),
-    Passed(Instant),
-}
-
-impl ProcessorTime {
-    fn now() -> Self {
-        scheduled_ns().map_or_else(|| ProcessorTime::Passed(Instant::now()), ProcessorTime::Scheduled)
-    }
-
-    fn elapsed_ns(&self) -> f64 {
-        match self {
-            ProcessorTime::Scheduled(began_ns) => scheduled_ns().unwrap_or(*began_ns) - began_ns,
-            ProcessorTime::Passed(began) => began.elapsed().as_nanos() as f64,
-        }
-    }
-}
-
-fn scheduled_ns() -> Option<f64> {
-    let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
-    text.split_whitespace().next()?.parse().ok()
 }

@@ -14,7 +14,14 @@ pub enum ConfigError {
     Partitions(usize),
     /// A decay outside [0, 1].
     Decay(f64),
-    /// A tenant's minimum above its maximum, in bytes.
+    /// A claim on memory that names a group which isn't there.
+    Group {
+        /// What it names.
+        group: usize,
+        /// How many groups there are.
+        n_groups: usize,
+    },
+    /// A group's minimum above its maximum, in bytes.
     Bounds {
         /// Guaranteed minimum, in bytes.
         bytes_min: u64,
@@ -39,6 +46,9 @@ impl fmt::Display for ConfigError {
             ConfigError::SampleSize(k) => write!(f, "sampling size K is {k}; allowed is 1 to 64"),
             ConfigError::Partitions(n) => write!(f, "{n} partitions; allowed is 1 to {}", crate::units::PARTITIONS_MAX),
             ConfigError::Decay(decay) => write!(f, "decay is {decay}; allowed is 0 to 1"),
+            ConfigError::Group { group, n_groups } => {
+                write!(f, "a claim names group {group}; there are {n_groups}, counted from 0")
+            }
             ConfigError::Bounds { bytes_min, bytes_max } => {
                 write!(f, "minimum of {bytes_min} bytes is above the maximum of {bytes_max} bytes")
             }

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use crossbeam_queue::ArrayQueue;
 use tenure_core::curve::MissRatioCurve;
-use tenure_core::decide::allocation::Claim;
+use tenure_core::decide::allocation::{Claim, Group};
 use tenure_core::decide::plan::{Plan, next_plan};
 use tenure_core::model::CurveModel;
 use tenure_core::model::eaet::{Counted, Eaet};
@@ -444,18 +444,15 @@ impl Models {
         let penalty_us = self.penalties_us(views);
         let minimums = fitting_minimums(&snapshot.bytes_min, capacity_bytes);
         let claims: Vec<Claim> = (0..n)
-            .map(|i| Claim {
-                curve: &views[i].curve,
-                cost_us_max: self.weights[i].reads * penalty_us[i],
-                bytes_min: minimums[i],
-                bytes_max: snapshot.bytes_max[i].max(minimums[i]),
-            })
+            .map(|i| Claim { curve: &views[i].curve, cost_us_max: self.weights[i].reads * penalty_us[i], group: i })
             .collect();
+        let bounds = |(&bytes_min, &bytes_max): (&u64, &u64)| Group { bytes_min, bytes_max: bytes_max.max(bytes_min) };
+        let groups: Vec<Group> = minimums.iter().zip(&snapshot.bytes_max).map(bounds).collect();
         let unit = match snapshot.instructions.granularity_bytes {
             0 => (capacity_bytes / 1000).max(1),
             set => set.max(capacity_bytes / 4000),
         };
-        next_plan(self.plan.as_ref(), &claims, capacity_bytes, unit, snapshot.instructions.gain_min).ok()
+        next_plan(self.plan.as_ref(), &claims, &groups, capacity_bytes, unit, snapshot.instructions.gain_min).ok()
     }
 
     /// Mean penalty by partition; where none was measured, the mean of all; where none was measured at all, the same for all, so

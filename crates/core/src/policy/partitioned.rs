@@ -5,7 +5,7 @@
 
 use crate::access::{Access, Op};
 use crate::curve::MissRatioCurve;
-use crate::decide::allocation::Claim;
+use crate::decide::allocation::{Claim, Group};
 use crate::decide::penalty_class::{PENALTY_CLASSES, penalty_class};
 use crate::decide::plan::{Plan, next_plan};
 use crate::units::{PARTITIONS_MAX, PartitionId};
@@ -189,19 +189,21 @@ impl Ledger {
         self.accounts.iter_mut().filter(|account| account.reads < READS_MIN).for_each(|account| account.reads = 0.0);
         if self.accounts.iter().any(|account| account.reads > 0.0) {
             let penalties = self.penalties_us();
-            let claim = |((account, curve), penalty_us): ((&Account, _), f64)| Claim {
+            let claim = |(group, ((account, curve), penalty_us)): (usize, ((&Account, _), f64))| Claim {
                 curve,
                 cost_us_max: account.reads * penalty_us,
-                bytes_min: 0,
-                // What nobody reads gets nothing, and costs no time to plan for.
-                bytes_max: if account.reads > 0.0 { self.capacity_bytes } else { 0 },
+                group,
             };
-            let claims: Vec<Claim> = self.accounts.iter().zip(curves).zip(penalties).map(claim).collect();
+            let claims: Vec<Claim> = self.accounts.iter().zip(curves).zip(penalties).enumerate().map(claim).collect();
+            // What nobody reads gets nothing, and costs no time to plan for.
+            let most = |account: &Account| if account.reads > 0.0 { self.capacity_bytes } else { 0 };
+            let groups: Vec<Group> =
+                self.accounts.iter().map(|account| Group { bytes_min: 0, bytes_max: most(account) }).collect();
             let unit = match self.config.granularity_bytes {
                 0 => (self.capacity_bytes / 1000).max(1),
                 set => set.max(self.capacity_bytes / 4000),
             };
-            let next = next_plan(self.plan.as_ref(), &claims, self.capacity_bytes, unit, self.config.gain_min);
+            let next = next_plan(self.plan.as_ref(), &claims, &groups, self.capacity_bytes, unit, self.config.gain_min);
             self.plan = Some(next.expect("bounds of 0 and the capacity always fit"));
         }
         for account in &mut self.accounts {

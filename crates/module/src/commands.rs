@@ -4,17 +4,22 @@ use std::ffi::CStr;
 use std::sync::atomic::Ordering;
 
 use tenure_core::curve::even_sizes;
+use tenure_core::units::KeyHash;
 
 use crate::config::{TABLE, allowed};
 use crate::ffi::reply::Answer;
-use crate::ffi::{alloc, guard};
+use crate::ffi::server::Server;
+use crate::ffi::{alloc, filter, guard};
 use crate::info;
+use crate::observe::classes::{Class, ClassRules, Source};
+use crate::observe::partitions::in_database;
 use crate::tenure::Tenure;
 
 /// The commands, as they are registered.
-pub const NAMES: [&CStr; 5] = [c"tenure.help", c"tenure.status", c"tenure.partitions", c"tenure.mrc", c"tenure.debug"];
+pub const NAMES: [&CStr; 6] =
+    [c"tenure.help", c"tenure.status", c"tenure.partitions", c"tenure.mrc", c"tenure.class", c"tenure.debug"];
 
-const HELP: [&str; 10] = [
+const HELP: [&str; 20] = [
     "TENURE.HELP [settings]",
     "    This text, or every tenure.* setting with its allowed values, default and what it trades.",
     "TENURE.STATUS",
@@ -23,6 +28,16 @@ const HELP: [&str; 10] = [
     "    Each partition: keys, used and target bytes, accesses, miss ratio, miss penalty, evictions, K.",
     "TENURE.MRC partition [points]",
     "    The partition's miss ratio curve: pairs of bytes and the miss ratio of its reads at that memory; 40 points by default.",
+    "TENURE.CLASS KEY key class|none",
+    "    From now on the key is of that miss-penalty class, whatever is measured; remembered after it is evicted.",
+    "TENURE.CLASS CONNECTION class|none",
+    "    From now on whatever this connection writes is of that class.",
+    "TENURE.CLASS PREFIX prefix* class|none",
+    "    Keys of that prefix are; the same as an entry of tenure.class-rules.",
+    "TENURE.CLASS GET key",
+    "    The key's class, and its miss penalty in microseconds as measured, or -1.",
+    "TENURE.CLASS LIST",
+    "    Each class in use, with its tenants' partitions, keys, penalty and misses taken together.",
     "INFO tenure",
     "    The same as counters, for monitoring.",
 ];
@@ -31,7 +46,7 @@ const POINTS_DEFAULT: usize = 40;
 const POINTS_MAX: usize = 1000;
 
 /// Runs one command.
-pub fn run(tenure: &mut Tenure, words: &[&[u8]]) -> Answer {
+pub fn run(tenure: &mut Tenure, server: &Server, words: &[&[u8]]) -> Answer {
     let (name, arguments) = split(words);
     match (name.as_str(), arguments) {
         ("tenure.help", arguments) => help(arguments),
@@ -42,6 +57,7 @@ pub fn run(tenure: &mut Tenure, words: &[&[u8]]) -> Answer {
             Ok(n) if (1..=POINTS_MAX).contains(&n) => curve(tenure, of, n),
             _ => error(format!("points is '{}'; allowed is 1 to {POINTS_MAX}", text(points))),
         },
+        ("tenure.class", arguments) => class(tenure, server, arguments),
         ("tenure.debug", arguments) => debug(tenure, arguments),
         _ => wrong_count(&name),
     }
@@ -102,10 +118,7 @@ fn status(tenure: &Tenure) -> Answer {
     let targets: u64 = published.plan.as_ref().map_or(0, |plan| plan.target_bytes.iter().sum());
     Answer::Map(vec![
         ("state", Answer::Text("running".to_owned())),
-        (
-            "policy",
-            Answer::Text(crate::config::POLICIES[tenure.settings().policy as usize].to_string_lossy().into_owned()),
-        ),
+        ("policy", Answer::Text(tenure.settings().policy.name())),
         ("eviction", Answer::Text(tenure.standing.as_str().to_owned())),
         ("worker", Answer::Text(if tenure.worker.is_alive() { "running" } else { "dead" }.to_owned())),
         ("maxmemory_bytes", count(tenure.memory.limit_bytes)),
@@ -128,6 +141,8 @@ fn partition(row: &info::PartitionRow) -> Answer {
     let or_none = |n: Option<u64>| n.map_or(Answer::Integer(-1), count);
     Answer::Map(vec![
         ("name", Answer::Text(row.name.clone())),
+        ("tenant", Answer::Text(row.tenant.clone())),
+        ("class", Answer::Text(row.class.clone())),
         ("keys", count(row.keys)),
         ("used_bytes", count(row.used_bytes)),
         ("target_bytes", or_none(row.target_bytes)),
@@ -162,6 +177,94 @@ fn curve(tenure: &Tenure, of: &[u8], points: usize) -> Answer {
         Answer::Array(vec![Answer::Integer(bytes as i64), Answer::Number(view.curve.miss_ratio_at(bytes))])
     };
     Answer::Array(even_sizes(last, points).into_iter().map(pair).collect())
+}
+
+/// `TENURE.CLASS`.
+fn class(tenure: &mut Tenure, server: &Server, arguments: &[&[u8]]) -> Answer {
+    let [first, rest @ ..] = arguments else { return wrong_count("tenure.class") };
+    let verb = text(first).to_ascii_uppercase();
+    if tenure.settings().classes.source == Source::Off && verb != "LIST" {
+        return error(
+            "tenure.classes is off; CONFIG SET tenure.classes hinted, or auto, lets classes count".to_owned(),
+        );
+    }
+    match (verb.as_str(), rest) {
+        ("KEY", [key, name]) => with_class(tenure, name, |tenure, class| {
+            tenure.hint_key(server, server.selected_db(), key, class);
+            Ok(())
+        }),
+        ("CONNECTION", [name]) => with_class(tenure, name, |tenure, class| {
+            if !filter::knows_clients() {
+                return Err("this server doesn't tell modules who writes; Valkey 7.2 and Redis 7.2 do".to_owned());
+            }
+            tenure.observer.partitions.classes.hint_connection(server.client_id(), class)
+        }),
+        ("PREFIX", [prefix, name]) => set_rule(tenure, server, &text(prefix), &text(name)),
+        ("GET", [key]) => {
+            let hash = in_database(KeyHash::of(key), server.selected_db());
+            let classes = &tenure.observer.partitions.classes;
+            let penalty_us = classes.entry(hash).and_then(|entry| entry.penalty_us());
+            Answer::Map(vec![
+                ("class", Answer::Text(classes.name(classes.of(key, hash)))),
+                ("penalty_us", Answer::Number(penalty_us.map_or(-1.0, f64::from))),
+            ])
+        }
+        ("LIST", []) => list_classes(tenure),
+        ("KEY" | "CONNECTION" | "PREFIX" | "GET" | "LIST", _) => wrong_count("tenure.class"),
+        _ => error(format!("TENURE.CLASS takes KEY, CONNECTION, PREFIX, GET or LIST, not '{}'", text(first))),
+    }
+}
+
+fn with_class(tenure: &mut Tenure, name: &[u8], hint: impl FnOnce(&mut Tenure, Class) -> Result<(), String>) -> Answer {
+    let class = tenure.observer.partitions.classes.named(&text(name));
+    match class.and_then(|class| hint(tenure, class)) {
+        Ok(()) => Answer::Ok,
+        Err(why) => error(why),
+    }
+}
+
+/// Puts a rule in the place of the prefix's former one, in `tenure.class-rules`, where it outlives a `CONFIG REWRITE`.
+fn set_rule(tenure: &Tenure, server: &Server, prefix: &str, name: &str) -> Answer {
+    let held = &tenure.settings().class_rules_text;
+    let is_other = |entry: &&str| entry.split_once('=').is_none_or(|(_, held)| held != prefix);
+    let mut rules: Vec<String> = held.split_ascii_whitespace().filter(is_other).map(str::to_owned).collect();
+    if name != "none" {
+        rules.push(format!("{name}={prefix}"));
+    }
+    let rules = rules.join(" ");
+    match ClassRules::parse(&rules) {
+        Ok(_) => match server.call(c"CONFIG", &[b"SET", b"tenure.class-rules", rules.as_bytes()]) {
+            Some(_) => Answer::Ok,
+            None => error("the server refused to set tenure.class-rules".to_owned()),
+        },
+        Err(why) => error(why),
+    }
+}
+
+/// Each class in use, over all tenants.
+fn list_classes(tenure: &Tenure) -> Answer {
+    let mut rows: Vec<(String, Vec<info::PartitionRow>)> = Vec::new();
+    for row in info::partitions(tenure) {
+        match rows.iter_mut().find(|(class, _)| *class == row.class) {
+            Some((_, of_class)) => of_class.push(row),
+            None => rows.push((row.class.clone(), vec![row])),
+        }
+    }
+    let entry = |(class, of_class): (String, Vec<info::PartitionRow>)| {
+        let sum = |part: fn(&info::PartitionRow) -> u64| Answer::Integer(of_class.iter().map(part).sum::<u64>() as i64);
+        let penalties: u64 = of_class.iter().map(|row| row.counters.penalties).sum();
+        let weighed: f64 = of_class.iter().map(|row| row.penalty_us_mean * row.counters.penalties as f64).sum();
+        Answer::Map(vec![
+            ("class", Answer::Text(class)),
+            ("partitions", Answer::Integer(of_class.len() as i64)),
+            ("keys", sum(|row| row.keys)),
+            ("used_bytes", sum(|row| row.used_bytes)),
+            ("target_bytes", sum(|row| row.target_bytes.unwrap_or(0))),
+            ("misses", sum(|row| row.counters.misses)),
+            ("penalty_us_mean", Answer::Number(if penalties > 0 { weighed / penalties as f64 } else { 0.0 })),
+        ])
+    };
+    Answer::Array(rows.into_iter().map(entry).collect())
 }
 
 /// Faults on purpose, for tests.

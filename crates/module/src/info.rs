@@ -1,5 +1,7 @@
 //! `INFO tenure`: counters and state, one field a line, one line of fields per partition, as the server shows its databases.
 
+use tenure_core::key_table::KeyTable;
+
 use crate::ffi::{alloc, guard};
 use crate::tenure::Tenure;
 
@@ -31,6 +33,7 @@ pub fn write(tenure: &Tenure, sink: &mut impl Sink) {
     use Value::{Count, Number, Text};
     let published = &tenure.published;
     let observer = &tenure.observer;
+    let keys = observer.partitions.classes.keys.as_ref();
     let (work, losses) = (&tenure.evictor.work, &observer.losses);
     let sum = |count: fn(&crate::observe::Counters) -> u64| Count(observer.counters.iter().map(count).sum());
     let fields = [
@@ -63,6 +66,9 @@ pub fn write(tenure: &Tenure, sink: &mut impl Sink) {
         ("eviction_slices_out_of_time", Count(work.slices_out_of_time)),
         ("visited_keys", Count(tenure.visited_keys())),
         ("headroom_bytes", Count(tenure.headroom_bytes())),
+        ("remembered_keys", Count(keys.map_or(0, |keys| keys.len() as u64))),
+        ("forgotten_keys", Count(keys.map_or(0, KeyTable::displaced))),
+        ("key_table_bytes", Count(keys.map_or(0, KeyTable::memory_bytes))),
         ("models_bytes", Count(published.models_bytes)),
         ("memory_bytes", Count(alloc::allocated_bytes() as u64)),
     ];
@@ -89,15 +95,19 @@ pub fn write_stopped(sink: &mut impl Sink) {
 pub struct PartitionRow {
     /// Its name.
     pub name: String,
+    /// Whose it is.
+    pub tenant: String,
+    /// Its miss-penalty class, or `none`.
+    pub class: String,
     /// Keys, estimated.
     pub keys: u64,
     /// Bytes, estimated.
     pub used_bytes: u64,
     /// Planned bytes; `None` without a plan.
     pub target_bytes: Option<u64>,
-    /// Guaranteed bytes.
+    /// Guaranteed to the tenant, all its partitions together, in bytes.
     pub bytes_min: u64,
-    /// Allowed bytes; `None` = no maximum.
+    /// Allowed to the tenant, in bytes; `None` = no maximum.
     pub bytes_max: Option<u64>,
     /// Counted so far.
     pub counters: crate::observe::Counters,
@@ -147,13 +157,18 @@ pub fn partitions(tenure: &Tenure) -> Vec<PartitionRow> {
         let view = tenure.published.partitions.get(i).filter(|_| current).cloned().unwrap_or_default();
         let used_bytes = tenure.usage.bytes()[i];
         let target_bytes = targets.get(i).copied();
+        let (tenant, class) = observer.partitions.of_what()[i];
+        let tenant = tenant.0 as usize;
+        let tenants = observer.partitions.tenants();
         PartitionRow {
             name: name.clone(),
+            tenant: tenants.names()[tenant].clone(),
+            class: observer.partitions.classes.name(class),
             keys: tenure.usage.keys()[i].round() as u64,
             used_bytes,
             target_bytes,
-            bytes_min: observer.partitions.bytes_min()[i],
-            bytes_max: Some(observer.partitions.bytes_max()[i]).filter(|&bytes| bytes < u64::MAX),
+            bytes_min: tenants.bytes_min()[tenant],
+            bytes_max: Some(tenants.bytes_max()[tenant]).filter(|&bytes| bytes < u64::MAX),
             counters: observer.counters[i],
             miss_ratio: view.miss_ratio.unwrap_or(0.0),
             miss_ratio_predicted: view.curve.miss_ratio_at(target_bytes.unwrap_or(used_bytes)),

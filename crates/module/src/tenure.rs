@@ -5,20 +5,24 @@ use std::ffi::CStr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tenure_core::key_table::{KeyTable, tick};
+use tenure_core::policy::hyperbolic::Hyperbolic;
 use tenure_core::units::{KeyHash, PARTITIONS_MAX, PartitionId};
 
 use crate::config::{Policy, Settings};
-use crate::enforce::evict::{Evictor, Orders};
+use crate::enforce::evict::{Evictor, Orders, Scoring};
 use crate::enforce::newcomers::Newcomer;
 use crate::enforce::usage::Usage;
 use crate::enforce::walk::{Guides, Walk};
 use crate::ffi::callbacks::now_us;
 use crate::ffi::server::{Kind, Level, Server, Text};
 use crate::ffi::{filter, soon};
+use crate::observe::classes::{Class, Classes};
 use crate::observe::command_table::CommandTable;
 use crate::observe::duty::Duty;
+use crate::observe::partitions::{Partitions, in_database};
 use crate::observe::sizes::LARGE_BYTES;
-use crate::observe::tenants::Partitions;
+use crate::observe::tenants::Tenants;
 use crate::observe::{DBS_MAX, Observer};
 use crate::worker::{Instructions, Published, Snapshot, Worker};
 
@@ -37,6 +41,11 @@ const CALIBRATED_KEYS_AT_FIRST: usize = 16;
 const IDLE_BUDGET_US: i64 = 100;
 /// An event loop that hasn't been idle for so long isn't waited for.
 const IDLE_WAIT_US: u64 = 5_000;
+/// Memory for the table of keys: a share of the limit, within bounds; where there is no limit, a fixed size.
+const KEY_TABLE_SHARE: u64 = 64;
+const KEY_TABLE_BYTES_MIN: u64 = 256 << 10;
+const KEY_TABLE_BYTES_MAX: u64 = 256 << 20;
+const KEY_TABLE_BYTES_UNLIMITED: u64 = 4 << 20;
 /// Without news from the worker for this many windows, its plan is not trusted any more.
 const STALE_WINDOWS: u64 = 6;
 const STALE_US_MIN: u64 = 60_000_000;
@@ -173,7 +182,7 @@ impl Tenure {
     pub fn start(server: &Server, settings_version: u64, settings: Settings) -> Result<Tenure, String> {
         let commands = read_command_table(server)?;
         let worker = Worker::start().map_err(|e| format!("no thread for the worker: {e}"))?;
-        let partitions = Partitions::new(&settings.tenants);
+        let partitions = Partitions::new(Tenants::new(&settings.tenants), Classes::default());
         let observer = Observer::new(commands, partitions, Arc::clone(&worker.shared.queue));
         let now_us = now_us();
         if !filter::watch(server, true) {
@@ -205,7 +214,11 @@ impl Tenure {
             worker_died: false,
             panic_please: false,
         };
+        tenure.read_memory(server, now_us);
         tenure.apply(&settings);
+        if settings.remembers_keys() {
+            tenure.divide_anew();
+        }
         Ok(tenure)
     }
 
@@ -217,16 +230,46 @@ impl Tenure {
     /// Takes changed settings. Other tenants start the models over.
     pub fn take_settings(&mut self, version: u64, settings: Settings) {
         self.settings_version = version;
-        if settings.tenants != self.settings.tenants {
-            self.observer.set_partitions(Partitions::new(&settings.tenants));
-            self.observer.sizes().forget_partitions();
-            self.usage = Usage::new();
-            self.walk = Walk::default();
-            self.evictor = Evictor::new();
-            self.ticked_at_us = 0;
-        }
+        let others = settings.tenants != self.settings.tenants
+            || settings.classes != self.settings.classes
+            || settings.remembers_keys() != self.settings.remembers_keys()
+            || settings.policy.is_hyperbolic() != self.settings.policy.is_hyperbolic()
+            || settings.key_table_bytes != self.settings.key_table_bytes;
         self.apply(&settings);
         self.settings = settings;
+        if others {
+            self.divide_anew();
+        }
+    }
+
+    /// Divides the keys as the settings say, and starts over: what was learned of other partitions is of no use.
+    fn divide_anew(&mut self) {
+        let settings = &self.settings;
+        let table = settings.remembers_keys().then(|| KeyTable::new(self.key_table_bytes()));
+        let classes = Classes::new(settings.classes.clone(), table, settings.policy.is_hyperbolic());
+        self.observer.set_partitions(Partitions::new(Tenants::new(&settings.tenants), classes));
+        self.observer.sizes().forget_partitions();
+        self.usage = Usage::new();
+        self.walk = Walk::default();
+        self.evictor = Evictor::new();
+        self.ticked_at_us = 0;
+    }
+
+    /// What the table of keys may take, in bytes.
+    fn key_table_bytes(&self) -> u64 {
+        match (self.settings.key_table_bytes as u64, self.memory.limit_bytes) {
+            (0, 0) => KEY_TABLE_BYTES_UNLIMITED,
+            (0, limit) => (limit / KEY_TABLE_SHARE).clamp(KEY_TABLE_BYTES_MIN, KEY_TABLE_BYTES_MAX),
+            (set, _) => set.max(KEY_TABLE_BYTES_MIN),
+        }
+    }
+
+    /// A limit that has grown fourfold deserves a larger table.
+    fn fit_key_table(&mut self) {
+        let held = self.observer.partitions.classes.keys.as_ref().map(KeyTable::memory_bytes);
+        if held.is_some_and(|held| self.key_table_bytes() >= 4 * held) {
+            self.divide_anew();
+        }
     }
 
     fn apply(&mut self, settings: &Settings) {
@@ -242,10 +285,9 @@ impl Tenure {
 
     /// A key came or went.
     pub fn on_key_event(&mut self, server: &Server, db: u16, event: &CStr, key: &[u8]) {
-        let partition = self.observer.partitions.of(db, key);
         match event.to_bytes() {
             b"new" => {
-                self.observer.on_new_key(db, key, partition, now_us);
+                let partition = self.observer.on_new_key(db, key, now_us);
                 self.look_at_new_key(server, partition, key);
                 self.usage.came(db, partition, self.observer.sizes_seen());
                 if self.standing == Standing::Ready {
@@ -255,6 +297,8 @@ impl Tenure {
                 }
             }
             b"del" | b"expired" | b"evicted" | b"rename_from" | b"move_from" => {
+                let partition = self.observer.partitions.of(db, key);
+                self.observer.on_gone(db, key);
                 self.usage.went(db, partition, self.observer.sizes_seen());
             }
             _ => {}
@@ -284,6 +328,7 @@ impl Tenure {
         }
         if self.memory.stale || now_us >= self.memory.read_at_us + MEMORY_EVERY_US {
             self.read_memory(server, now_us);
+            self.fit_key_table();
         }
         if let Some(published) = self.worker.shared.news(&mut self.published_version) {
             if published.plan.as_ref().map(|p| &p.target_bytes) != self.published.plan.as_ref().map(|p| &p.target_bytes)
@@ -324,9 +369,10 @@ impl Tenure {
             self.growth.turn(used_bytes);
         }
         let free_bytes = if planned { used_bytes.saturating_sub(limit_bytes - self.headroom_bytes()) } else { 0 };
-        let bytes_max = self.observer.partitions.bytes_max();
-        let above_max = self.usage.bytes().iter().zip(bytes_max).any(|(used, max)| used > max);
-        if free_bytes == 0 && !above_max {
+        let plan = self.published.plan.as_ref().filter(|_| planned && self.settings.policy == Policy::Predis);
+        let target_bytes = plan.map_or(&[][..], |plan| &plan.target_bytes);
+        let maximums = self.observer.partitions.maximums(self.usage.bytes(), target_bytes);
+        if free_bytes == 0 && maximums.is_none() {
             self.short_since_us = None;
             return;
         }
@@ -350,24 +396,32 @@ impl Tenure {
             When::BeforeReplies => self.settings.turn_budget_us,
             When::Idle => self.settings.turn_budget_us.min(IDLE_BUDGET_US),
         };
-        let bytes_max = bytes_max.to_vec();
         if self.db_sizes.is_empty() {
             // The first keys have come since the last tick.
             self.count_keys(server);
         }
         let plan = self.published.plan.as_ref().filter(|_| planned && self.settings.policy == Policy::Predis);
+        let unbounded = || vec![u64::MAX; self.observer.partitions.len()];
+        let bytes_max = maximums.unwrap_or_else(unbounded);
         let orders = Orders {
             free_bytes,
             target_bytes: plan.map_or(&[], |plan| &plan.target_bytes),
             bytes_max: &bytes_max,
             sample_size: self.settings.samples as usize,
+            scoring: match self.settings.policy {
+                Policy::Hyperbolic => Scoring::Worth(Hyperbolic { per_size: false }),
+                Policy::HyperbolicSize => Scoring::Worth(Hyperbolic { per_size: true }),
+                _ => Scoring::Idle,
+            },
+            penalty_us: &self.penalties_us(),
             volatile_only: self.memory.policy.starts_with("volatile"),
             db_sizes: &self.db_sizes,
             budget: Duration::from_micros(budget_us as u64),
             now_us,
         };
         let (partitions, sizes) = self.observer.guides();
-        let mut guides = Guides { partitions, sizes, usage: &mut self.usage };
+        let sizes_all = self.settings.policy == Policy::HyperbolicSize;
+        let mut guides = Guides { partitions, sizes, usage: &mut self.usage, sizes_all };
         let evicted = self.evictor.relieve(server, &mut self.walk, &mut guides, &orders);
         self.short_since_us = None;
         if evicted == 0 {
@@ -375,6 +429,16 @@ impl Tenure {
             self.rests_until_us = now_us + TICK_US;
         }
         self.growth.last_used_bytes = Some(self.used_bytes(server));
+    }
+
+    /// Mean miss penalty by partition, in µs; 1 where none is known.
+    fn penalties_us(&self) -> [f32; PARTITIONS_MAX] {
+        let mut penalties_us = [1.0; PARTITIONS_MAX];
+        let measured = self.published.partitions.iter().map(|view| view.penalty_us_mean as f32);
+        if self.published.epoch == self.observer.epoch() {
+            penalties_us.iter_mut().zip(measured).filter(|(_, us)| *us > 0.0).for_each(|(slot, us)| *slot = us);
+        }
+        penalties_us
     }
 
     /// What stands against evicting that costs nothing to know.
@@ -387,7 +451,7 @@ impl Tenure {
             Standing::NoEviction
         } else if self.memory.limit_bytes == 0 {
             Standing::NoLimit
-        } else if self.settings.policy == Policy::Lru {
+        } else if self.settings.policy != Policy::Predis {
             Standing::Ready
         } else if self.worker_died {
             Standing::NoWorker
@@ -421,6 +485,8 @@ impl Tenure {
         self.count_keys(server);
         let dbs: Vec<u16> = self.db_sizes.iter().map(|(db, _)| *db).collect();
         self.observer.set_dbs_in_use(&dbs);
+        let moved = std::mem::take(&mut self.observer.partitions.classes.moved);
+        self.usage.moved(moved);
         self.census(server);
         let (partitions, sizes) = self.observer.guides();
         self.usage.settle(&self.db_sizes, partitions, sizes);
@@ -444,7 +510,7 @@ impl Tenure {
 
     /// Where nothing can be short of memory soon, turns don't look, and a fast stream is watched in part.
     fn watch_or_pause(&mut self, server: &Server, now_us: u64) {
-        let has_maximum = self.observer.partitions.bytes_max().iter().any(|&max| max < u64::MAX);
+        let has_maximum = self.observer.partitions.tenants().bytes_max().iter().any(|&max| max < u64::MAX);
         self.may_be_short = has_maximum || self.is_near_limit(self.used_bytes(server));
         if !self.may_be_short {
             self.standing = self.standing_by_plan(now_us);
@@ -483,7 +549,7 @@ impl Tenure {
         let (partitions, sizes) = self.observer.guides();
         sizes.refresh_some();
         let is_rough: Vec<bool> = (0..PARTITIONS_MAX).map(|i| sizes.is_rough(PartitionId(i as u16))).collect();
-        let mut guides = Guides { partitions, sizes, usage: &mut self.usage };
+        let mut guides = Guides { partitions, sizes, usage: &mut self.usage, sizes_all: false };
         let mut kept: Vec<(Text, usize, PartitionId, u16)> = Vec::new();
         let dbs = self.db_sizes.len();
         for step in 0..CENSUS_STEPS.max(2 * wanted as usize) {
@@ -491,7 +557,7 @@ impl Tenure {
                 break;
             }
             let (db, _) = self.db_sizes[step % dbs];
-            self.walk.step(server, db, &mut guides, |visit| {
+            self.walk.step(server, db, &mut guides, |visit, _| {
                 let is_rough = is_rough[visit.partition.index()];
                 let wanted = if is_rough { CALIBRATED_KEYS_AT_FIRST } else { CALIBRATED_KEYS };
                 if kept.len() < wanted && visit.key.kind() == Kind::String && visit.key.length() < LARGE_BYTES {
@@ -521,8 +587,9 @@ impl Tenure {
         self.worker.shared.leave(Snapshot {
             epoch: self.observer.epoch(),
             counters: self.observer.counters.to_vec(),
-            bytes_min: partitions.bytes_min().to_vec(),
-            bytes_max: partitions.bytes_max().to_vec(),
+            tenant_of: partitions.of_what().iter().map(|(tenant, _)| *tenant).collect(),
+            bytes_min: partitions.tenants().bytes_min().to_vec(),
+            bytes_max: partitions.tenants().bytes_max().to_vec(),
             memory_bytes: limit_bytes,
             capacity_bytes: if limit_bytes == 0 { 0 } else { (items as i64 + room_bytes).max(1) as u64 },
             is_watching: !self.observer.is_paused,
@@ -537,6 +604,7 @@ impl Tenure {
         Instructions { samples_per_second: instructions.samples_per_second / share, ..instructions }
     }
 
+    /// Asks for the limit and the policy.
     fn read_memory(&mut self, server: &Server, now_us: u64) {
         self.memory.read_at_us = now_us;
         self.may_be_short |= self.memory.stale;
@@ -549,6 +617,22 @@ impl Tenure {
                 Some(("maxmemory_policy", value)) => value.clone_into(&mut self.memory.policy),
                 _ => {}
             }
+        }
+    }
+
+    /// A key is of `class` from now on, also while it is in the cache.
+    pub fn hint_key(&mut self, server: &Server, db: u16, key: &[u8], class: Class) {
+        let before = self.observer.partitions.of(db, key);
+        let (hash, now) = (in_database(KeyHash::of(key), db), tick(now_us()));
+        let moved = self.observer.partitions.classes.moved;
+        self.observer.partitions.classes.hint(hash, class, now);
+        let after = self.observer.partitions.of(db, key);
+        server.select_db(db);
+        if server.open(&server.text(key)).kind() != Kind::Absent && before != after {
+            self.usage.went(db, before, self.observer.sizes_seen());
+            self.usage.came(db, after, self.observer.sizes_seen());
+            // This one is accounted for.
+            self.observer.partitions.classes.moved = moved;
         }
     }
 

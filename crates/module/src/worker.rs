@@ -18,6 +18,7 @@ use tenure_core::decide::plan::{Plan, next_plan};
 use tenure_core::model::CurveModel;
 use tenure_core::model::eaet::{Counted, Eaet};
 use tenure_core::sampling::SampleRate;
+use tenure_core::units::TenantId;
 
 use crate::ffi::guard;
 use crate::observe::{Counters, Sampled};
@@ -33,6 +34,8 @@ const SAMPLED_KEY_BYTES: u64 = 64;
 const SAMPLED_KEYS_ENOUGH: usize = 1 << 14;
 /// What was counted in a window weighs this much one window later.
 const WINDOW_DECAY: f64 = 0.7;
+/// With so many penalties measured in a window, those before it count no more: a backend that has slowed down is seen at once.
+const PENALTIES_ENOUGH: f64 = 30.0;
 const NAP: Duration = Duration::from_millis(10);
 /// How often the rate is looked at.
 const RATE_EVERY: Duration = Duration::from_millis(100);
@@ -61,9 +64,11 @@ pub struct Snapshot {
     pub epoch: u32,
     /// Counted so far, by partition.
     pub counters: Vec<Counters>,
-    /// Guaranteed, by partition.
+    /// Whose each partition is.
+    pub tenant_of: Vec<TenantId>,
+    /// Guaranteed, by tenant.
     pub bytes_min: Vec<u64>,
-    /// Allowed, by partition.
+    /// Allowed, by tenant.
     pub bytes_max: Vec<u64>,
     /// The server's limit, in bytes; 0 = none.
     pub memory_bytes: u64,
@@ -351,7 +356,7 @@ impl Models {
             0 => SAMPLED_KEYS_MAX,
             limit => ((limit / 128 / SAMPLED_KEY_BYTES) as usize).clamp(SAMPLED_KEYS_MIN, SAMPLED_KEYS_MAX),
         };
-        let n_partitions = snapshot.bytes_min.len();
+        let n_partitions = snapshot.tenant_of.len();
         if n_partitions == 0 {
             return;
         }
@@ -418,10 +423,12 @@ impl Models {
         model.advance(now.requests().saturating_sub(before.requests()), reads);
         let weights = &mut self.weights[partition];
         weights.reads = weights.reads * WINDOW_DECAY + reads as f64;
-        weights.penalties = weights.penalties * WINDOW_DECAY + now.penalties.saturating_sub(before.penalties) as f64;
-        weights.penalty_us_sum = weights.penalty_us_sum * WINDOW_DECAY + (now.penalty_us_sum - before.penalty_us_sum);
+        let penalties = now.penalties.saturating_sub(before.penalties) as f64;
+        let kept = if penalties >= PENALTIES_ENOUGH { 0.0 } else { WINDOW_DECAY };
+        weights.penalties = weights.penalties * kept + penalties;
+        weights.penalty_us_sum = weights.penalty_us_sum * kept + (now.penalty_us_sum - before.penalty_us_sum);
         weights.penalty_us_square_sum =
-            weights.penalty_us_square_sum * WINDOW_DECAY + (now.penalty_us_square_sum - before.penalty_us_square_sum);
+            weights.penalty_us_square_sum * kept + (now.penalty_us_square_sum - before.penalty_us_square_sum);
         let mean = if weights.penalties > 0.0 { weights.penalty_us_sum / weights.penalties } else { 0.0 };
         let mean_square = weights.penalty_us_square_sum / weights.penalties.max(1e-9);
         let misses = now.misses.saturating_sub(before.misses);
@@ -436,16 +443,18 @@ impl Models {
 
     /// The next plan; `None` without a limit to divide, or before any request.
     fn decide(&self, snapshot: &Snapshot, views: &[PartitionView]) -> Option<Plan> {
-        let n = snapshot.bytes_min.len();
         let capacity_bytes = snapshot.capacity_bytes;
         if capacity_bytes == 0 || self.models.iter().all(|model| model.clock() == 0) {
             return None;
         }
         let penalty_us = self.penalties_us(views);
         let minimums = fitting_minimums(&snapshot.bytes_min, capacity_bytes);
-        let claims: Vec<Claim> = (0..n)
-            .map(|i| Claim { curve: &views[i].curve, cost_us_max: self.weights[i].reads * penalty_us[i], group: i })
-            .collect();
+        let claim = |(i, tenant): (usize, &TenantId)| Claim {
+            curve: &views[i].curve,
+            cost_us_max: self.weights[i].reads * penalty_us[i],
+            group: tenant.0 as usize,
+        };
+        let claims: Vec<Claim> = snapshot.tenant_of.iter().enumerate().map(claim).collect();
         let bounds = |(&bytes_min, &bytes_max): (&u64, &u64)| Group { bytes_min, bytes_max: bytes_max.max(bytes_min) };
         let groups: Vec<Group> = minimums.iter().zip(&snapshot.bytes_max).map(bounds).collect();
         let unit = match snapshot.instructions.granularity_bytes {
@@ -477,7 +486,7 @@ fn fitting_minimums(bytes_min: &[u64], capacity_bytes: u64) -> Vec<u64> {
 #[cfg(test)]
 mod tests {
     use tenure_core::access::Access;
-    use tenure_core::units::{KeyHash, PARTITIONS_MAX, PartitionId};
+    use tenure_core::units::{KeyHash, PARTITIONS_MAX, PartitionId, TenantId};
 
     use super::*;
 
@@ -496,6 +505,7 @@ mod tests {
         Snapshot {
             epoch: 0,
             counters,
+            tenant_of: vec![TenantId(0), TenantId(1)],
             bytes_min: vec![0; 2],
             bytes_max: vec![u64::MAX; 2],
             memory_bytes: capacity_bytes,
@@ -539,6 +549,27 @@ mod tests {
         assert!(targets[1] >= 1000, "{targets:?}");
         assert_eq!(published.partitions[1].penalty_us_mean, 1000.0);
         assert!(shared.news(&mut version).is_none());
+    }
+
+    /// A backend slows down from one window to the next: the mean is the new one at once, where enough misses say so.
+    #[test]
+    fn the_penalty_is_that_of_the_last_window() {
+        let shared = Shared::new();
+        let mut models = Models::new(&shared);
+        let mut counted = Counters::default();
+        let mut mean_after = |reads: u64, penalties: u64, us: f64| {
+            counted.reads += reads;
+            counted.penalties += penalties;
+            counted.penalty_us_sum += penalties as f64 * us;
+            let mut counters = vec![Counters::default(); PARTITIONS_MAX];
+            counters[0] = counted;
+            models.look_at(&shared, &snapshot(counters, 0));
+            shared.news(&mut 0).unwrap().partitions[0].penalty_us_mean
+        };
+        assert_eq!(mean_after(2000, 100, 1000.0), 1000.0);
+        assert_eq!(mean_after(2000, 100, 2000.0), 2000.0);
+        let few = mean_after(2000, 7, 1000.0);
+        assert!((1900.0..2000.0).contains(&few), "seven do not outweigh a hundred: {few}");
     }
 
     #[test]

@@ -8,6 +8,8 @@
 
 use std::time::{Duration, Instant};
 
+use tenure_core::key_table;
+use tenure_core::policy::hyperbolic::Hyperbolic;
 use tenure_core::policy::lru::Lru;
 use tenure_core::policy::pools::{Giver, PATIENCE, Pools, next_giver};
 use tenure_core::policy::{Candidate, Scorer};
@@ -16,12 +18,23 @@ use tenure_core::units::{KeyHash, PARTITIONS_MAX};
 use super::newcomers::{Newcomers, Oldest};
 use super::walk::{Guides, Visit, Walk};
 use crate::ffi::server::{Kind, Server, Text};
+use crate::observe::classes::Classes;
+use crate::observe::partitions::in_database;
 
 /// Victims in a row that were gone or used again: enough for this turn.
 const FAILURES_MAX: usize = 16;
 
 /// Steps of the walk between two looks at the clock.
 const STEPS_PER_LOOK: usize = 8;
+
+/// Which of a partition's keys goes first.
+#[derive(Clone, Copy, Debug)]
+pub enum Scoring {
+    /// The longest idle, as the server ranks them.
+    Idle,
+    /// What is worth least, by what is remembered of it.
+    Worth(Hyperbolic),
+}
 
 /// What a turn has to free, and how.
 pub struct Orders<'a> {
@@ -33,6 +46,10 @@ pub struct Orders<'a> {
     pub bytes_max: &'a [u64],
     /// Keys sampled per eviction.
     pub sample_size: usize,
+    /// Which key goes.
+    pub scoring: Scoring,
+    /// Mean miss penalty by partition, in µs, for keys whose own isn't known; one for each partition there can be.
+    pub penalty_us: &'a [f32; PARTITIONS_MAX],
     /// Only keys that expire may go.
     pub volatile_only: bool,
     /// The databases that hold keys, with their number of keys.
@@ -61,7 +78,9 @@ pub struct Work {
 struct Victim {
     name: Text,
     db: u16,
+    /// As it was met: a key that was asked for since is no victim.
     idle: u64,
+    n_requests: u32,
     /// The walk has met it.
     was_met: bool,
 }
@@ -143,12 +162,16 @@ impl Evictor {
             let db = self.pick_db(guides, orders, giver)?;
             steps += 1;
             let pools = &mut self.pools;
-            met += walk.step(server, db, guides, |visit| {
+            met += walk.step(server, db, guides, |visit, classes| {
                 if orders.volatile_only && visit.key.expires_in_ms().is_none() {
                     return;
                 }
-                let candidate = candidate(visit);
-                pools.offer(visit.partition, Lru.score(&candidate), || victim(visit, &candidate));
+                let candidate = candidate(visit, classes, orders);
+                let score = match orders.scoring {
+                    Scoring::Idle => Lru.score(&candidate),
+                    Scoring::Worth(hyperbolic) => hyperbolic.score(&candidate),
+                };
+                pools.offer(visit.partition, score, || victim(visit, &candidate));
             });
         }
         self.pools.take(giver)
@@ -158,11 +181,13 @@ impl Evictor {
     fn newcomer(&mut self, server: &Server, guides: &Guides, orders: &Orders, giver: Giver) -> Option<Victim> {
         let Giver::Partition(id) = giver else { return None };
         let keys = guides.usage.keys()[id.index()];
-        if orders.volatile_only || self.pools.is_ready(giver) || !self.newcomers.cover(id, keys) {
+        // A newcomer is the oldest of its partition; what is worth least is found by a sample.
+        let by_age = matches!(orders.scoring, Scoring::Idle);
+        if orders.volatile_only || !by_age || self.pools.is_ready(giver) || !self.newcomers.cover(id, keys) {
             return None;
         }
         let Oldest { name, db, idle } = self.newcomers.oldest(server, id, orders.now_us)?;
-        Some(Victim { name, db, idle, was_met: false })
+        Some(Victim { name, db, idle, n_requests: 0, was_met: false })
     }
 
     /// A database to sample, by its number of keys, among those that may hold the giver's.
@@ -211,12 +236,20 @@ impl Evictor {
         if orders.volatile_only && key.expires_in_ms().is_none() {
             return None;
         }
+        let key_hash = in_database(KeyHash::of(victim.name.as_ref()), victim.db);
         let partition = guides.partitions.of(victim.db, victim.name.as_ref());
+        if let Scoring::Worth(_) = orders.scoring
+            && guides.partitions.classes.entry(key_hash).map_or(0, |entry| u32::from(entry.n_requests))
+                > victim.n_requests
+        {
+            return None;
+        }
         let hash = || KeyHash::of(victim.name.as_ref());
         let size_bytes = guides.sizes.of(server, partition, &victim.name, hash, &key);
         if !key.unlink() {
             return None;
         }
+        guides.partitions.classes.gone(|| key_hash);
         server.replicate_unlink(&victim.name);
         server.signal_modified(&victim.name);
         server.notify_evicted(&victim.name);
@@ -227,17 +260,26 @@ impl Evictor {
     }
 }
 
-fn candidate(visit: &Visit) -> Candidate {
-    Candidate {
-        partition: visit.partition,
-        idle: visit.key.idle(),
-        resident: 0,
-        n_requests: 0,
-        size_bytes: 0,
-        penalty_us: 0.0,
+/// What is known of a visited key. Where its requests are not remembered, it counts as asked for once, when it was last used.
+fn candidate(visit: &Visit, classes: &Classes, orders: &Orders) -> Candidate {
+    let idle = visit.key.idle();
+    let mut candidate =
+        Candidate { partition: visit.partition, idle, resident: 0, n_requests: 0, size_bytes: 0, penalty_us: 0.0 };
+    if let Scoring::Worth(_) = orders.scoring {
+        let entry = classes.entry(in_database(KeyHash::of(visit.name.as_ref()), visit.db));
+        let remembered = entry.filter(|entry| entry.n_requests > 0);
+        (candidate.n_requests, candidate.resident) = match remembered {
+            Some(e) => (u32::from(e.n_requests), u64::from(key_table::tick(orders.now_us).wrapping_sub(e.entered)) + 1),
+            None => (1, idle + 1),
+        };
+        let penalty_us = entry.and_then(|entry| entry.penalty_us());
+        candidate.penalty_us = penalty_us.unwrap_or_else(|| orders.penalty_us[visit.partition.index()]);
+        candidate.size_bytes = visit.size_bytes.unwrap_or(1);
     }
+    candidate
 }
 
 fn victim(visit: &Visit, candidate: &Candidate) -> Victim {
-    Victim { name: visit.name.keep(), db: visit.db, idle: candidate.idle, was_met: true }
+    let Candidate { idle, n_requests, .. } = *candidate;
+    Victim { name: visit.name.keep(), db: visit.db, idle, n_requests, was_met: true }
 }

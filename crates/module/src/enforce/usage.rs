@@ -11,8 +11,8 @@
 
 use tenure_core::units::{PARTITIONS_MAX, PartitionId};
 
-use crate::observe::sizes::Sizes;
 use crate::observe::partitions::Partitions;
+use crate::observe::sizes::Sizes;
 
 /// Counts are taken anew when they were off by this share of the keys.
 const DRIFT_MAX: f64 = 0.002;

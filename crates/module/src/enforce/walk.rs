@@ -7,8 +7,9 @@ use tenure_core::units::{KeyHash, PartitionId};
 
 use super::usage::Usage;
 use crate::ffi::server::{Key, ScanCursor, ScannedName, Server};
-use crate::observe::sizes::Sizes;
+use crate::observe::classes::Classes;
 use crate::observe::partitions::Partitions;
+use crate::observe::sizes::Sizes;
 
 /// A key as the walk meets it.
 pub struct Visit<'a> {
@@ -20,6 +21,8 @@ pub struct Visit<'a> {
     pub db: u16,
     /// Where it belongs.
     pub partition: PartitionId,
+    /// What it takes, where that was looked at.
+    pub size_bytes: Option<u32>,
 }
 
 /// What every visited key is shown to.
@@ -30,6 +33,8 @@ pub struct Guides<'a> {
     pub sizes: &'a mut Sizes,
     /// How many.
     pub usage: &'a mut Usage,
+    /// Every key's size is asked for, also where a part would do for the account.
+    pub sizes_all: bool,
 }
 
 /// Where the walk stands in each database.
@@ -42,7 +47,13 @@ pub struct Walk {
 
 impl Walk {
     /// One step in database `db`; returns how many keys were visited, which may be none.
-    pub fn step(&mut self, server: &Server, db: u16, guides: &mut Guides, mut visit: impl FnMut(&Visit)) -> usize {
+    pub fn step(
+        &mut self,
+        server: &Server,
+        db: u16,
+        guides: &mut Guides,
+        mut visit: impl FnMut(&Visit, &Classes),
+    ) -> usize {
         if !server.select_db(db) {
             return 0;
         }
@@ -54,17 +65,16 @@ impl Walk {
         let came_round = server.scan_step(&self.cursors[place].1, |name, key| {
             let partition = guides.partitions.of(db, name.as_ref());
             visited += 1;
-            let is_sized = guides.usage.wants_size(partition);
-            if is_sized {
+            let is_sized = guides.usage.wants_size(partition) || guides.sizes_all;
+            let size_bytes = is_sized.then(|| {
                 // The hash only finds a remembered size; strings don't need it.
                 let hash = || KeyHash::of(name.as_ref());
                 let size_bytes = guides.sizes.of(server, partition, name, hash, key);
                 guides.sizes.met(partition, size_bytes);
-                guides.usage.visited(db, partition, Some(size_bytes));
-            } else {
-                guides.usage.visited(db, partition, None);
-            }
-            visit(&Visit { name, key, db, partition });
+                size_bytes
+            });
+            guides.usage.visited(db, partition, size_bytes);
+            visit(&Visit { name, key, db, partition, size_bytes }, &guides.partitions.classes);
         });
         if came_round {
             guides.usage.came_round(db);

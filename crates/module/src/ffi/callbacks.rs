@@ -158,6 +158,25 @@ pub(super) unsafe extern "C" fn on_config_change(
     guarded("a configuration change", || STATE.with(&server, Tenure::memory_may_have_changed));
 }
 
+/// A connection has come or gone.
+pub(super) unsafe extern "C" fn on_client_change(
+    ctx: *mut raw::RedisModuleCtx,
+    _event: raw::RedisModuleEvent,
+    subevent: u64,
+    data: *mut c_void,
+) {
+    if subevent != raw::REDISMODULE_SUBEVENT_CLIENT_CHANGE_DISCONNECTED || data.is_null() {
+        return;
+    }
+    // SAFETY: the server runs this callback now, with this context.
+    let server = unsafe { Server::new(ctx) };
+    // SAFETY: the data of this event is a client's description, alive during the call.
+    let client_id = unsafe { (*data.cast::<raw::RedisModuleClientInfo>()).id };
+    guarded("the end of a connection", || {
+        STATE.with(&server, |tenure| tenure.observer.partitions.classes.forget_connection(client_id))
+    });
+}
+
 /// True where the change that the server tells of includes `name`, also where it was set to what it is already.
 ///
 /// # Safety
@@ -245,7 +264,9 @@ pub(super) unsafe extern "C" fn on_own_command(
     let words = unsafe { std::slice::from_raw_parts(argv, argc as usize) };
     let words: Vec<&[u8]> = words.iter().map(|word| bytes_of(*word)).collect();
     let run = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-        STATE.with(&server, |tenure| commands::run(tenure, &words)).unwrap_or_else(|| commands::run_stopped(&words))
+        STATE
+            .with(&server, |tenure| commands::run(tenure, &server, &words))
+            .unwrap_or_else(|| commands::run_stopped(&words))
     }));
     let failed = || super::reply::Answer::Error("ERR a fault in Tenure; see INFO tenure".to_owned());
     server.answer(&run.unwrap_or_else(|_| failed()));

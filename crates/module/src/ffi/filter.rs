@@ -40,6 +40,12 @@ pub fn watch(server: &Server, wanted: bool) -> bool {
     given_back
 }
 
+/// True where a filter is told which client sends a command: not on Redis 7.0.
+pub fn knows_clients() -> bool {
+    // SAFETY: the API table is written once, at load.
+    unsafe { raw::RedisModule_CommandFilterGetClientId }.is_some()
+}
+
 /// A command about to run. Its words live as long as the filter call.
 pub struct FilterCall {
     call: *mut raw::RedisModuleCommandFilterCtx,

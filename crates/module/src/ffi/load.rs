@@ -32,6 +32,7 @@ required!(
     RedisModule_CreateTimer,
     RedisModule_DbSize,
     RedisModule_FreeThreadSafeContext,
+    RedisModule_GetClientId,
     RedisModule_GetClientInfoById,
     RedisModule_GetContextFlags,
     RedisModule_GetDetachedThreadSafeContext,
@@ -170,6 +171,9 @@ fn watch(server: &Server) -> Result<(), String> {
     let changes = event(raw::REDISMODULE_EVENT_CONFIG);
     // SAFETY: as above. Without it the settings are read every second all the same.
     unsafe { api!(RedisModule_SubscribeToServerEvent(ctx, changes, Some(callbacks::on_config_change))) };
+    let clients = event(raw::REDISMODULE_EVENT_CLIENT_CHANGE);
+    // SAFETY: as above. Without it what connections have told is forgotten no sooner than Tenure starts over.
+    unsafe { api!(RedisModule_SubscribeToServerEvent(ctx, clients, Some(callbacks::on_client_change))) };
     // SAFETY: as above.
     if unsafe { api!(RedisModule_RegisterInfoFunc(ctx, Some(callbacks::on_info))) } != OK {
         return refused("an INFO section");

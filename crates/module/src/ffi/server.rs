@@ -72,6 +72,12 @@ impl Server {
         unsafe { api!(RedisModule_GetSelectedDb(self.ctx)) as u16 }
     }
 
+    /// The client whose command is running.
+    pub fn client_id(&self) -> u64 {
+        // SAFETY: `ctx` is valid in this callback.
+        unsafe { api!(RedisModule_GetClientId(self.ctx)) }
+    }
+
     /// Turns to another logical database, for this callback. False where there is none of that number.
     pub fn select_db(&self, db: u16) -> bool {
         // SAFETY: `ctx` is valid in this callback; the server checks the number.

@@ -52,7 +52,8 @@ impl ClassRules {
             let (name, prefix) = entry.split_once('=').ok_or_else(|| format!("rule '{entry}'; write NAME=PREFIX*"))?;
             check_name(name)?;
             let prefix = prefix.strip_suffix('*').filter(|prefix| !prefix.is_empty() && !prefix.contains('*'));
-            let prefix = prefix.ok_or_else(|| format!("rule '{entry}'; allowed is a prefix with one '*' at its end"))?;
+            let prefix =
+                prefix.ok_or_else(|| format!("rule '{entry}'; allowed is a prefix with one '*' at its end"))?;
             if rules.iter().any(|(held, _)| held == prefix.as_bytes()) {
                 return Err(format!("prefix '{prefix}*' has two rules"));
             }

@@ -189,7 +189,7 @@ mod tests {
             }
         }
         assert_eq!(partitions.len(), PARTITIONS_MAX);
-        assert_eq!(names[0..3], ["db0/0-10us", "db0/0-10us", "db0/0-10us"], "smoothed: 5, 29, 272");
+        assert_eq!(names[0..3], ["db0/0-10us", "db0/10-30us", "db0/150-310us"], "smoothed: 5, 29, 272");
         assert!(names.iter().all(|name| !name.is_empty()));
     }
 

@@ -213,7 +213,8 @@ fn tools_that_list_commands_see_ours() {
         let mut connection = server.connection().unwrap();
         let names: Vec<String> = send(&mut connection, "COMMAND LIST FILTERBY MODULE tenure");
         let names: BTreeSet<String> = names.into_iter().collect();
-        let expected = ["tenure.help", "tenure.status", "tenure.partitions", "tenure.mrc", "tenure.debug"];
+        let expected =
+            ["tenure.help", "tenure.status", "tenure.partitions", "tenure.mrc", "tenure.class", "tenure.debug"];
         assert_eq!(names, expected.map(str::to_owned).into());
         for line in ["COMMAND DOCS", "COMMAND DOCS tenure.mrc", "COMMAND INFO tenure.mrc", "COMMAND", "MODULE LIST"] {
             send::<Value>(&mut connection, line);

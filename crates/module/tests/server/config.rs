@@ -12,6 +12,10 @@ const SETTINGS: &[(&str, &str, &str, &[&str])] = &[
     ("policy", "lru", "lru", &["mru", "", "0"]),
     ("tenants", "a=x:*,min=1mb b=db:3", "a=x:*,min=1mb b=db:3", &["a", "a=x* a=y*", "a=x*,min=2mb,max=1mb"]),
     ("samples", "16", "16", &["0", "65", "many", "-1"]),
+    ("classes", "auto", "auto", &["yes", "3"]),
+    ("class-limits", "100 1000", "100 1000", &["1000 100", "0", "few"]),
+    ("class-rules", "far=r:* near=l:*", "far=r:* near=l:*", &["far", "far=*", "a b=x*"]),
+    ("key-table-bytes", "1mb", "1048576", &["-1", "2000gb"]),
     ("window-requests", "5000", "5000", &["999", "1000000001"]),
     ("window-seconds", "3600", "3600", &["0", "3601"]),
     ("granularity-bytes", "64kb", "65536", &["-1", "2000gb", "lots"]),
@@ -37,7 +41,10 @@ fn every_setting_is_set_read_back_and_refuses_what_is_not_allowed() {
             for wrong in *refused {
                 let mut command = redis::cmd("CONFIG");
                 let error = command.arg("SET").arg(&full).arg(wrong).exec(&mut connection).unwrap_err().to_string();
-                assert!(error.contains(&full) || error.contains("tenant"), "{full} {wrong}: {error}");
+                assert!(
+                    error.contains(&full) || ["tenant", "limit", "rule"].iter().any(|what| error.contains(what)),
+                    "{full} {wrong}: {error}"
+                );
                 assert_eq!(config_get(&mut connection, &full), *reads_back, "{full} after {wrong} was refused");
             }
         }

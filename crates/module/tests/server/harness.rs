@@ -138,7 +138,7 @@ impl Row {
 pub fn partitions(connection: &mut Connection) -> BTreeMap<String, Row> {
     let rows: Vec<BTreeMap<String, String>> = send(connection, "TENURE.PARTITIONS");
     let numbers = |row: &BTreeMap<String, String>| {
-        let others = row.iter().filter(|(name, _)| *name != "name");
+        let others = row.iter().filter(|(name, _)| !["name", "tenant", "class"].contains(&name.as_str()));
         Row(others.map(|(name, value)| (name.clone(), value.parse().expect("a number"))).collect())
     };
     rows.iter().map(|row| (row["name"].clone(), numbers(row))).collect()

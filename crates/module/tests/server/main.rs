@@ -5,6 +5,7 @@
 //! busy machine changes how long a test takes and not what it says.
 
 mod accounting;
+mod classes;
 mod commands;
 mod config;
 mod eviction;

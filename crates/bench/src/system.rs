@@ -8,30 +8,66 @@ use tenure_servers::{Server, ServerBinary, ServerOptions, module_path};
 use crate::placement::Placement;
 use crate::workload::keys::Tenant;
 
+/// What the module is told of the workload's keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Told {
+    /// Whose they are: each backend's keys are a tenant.
+    Tenants,
+    /// What they cost: each backend's keys are a hinted class.
+    Classes,
+    /// Nothing.
+    Nothing,
+}
+
 /// One system. All are the server that is installed, with `allkeys-lru` and a sample of five keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct System {
     /// What tables call it.
     pub label: &'static str,
-    /// Without: the server alone. With: the module's settings beside those the user gives.
-    module_settings: Option<&'static [(&'static str, &'static str)]>,
+    /// Without: the server alone. With: what it is told, and its settings beside those the user gives.
+    module: Option<(Told, &'static [(&'static str, &'static str)])>,
     /// The simulator's policy that does the same.
     simulated_policy: &'static str,
 }
 
 /// Every system there is, by name. One whose policy lives in the module is one line here.
-const SYSTEMS: [System; 2] = [System::STOCK, System::TENURE];
+const SYSTEMS: [System; 6] = [
+    System::STOCK,
+    System::TENURE,
+    System {
+        label: "predis-auto",
+        module: Some((Told::Nothing, &[("tenure.classes", "auto")])),
+        simulated_policy: "predis",
+    },
+    System {
+        label: "predis-hint",
+        module: Some((Told::Classes, &[("tenure.classes", "hinted")])),
+        simulated_policy: "predis",
+    },
+    // As its authors sample, and as Redis does.
+    System {
+        label: "hyperbolic",
+        module: Some((Told::Nothing, &[("tenure.policy", "hyperbolic"), ("tenure.samples", "64")])),
+        simulated_policy: "hyperbolic",
+    },
+    System {
+        label: "hyperbolic-5",
+        module: Some((Told::Nothing, &[("tenure.policy", "hyperbolic")])),
+        simulated_policy: "hyperbolic:5",
+    },
+];
 
 impl System {
     /// The server alone: what the others are compared with.
-    pub const STOCK: System = System { label: "stock", module_settings: None, simulated_policy: "redis" };
+    pub const STOCK: System = System { label: "stock", module: None, simulated_policy: "redis" };
 
-    /// The server with the module at its defaults.
-    pub const TENURE: System = System { label: "tenure", module_settings: Some(&[]), simulated_policy: "predis" };
+    /// The server with the module at its defaults, told whose the keys are.
+    pub const TENURE: System =
+        System { label: "tenure", module: Some((Told::Tenants, &[])), simulated_policy: "predis" };
 
     /// True where the module is loaded.
     pub fn has_module(&self) -> bool {
-        self.module_settings.is_some()
+        self.module.is_some()
     }
 
     /// The simulator's name for what the system does.
@@ -49,11 +85,15 @@ impl System {
             options = options.set("maxmemory", bytes);
         }
         options = options.set("maxmemory-policy", "allkeys-lru").set("maxmemory-samples", 5);
-        let Some(settings) = self.module_settings else {
+        let Some((told, settings)) = self.module else {
             return Server::start(&setup.binary, &options);
         };
         let server = Server::start(&setup.binary, &options.with_module(module_path()?))?;
-        set(&server, "tenure.tenants", &tenants_setting(tenants))?;
+        match told {
+            Told::Tenants => set(&server, "tenure.tenants", &prefixes(tenants))?,
+            Told::Classes => set(&server, "tenure.class-rules", &prefixes(tenants))?,
+            Told::Nothing => {}
+        }
         for (name, value) in settings {
             set(&server, name, value)?;
         }
@@ -86,8 +126,8 @@ pub struct Setup {
     pub settings: Vec<(String, String)>,
 }
 
-/// How the module is told which keys are whose: `b0=b0:* b1=b1:*`.
-fn tenants_setting(tenants: &[Tenant]) -> String {
+/// How the module is told which keys are whose, or of which class: `b0=b0:* b1=b1:*`.
+fn prefixes(tenants: &[Tenant]) -> String {
     let entries: Vec<String> = tenants.iter().map(|tenant| format!("{0}={0}:*", tenant.name)).collect();
     entries.join(" ")
 }
@@ -115,6 +155,6 @@ mod tests {
     #[test]
     fn tenants_are_prefixes() {
         let tenant = |name: &str| Tenant { name: name.into(), backend: 0 };
-        assert_eq!(tenants_setting(&[tenant("b0"), tenant("t07")]), "b0=b0:* t07=t07:*");
+        assert_eq!(prefixes(&[tenant("b0"), tenant("t07")]), "b0=b0:* t07=t07:*");
     }
 }

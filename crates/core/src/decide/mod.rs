@@ -1,6 +1,7 @@
 //! Decisions: curves, penalties and limits in, a plan out.
 
 pub mod allocation;
+pub mod diurnal;
 pub mod penalty_class;
 pub mod plan;
 pub mod sample_size;

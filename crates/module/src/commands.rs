@@ -4,7 +4,7 @@ use std::ffi::CStr;
 use std::sync::atomic::Ordering;
 
 use tenure_core::curve::even_sizes;
-use tenure_core::units::KeyHash;
+use tenure_core::units::{KeyHash, PartitionId};
 
 use crate::config::{TABLE, allowed};
 use crate::ffi::reply::Answer;
@@ -16,10 +16,18 @@ use crate::observe::partitions::in_database;
 use crate::tenure::Tenure;
 
 /// The commands, as they are registered.
-pub const NAMES: [&CStr; 6] =
-    [c"tenure.help", c"tenure.status", c"tenure.partitions", c"tenure.mrc", c"tenure.class", c"tenure.debug"];
+pub const NAMES: [&CStr; 8] = [
+    c"tenure.help",
+    c"tenure.status",
+    c"tenure.partitions",
+    c"tenure.mrc",
+    c"tenure.class",
+    c"tenure.sleep",
+    c"tenure.wake",
+    c"tenure.debug",
+];
 
-const HELP: [&str; 20] = [
+const HELP: [&str; 24] = [
     "TENURE.HELP [settings]",
     "    This text, or every tenure.* setting with its allowed values, default and what it trades.",
     "TENURE.STATUS",
@@ -38,6 +46,10 @@ const HELP: [&str; 20] = [
     "    The key's class, and its miss penalty in microseconds as measured, or -1.",
     "TENURE.CLASS LIST",
     "    Each class in use, with its tenants' partitions, keys, penalty and misses taken together.",
+    "TENURE.SLEEP partition",
+    "    The partition's values go to disk, the least recently used first, in the background; its keys answer from there.",
+    "TENURE.WAKE partition",
+    "    They come back, the hottest first.",
     "INFO tenure",
     "    The same as counters, for monitoring.",
 ];
@@ -57,6 +69,8 @@ pub fn run(tenure: &mut Tenure, server: &Server, words: &[&[u8]]) -> Answer {
             Ok(n) if (1..=POINTS_MAX).contains(&n) => curve(tenure, of, n),
             _ => error(format!("points is '{}'; allowed is 1 to {POINTS_MAX}", text(points))),
         },
+        ("tenure.sleep", [of]) => rest(tenure, server, of, true),
+        ("tenure.wake", [of]) => rest(tenure, server, of, false),
         ("tenure.class", arguments) => class(tenure, server, arguments),
         ("tenure.debug", arguments) => debug(tenure, arguments),
         _ => wrong_count(&name),
@@ -128,6 +142,7 @@ fn status(tenure: &Tenure) -> Answer {
         ("partitions", count(tenure.observer.partitions.len() as u64)),
         ("windows", count(published.window)),
         ("plans_adopted", count(published.plans_adopted)),
+        ("sleep", Answer::Text(tenure.spill_standing.to_owned())),
         ("watching", Answer::Text(tenure.observer.watching().to_owned())),
         ("sample_rate", Answer::Number(tenure.observer.rate.rate())),
         ("evictions", count(tenure.evictor.work.evicted.iter().sum())),
@@ -158,25 +173,45 @@ fn partition(row: &info::PartitionRow) -> Answer {
         ("penalty_us_spread", Answer::Number(row.penalty_us_spread)),
         ("evictions", count(row.evictions)),
         ("k", count(row.k)),
+        ("sleeping_keys", count(row.sleeping_keys)),
+        ("rest", Answer::Text(row.rest.to_owned())),
     ])
 }
 
 /// The curve at even sizes up to its last point, or at its own points where those are fewer.
 fn curve(tenure: &Tenure, of: &[u8], points: usize) -> Answer {
-    let name = text(of);
-    let partitions = &tenure.observer.partitions;
-    let Some(id) = partitions.named(&name) else {
-        return error(format!("no partition '{name}'; there are: {}", partitions.names().join(", ")));
+    let id = match partition_named(tenure, of) {
+        Ok(id) => id,
+        Err(why) => return error(why),
     };
     let view = tenure.published.partitions.get(id.index());
     let Some(view) = view.filter(|v| !v.curve.is_empty() && tenure.published.epoch == tenure.observer.epoch()) else {
-        return error(format!("nothing is known of partition '{name}' yet; a curve is made at the end of each window"));
+        return error(format!(
+            "nothing is known of partition '{}' yet; a curve is made at the end of each window",
+            text(of)
+        ));
     };
     let last = view.curve.points().last().map_or(1, |point| point.bytes);
     let pair = |bytes: u64| {
         Answer::Array(vec![Answer::Integer(bytes as i64), Answer::Number(view.curve.miss_ratio_at(bytes))])
     };
     Answer::Array(even_sizes(last, points).into_iter().map(pair).collect())
+}
+
+/// `TENURE.SLEEP` and `TENURE.WAKE`.
+fn rest(tenure: &mut Tenure, server: &Server, of: &[u8], asleep: bool) -> Answer {
+    match partition_named(tenure, of).and_then(|id| tenure.set_rest(server, id, asleep)) {
+        Ok(()) => Answer::Ok,
+        Err(why) => error(why),
+    }
+}
+
+/// # Errors
+/// Which partitions there are, where there is none of that name.
+fn partition_named(tenure: &Tenure, name: &[u8]) -> Result<PartitionId, String> {
+    let partitions = &tenure.observer.partitions;
+    let unknown = || format!("no partition '{}'; there are: {}", text(name), partitions.names().join(", "));
+    partitions.named(&text(name)).ok_or_else(unknown)
 }
 
 /// `TENURE.CLASS`.

@@ -2,11 +2,13 @@
 //! arguments, `TENURE.HELP settings` and docs/operations.md all say what stands here.
 
 use std::ffi::CStr;
+use std::path::Path;
 use std::time::Duration;
 
 use tenure_core::decide::penalty_class::ClassLimits;
 use tenure_core::sampling::SampleRate;
 
+use crate::enforce::spill::file::Folder;
 use crate::observe::classes::{ClassRules, ClassSpec, Source};
 use crate::observe::tenants::TenantSpec;
 use crate::worker::Instructions;
@@ -86,6 +88,20 @@ pub struct Settings {
     pub watched_per_second: i64,
     /// `tenure.penalty-max-ms`
     pub penalty_max_ms: i64,
+    /// `tenure.spill-dir`
+    pub spill_dir: String,
+    /// `tenure.spill-max-bytes`
+    pub spill_max_bytes: i64,
+    /// `tenure.spill-bytes-per-second`
+    pub spill_bytes_per_second: i64,
+    /// `tenure.spill-auto`
+    pub spill_auto: bool,
+    /// `tenure.spill-interval-seconds`
+    pub spill_interval_seconds: i64,
+    /// `tenure.spill-run-intervals`
+    pub spill_run_intervals: i64,
+    /// `tenure.warm-restart`
+    pub warm_restart: bool,
     /// `tenure.debug-commands`
     pub debug_commands: bool,
 }
@@ -266,6 +282,53 @@ pub const TABLE: &[Setting] = &[
         "Milliseconds above which a measured miss penalty counts as this."
     ),
     Setting {
+        name: c"spill-dir",
+        kind: Kind::Text { get: |s| &s.spill_dir, set: Settings::set_spill_dir },
+        about: "The folder for values that sleep on disk, of this server alone; it is made where it isn't there. Empty: nothing sleeps.",
+    },
+    number!(
+        spill_max_bytes,
+        c"spill-max-bytes",
+        1073741824,
+        1048576..=1125899906842624,
+        true,
+        "What the files in spill-dir may take, and the file of a warm restart beside them; beyond it the sleepers of a file are given up."
+    ),
+    number!(
+        spill_bytes_per_second,
+        c"spill-bytes-per-second",
+        67108864,
+        1024..=1099511627776,
+        true,
+        "What falling asleep may write. Less spares the disk, more frees memory sooner."
+    ),
+    Setting {
+        name: c"spill-auto",
+        kind: Kind::Bool { default: true, get: |s| s.spill_auto, set: |s, v| s.spill_auto = v, immutable: false },
+        about: "Whether partitions that are found to be periodic fall asleep in their valleys; 'no' leaves it to TENURE.SLEEP.",
+    },
+    number!(
+        spill_interval_seconds,
+        c"spill-interval-seconds",
+        60,
+        1..=3600,
+        false,
+        "Seconds of one count of accesses, by which periods, peaks and valleys are told."
+    ),
+    number!(
+        spill_run_intervals,
+        c"spill-run-intervals",
+        10,
+        1..=1000,
+        false,
+        "Intervals that a peak and a valley last at the least."
+    ),
+    Setting {
+        name: c"warm-restart",
+        kind: Kind::Bool { default: false, get: |s| s.warm_restart, set: |s, v| s.warm_restart = v, immutable: false },
+        about: "Whether an orderly stop writes the hottest values into spill-dir, and a start has them back, hottest first, while it serves. What changed at the backend meanwhile is not known to a cache that was down.",
+    },
+    Setting {
         name: c"debug-commands",
         kind: Kind::Bool {
             default: false,
@@ -299,6 +362,13 @@ impl Default for Settings {
             samples_per_second: 0,
             watched_per_second: 0,
             penalty_max_ms: 0,
+            spill_dir: String::new(),
+            spill_max_bytes: 0,
+            spill_bytes_per_second: 0,
+            spill_auto: false,
+            spill_interval_seconds: 0,
+            spill_run_intervals: 0,
+            warm_restart: false,
             debug_commands: false,
         };
         for setting in TABLE {
@@ -340,6 +410,18 @@ impl Settings {
     pub fn set_class_rules(&mut self, text: &str) -> Result<(), String> {
         self.classes.rules = ClassRules::parse(text)?;
         self.class_rules_text = text.to_owned();
+        Ok(())
+    }
+
+    /// Takes another folder for `tenure.spill-dir`.
+    ///
+    /// # Errors
+    /// Where it can't be made or written to; nothing changes then.
+    pub fn set_spill_dir(&mut self, text: &str) -> Result<(), String> {
+        if !text.is_empty() {
+            Folder::check(Path::new(text))?;
+        }
+        self.spill_dir = text.to_owned();
         Ok(())
     }
 

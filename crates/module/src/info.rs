@@ -1,6 +1,7 @@
 //! `INFO tenure`: counters and state, one field a line, one line of fields per partition, as the server shows its databases.
 
 use tenure_core::key_table::KeyTable;
+use tenure_core::units::PartitionId;
 
 use crate::ffi::{alloc, guard};
 use crate::tenure::Tenure;
@@ -34,6 +35,8 @@ pub fn write(tenure: &Tenure, sink: &mut impl Sink) {
     let published = &tenure.published;
     let observer = &tenure.observer;
     let keys = observer.partitions.classes.keys.as_ref();
+    let sleepers = &observer.touches.sleepers;
+    let slept = tenure.spill.as_ref().map(|spill| spill.counts).unwrap_or_default();
     let (work, losses) = (&tenure.evictor.work, &observer.losses);
     let sum = |count: fn(&crate::observe::Counters) -> u64| Count(observer.counters.iter().map(count).sum());
     let fields = [
@@ -69,6 +72,16 @@ pub fn write(tenure: &Tenure, sink: &mut impl Sink) {
         ("remembered_keys", Count(keys.map_or(0, |keys| keys.len() as u64))),
         ("forgotten_keys", Count(keys.map_or(0, KeyTable::displaced))),
         ("key_table_bytes", Count(keys.map_or(0, KeyTable::memory_bytes))),
+        ("sleep", Text(tenure.spill_standing.to_owned())),
+        ("sleeping_keys", Count(sleepers.len() as u64)),
+        ("sleeping_bytes", Count(sleepers.live_bytes())),
+        ("spill_disk_bytes", Count(sleepers.disk_bytes())),
+        ("slept_keys", Count(slept.slept)),
+        ("woken_keys", Count(slept.woken)),
+        ("sleeping_reads", Count(slept.touched)),
+        ("spill_refused", Count(slept.refused)),
+        ("spill_damaged", Count(slept.damaged)),
+        ("spill_given_up", Count(slept.given_up)),
         ("models_bytes", Count(published.models_bytes)),
         ("memory_bytes", Count(alloc::allocated_bytes() as u64)),
     ];
@@ -123,6 +136,10 @@ pub struct PartitionRow {
     pub evictions: u64,
     /// Sampling size.
     pub k: u64,
+    /// Keys whose values are on disk.
+    pub sleeping_keys: u64,
+    /// Awake, asleep or between.
+    pub rest: &'static str,
 }
 
 impl PartitionRow {
@@ -144,6 +161,7 @@ impl PartitionRow {
             ("penalty_us_spread", Number(self.penalty_us_spread)),
             ("evictions", Count(self.evictions)),
             ("k", Count(self.k)),
+            ("sleeping_keys", Count(self.sleeping_keys)),
         ]
     }
 }
@@ -176,6 +194,8 @@ pub fn partitions(tenure: &Tenure) -> Vec<PartitionRow> {
             penalty_us_spread: view.penalty_us_spread,
             evictions: tenure.evictor.work.evicted[i],
             k: tenure.settings().samples as u64,
+            sleeping_keys: observer.touches.sleepers.of(PartitionId(i as u16)) as u64,
+            rest: tenure.rest_of(PartitionId(i as u16)),
         }
     };
     observer.partitions.names().iter().enumerate().map(row).collect()

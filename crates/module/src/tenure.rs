@@ -1,6 +1,8 @@
 //! Tenure's state on the main thread, and what happens at the end of each turn of the event loop: look at what was sampled, take
 //! a new plan, free memory, and, ten times a second, settle the accounts.
 
+pub mod sleep;
+
 use std::ffi::CStr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,6 +14,7 @@ use tenure_core::units::{KeyHash, PARTITIONS_MAX, PartitionId};
 use crate::config::{Policy, Settings};
 use crate::enforce::evict::{Evictor, Orders, Scoring};
 use crate::enforce::newcomers::Newcomer;
+use crate::enforce::spill::Spill;
 use crate::enforce::usage::Usage;
 use crate::enforce::walk::{Guides, Walk};
 use crate::ffi::callbacks::now_us;
@@ -159,6 +162,12 @@ pub struct Tenure {
     rests_until_us: u64,
     /// Since when there is something to free that an idle event loop may do.
     short_since_us: Option<u64>,
+    /// Where values sleep, while they may.
+    pub spill: Option<Spill>,
+    /// Whether they may, and why not.
+    pub spill_standing: &'static str,
+    /// The folder can't be used.
+    spill_failed: Option<&'static str>,
     /// Memory is near its limit, or a partition has a maximum: turns look whether there is something to free. As of the last tick.
     may_be_short: bool,
     db_sizes: Vec<(u16, u64)>,
@@ -203,6 +212,9 @@ impl Tenure {
             duty: Duty::new(now_us),
             rests_until_us: 0,
             short_since_us: None,
+            spill: None,
+            spill_standing: "off",
+            spill_failed: None,
             may_be_short: true,
             db_sizes: Vec::new(),
             databases: databases(server),
@@ -236,6 +248,13 @@ impl Tenure {
             || settings.policy.is_hyperbolic() != self.settings.policy.is_hyperbolic()
             || settings.key_table_bytes != self.settings.key_table_bytes;
         self.apply(&settings);
+        if settings.spill_dir != self.settings.spill_dir {
+            self.close_spill();
+            self.spill_failed = None;
+        }
+        if let Some(spill) = &mut self.spill {
+            spill.take_settings(&settings, now_us());
+        }
         self.settings = settings;
         if others {
             self.divide_anew();
@@ -253,6 +272,9 @@ impl Tenure {
         self.walk = Walk::default();
         self.evictor = Evictor::new();
         self.ticked_at_us = 0;
+        if let Some(spill) = &mut self.spill {
+            spill.divide_anew(&mut self.observer);
+        }
     }
 
     /// What the table of keys may take, in bytes.
@@ -287,6 +309,7 @@ impl Tenure {
     pub fn on_key_event(&mut self, server: &Server, db: u16, event: &CStr, key: &[u8]) {
         match event.to_bytes() {
             b"new" => {
+                self.on_new_while_asleep(db, key);
                 let partition = self.observer.on_new_key(db, key, now_us);
                 self.look_at_new_key(server, partition, key);
                 self.usage.came(db, partition, self.observer.sizes_seen());
@@ -341,6 +364,8 @@ impl Tenure {
         if self.may_be_short {
             self.relieve(server, now_us, When::BeforeReplies);
         }
+        self.note_reuses(now_us);
+        self.sleep_some(server, now_us);
         if now_us >= self.ticked_at_us + TICK_US {
             self.tick(server, now_us);
         }
@@ -350,6 +375,7 @@ impl Tenure {
     pub fn idle(&mut self, server: &Server) {
         if !self.observer.is_busy {
             self.relieve(server, now_us(), When::Idle);
+            self.sleep_some(server, now_us());
         }
     }
 
@@ -369,8 +395,11 @@ impl Tenure {
             self.growth.turn(used_bytes);
         }
         let free_bytes = if planned { used_bytes.saturating_sub(limit_bytes - self.headroom_bytes()) } else { 0 };
-        let plan = self.published.plan.as_ref().filter(|_| planned && self.settings.policy == Policy::Predis);
+        let published = Arc::clone(&self.published);
+        let plan = published.plan.as_ref().filter(|_| planned && self.settings.policy == Policy::Predis);
         let target_bytes = plan.map_or(&[][..], |plan| &plan.target_bytes);
+        let held = self.spill.as_ref().and_then(|spill| spill.held_targets(target_bytes, self.published.window));
+        let target_bytes = held.as_deref().unwrap_or(target_bytes);
         let maximums = self.observer.partitions.maximums(self.usage.bytes(), target_bytes);
         if free_bytes == 0 && maximums.is_none() {
             self.short_since_us = None;
@@ -400,12 +429,11 @@ impl Tenure {
             // The first keys have come since the last tick.
             self.count_keys(server);
         }
-        let plan = self.published.plan.as_ref().filter(|_| planned && self.settings.policy == Policy::Predis);
         let unbounded = || vec![u64::MAX; self.observer.partitions.len()];
         let bytes_max = maximums.unwrap_or_else(unbounded);
         let orders = Orders {
             free_bytes,
-            target_bytes: plan.map_or(&[], |plan| &plan.target_bytes),
+            target_bytes,
             bytes_max: &bytes_max,
             sample_size: self.settings.samples as usize,
             scoring: match self.settings.policy {
@@ -490,6 +518,7 @@ impl Tenure {
         self.census(server);
         let (partitions, sizes) = self.observer.guides();
         self.usage.settle(&self.db_sizes, partitions, sizes);
+        self.sleep_tick(server, now_us);
         self.watch_or_pause(server, now_us);
         self.leave_snapshot(server);
     }
@@ -516,7 +545,8 @@ impl Tenure {
             self.standing = self.standing_by_plan(now_us);
         }
         let enough_per_second = self.settings.watched_per_second as u64;
-        let wanted = self.duty.decide(now_us, self.observer.requests(), !self.may_be_short, enough_per_second);
+        let may_pause = !self.may_be_short && !self.sleep_needs_watching();
+        let wanted = self.duty.decide(now_us, self.observer.requests(), may_pause, enough_per_second);
         if wanted == self.observer.is_paused && filter::watch(server, wanted) {
             self.observer.is_paused = !wanted;
         }

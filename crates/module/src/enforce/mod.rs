@@ -6,5 +6,6 @@
 
 pub mod evict;
 pub mod newcomers;
+pub mod spill;
 pub mod usage;
 pub mod walk;

@@ -8,10 +8,11 @@ use valkey_module::raw;
 use super::filter::{self, FilterCall};
 use super::guard::{self, MainCell, guarded};
 use super::server::{Level, Server, bytes_of};
-use super::{MainThread, api, settings, soon};
+use super::{MainThread, api, awaits, settings, soon};
 use crate::commands;
 use crate::info::{Sink, Value};
 use crate::tenure::Tenure;
+pub(super) use crate::tenure::sleep::Awaited;
 
 static STATE: MainCell<Tenure> = MainCell::empty();
 
@@ -34,6 +35,11 @@ pub(super) unsafe extern "C" fn on_command(call: *mut raw::RedisModuleCommandFil
         let call = unsafe { FilterCall::new(call) };
         let asks_for_timer = STATE.with(&call, |tenure| {
             tenure.observer.on_command(&call, now_us);
+            if let Some(touched) = tenure.observer.touches.take()
+                && let Some(server) = soon::own_context(&call)
+            {
+                tenure.on_touched(&call, &server, &touched);
+            }
             tenure.observer.manages_modules
         });
         if asks_for_timer == Some(true) {
@@ -173,8 +179,57 @@ pub(super) unsafe extern "C" fn on_client_change(
     // SAFETY: the data of this event is a client's description, alive during the call.
     let client_id = unsafe { (*data.cast::<raw::RedisModuleClientInfo>()).id };
     guarded("the end of a connection", || {
-        STATE.with(&server, |tenure| tenure.observer.partitions.classes.forget_connection(client_id))
+        STATE.with(&server, |tenure| {
+            tenure.observer.partitions.classes.forget_connection(client_id);
+            tenure.observer.touches.discard(client_id);
+        })
     });
+}
+
+/// What becomes of a command behind `TENURE.AWAIT`. Without Tenure it runs.
+pub(super) fn on_await(server: &Server, words: &[&[u8]]) -> Awaited {
+    // One of these behind another would nest without end.
+    if words.first().is_none_or(|name| name.eq_ignore_ascii_case(awaits::COMMAND)) {
+        return Awaited::Refused;
+    }
+    guarded("a wait", || STATE.with(server, |tenure| tenure.await_value(server, words)))
+        .flatten()
+        .unwrap_or(Awaited::Runs)
+}
+
+/// A client's wait is over.
+pub(super) fn on_awaited(server: &Server, words: &[&[u8]], outcome: Option<awaits::Outcome>) {
+    guarded("the end of a wait", || STATE.with(server, |tenure| tenure.finish_await(server, words, outcome)));
+}
+
+/// A database was emptied, databases changed places, a data set is loaded, or the server's role has changed.
+pub(super) unsafe extern "C" fn on_data_change(
+    ctx: *mut raw::RedisModuleCtx,
+    event: raw::RedisModuleEvent,
+    _subevent: u64,
+    data: *mut c_void,
+) {
+    // SAFETY: the server runs this callback now, with this context.
+    let server = unsafe { Server::new(ctx) };
+    let db = if event.id == raw::REDISMODULE_EVENT_FLUSHDB && !data.is_null() {
+        // SAFETY: the data of this event says which database, alive during the call; -1 is all.
+        u16::try_from(unsafe { (*data.cast::<raw::RedisModuleFlushInfo>()).dbnum }).ok()
+    } else {
+        None
+    };
+    guarded("a change of the data set", || STATE.with(&server, |tenure| tenure.forget_sleepers(db)));
+}
+
+/// The server stops in good order.
+pub(super) unsafe extern "C" fn on_shutdown(
+    ctx: *mut raw::RedisModuleCtx,
+    _event: raw::RedisModuleEvent,
+    _subevent: u64,
+    _data: *mut c_void,
+) {
+    // SAFETY: the server runs this callback now, with this context.
+    let server = unsafe { Server::new(ctx) };
+    guarded("the stop", || STATE.with(&server, |tenure| tenure.on_shutdown(&server)));
 }
 
 /// True where the change that the server tells of includes `name`, also where it was set to what it is already.

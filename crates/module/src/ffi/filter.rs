@@ -60,6 +60,8 @@ pub struct Client {
     pub db: u16,
     /// Its commands are queued until `EXEC`.
     pub in_multi: bool,
+    /// The server remembers what it reads, to tell it of changes.
+    pub is_tracking: bool,
 }
 
 impl FilterCall {
@@ -90,7 +92,18 @@ impl FilterCall {
         // SAFETY: `target` is a client info of the version it says it is; the server fills it.
         let found = unsafe { api!(RedisModule_GetClientInfoById(target, client_id)) };
         let in_multi = info.flags & u64::from(raw::REDISMODULE_CLIENTINFO_FLAG_MULTI) != 0;
-        (found as isize == raw::REDISMODULE_OK).then_some(Client { db: info.db, in_multi })
+        let is_tracking = info.flags & u64::from(raw::REDISMODULE_CLIENTINFO_FLAG_TRACKING) != 0;
+        (found as isize == raw::REDISMODULE_OK).then_some(Client { db: info.db, in_multi, is_tracking })
+    }
+}
+
+impl FilterCall {
+    /// Puts the command behind `TENURE.AWAIT`, for a client that waits for the disk. True where the server did.
+    pub fn put_behind_await(&self) -> bool {
+        let word = super::awaits::command_word();
+        // SAFETY: `call` is valid while the filter runs; the server takes the string over.
+        let inserted = unsafe { api!(RedisModule_CommandFilterArgInsert(self.call, 0, word.into_raw())) };
+        inserted as isize == raw::REDISMODULE_OK
     }
 }
 

@@ -1,11 +1,11 @@
 //! Loading and unloading: what the server calls first and last.
 
-use std::ffi::{CStr, c_char, c_int};
+use std::ffi::{CStr, CString, c_char, c_int};
 
 use valkey_module::raw;
 
 use super::server::{Level, Server, bytes_of};
-use super::{api, callbacks, filter, guard, settings, soon};
+use super::{api, awaits, callbacks, filter, guard, settings, soon};
 use crate::commands;
 
 const OK: c_int = raw::REDISMODULE_OK as c_int;
@@ -24,14 +24,19 @@ macro_rules! required {
 }
 
 required!(
+    RedisModule_AbortBlock,
     RedisModule_AvoidReplicaTraffic,
+    RedisModule_BlockClient,
     RedisModule_Call,
     RedisModule_CommandFilterArgGet,
+    RedisModule_CommandFilterArgInsert,
     RedisModule_CommandFilterArgsCount,
     RedisModule_CreateCommand,
     RedisModule_CreateTimer,
     RedisModule_DbSize,
     RedisModule_FreeThreadSafeContext,
+    RedisModule_GetAbsExpire,
+    RedisModule_GetBlockedClientPrivateData,
     RedisModule_GetClientId,
     RedisModule_GetClientInfoById,
     RedisModule_GetContextFlags,
@@ -53,6 +58,7 @@ required!(
     RedisModule_RegisterNumericConfig,
     RedisModule_RegisterStringConfig,
     RedisModule_Replicate,
+    RedisModule_ReplyWithCallReply,
     RedisModule_ReplyWithMap,
     RedisModule_Scan,
     RedisModule_SelectDb,
@@ -61,6 +67,7 @@ required!(
     RedisModule_StopTimer,
     RedisModule_SubscribeToKeyspaceEvents,
     RedisModule_SubscribeToServerEvent,
+    RedisModule_UnblockClient,
     RedisModule_UnlinkKey,
     RedisModule_UnregisterCommandFilter,
 );
@@ -128,24 +135,23 @@ fn load(server: &Server, words: &[String]) -> Result<(), String> {
     soon::prepare(server);
     settings::register(server, words)?;
     for name in commands::NAMES {
-        // SAFETY: name and flags are constants; the callback lives as long as the module.
-        let status = unsafe {
-            api!(RedisModule_CreateCommand(
-                server.raw(),
-                name.as_ptr(),
-                Some(callbacks::on_own_command),
-                c"readonly fast allow-stale".as_ptr(),
-                0,
-                0,
-                0
-            ))
-        };
-        if status != OK {
-            return Err(format!("the server refused the command {}", name.to_string_lossy()));
-        }
+        register_command(server, name, callbacks::on_own_command, c"readonly fast allow-stale")?;
     }
+    let name = CString::new(awaits::COMMAND).unwrap_or_default();
+    // It runs what may write.
+    register_command(server, &name, awaits::on_await, c"write")?;
     callbacks::start(server);
     watch(server)
+}
+
+/// The server's kind of command.
+type Command = unsafe extern "C" fn(*mut raw::RedisModuleCtx, *mut *mut raw::RedisModuleString, c_int) -> c_int;
+
+fn register_command(server: &Server, name: &CStr, run: Command, flags: &CStr) -> Result<(), String> {
+    // SAFETY: the server copies name and flags; the callback lives as long as the module.
+    let status =
+        unsafe { api!(RedisModule_CreateCommand(server.raw(), name.as_ptr(), Some(run), flags.as_ptr(), 0, 0, 0)) };
+    if status == OK { Ok(()) } else { Err(format!("the server refused the command {}", name.to_string_lossy())) }
 }
 
 /// Subscribes to all that Tenure watches but commands, which it looks at while it runs. The server lets go of it when
@@ -174,6 +180,20 @@ fn watch(server: &Server) -> Result<(), String> {
     let clients = event(raw::REDISMODULE_EVENT_CLIENT_CHANGE);
     // SAFETY: as above. Without it what connections have told is forgotten no sooner than Tenure starts over.
     unsafe { api!(RedisModule_SubscribeToServerEvent(ctx, clients, Some(callbacks::on_client_change))) };
+    for id in [
+        raw::REDISMODULE_EVENT_FLUSHDB,
+        raw::REDISMODULE_EVENT_SWAPDB,
+        raw::REDISMODULE_EVENT_LOADING,
+        raw::REDISMODULE_EVENT_REPLICATION_ROLE_CHANGED,
+    ] {
+        // SAFETY: as above.
+        if unsafe { api!(RedisModule_SubscribeToServerEvent(ctx, event(id), Some(callbacks::on_data_change))) } != OK {
+            return refused("events of the data set");
+        }
+    }
+    let stops = event(raw::REDISMODULE_EVENT_SHUTDOWN);
+    // SAFETY: as above. Without it there is no warm restart.
+    unsafe { api!(RedisModule_SubscribeToServerEvent(ctx, stops, Some(callbacks::on_shutdown))) };
     // SAFETY: as above.
     if unsafe { api!(RedisModule_RegisterInfoFunc(ctx, Some(callbacks::on_info))) } != OK {
         return refused("an INFO section");

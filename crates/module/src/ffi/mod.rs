@@ -6,6 +6,7 @@
 #![allow(unsafe_code)]
 
 pub mod alloc;
+pub mod awaits;
 pub mod callbacks;
 pub mod filter;
 pub mod guard;

@@ -63,6 +63,16 @@ impl Value {
         if let Value::Text(bytes) = self { std::str::from_utf8(bytes).ok() } else { None }
     }
 
+    /// The bytes of a string, or `None`.
+    pub fn bytes(&self) -> Option<&[u8]> {
+        if let Value::Text(bytes) = self { Some(bytes) } else { None }
+    }
+
+    /// True where a command answered `OK`.
+    pub fn is_ok(&self) -> bool {
+        self.bytes() == Some(b"OK")
+    }
+
     /// The elements; none where it isn't an array.
     pub fn elements(&self) -> &[Value] {
         if let Value::Array(elements) = self { elements } else { &[] }

@@ -133,11 +133,20 @@ impl Server {
 
     /// Calls a command of the server and copies its reply; `None` where it failed.
     pub fn call(&self, command: &CStr, words: &[&[u8]]) -> Option<Value> {
+        self.call_with(c"v", command, words)
+    }
+
+    /// As [`Server::call`], for a command that changes keys: replicas and the append-only file get it too.
+    pub fn call_replicated(&self, command: &CStr, words: &[&[u8]]) -> Option<Value> {
+        self.call_with(c"!v", command, words)
+    }
+
+    fn call_with(&self, format: &CStr, command: &CStr, words: &[&[u8]]) -> Option<Value> {
         let texts: Vec<Text> = words.iter().map(|word| self.text(word)).collect();
         let mut pointers: Vec<*mut raw::RedisModuleString> = texts.iter().map(|text| text.0).collect();
         let (start, count) = (pointers.as_mut_ptr(), pointers.len());
         // SAFETY: format "v" takes an array of server strings and its length; both live until the call has returned.
-        let reply = unsafe { api!(RedisModule_Call(self.ctx, command.as_ptr(), c"v".as_ptr(), start, count)) };
+        let reply = unsafe { api!(RedisModule_Call(self.ctx, command.as_ptr(), format.as_ptr(), start, count)) };
         if reply.is_null() {
             return None;
         }
@@ -146,6 +155,13 @@ impl Server {
         // SAFETY: as above.
         unsafe { api!(RedisModule_FreeCallReply(reply)) };
         Some(value)
+    }
+
+    /// One field of `INFO section`.
+    pub fn info_field(&self, section: &[u8], field: &str) -> Option<String> {
+        let reply = self.call(c"INFO", &[section])?;
+        let lines = reply.text()?.lines().filter_map(|line| line.split_once(':'));
+        lines.filter(|(name, _)| *name == field).map(|(_, value)| value.to_owned()).next()
     }
 
     /// One step of the walk through the selected database: `visit` sees the keys of one hash bucket or a few. Hash order, so
@@ -189,6 +205,19 @@ impl Flags {
     /// True where this server follows a primary.
     pub fn is_replica(self) -> bool {
         self.0 & raw::REDISMODULE_CTX_FLAGS_SLAVE != 0
+    }
+
+    /// True where the running command may not block its client: in a script, a transaction, a call of another module.
+    pub fn denies_blocking(self) -> bool {
+        let flags = raw::REDISMODULE_CTX_FLAGS_DENY_BLOCKING
+            | raw::REDISMODULE_CTX_FLAGS_MULTI
+            | raw::REDISMODULE_CTX_FLAGS_LUA;
+        self.0 & flags != 0
+    }
+
+    /// True on a node of a cluster.
+    pub fn is_cluster(self) -> bool {
+        self.0 & raw::REDISMODULE_CTX_FLAGS_CLUSTER != 0
     }
 
     /// True while a data set is being loaded, also beside the one being served.
@@ -319,6 +348,13 @@ impl Key<'_> {
         // SAFETY: the handle is open.
         let left = unsafe { api!(RedisModule_GetExpire(self.key)) };
         (left != raw::mstime_t::from(raw::REDISMODULE_NO_EXPIRE)).then_some(left.max(0) as u64)
+    }
+
+    /// When it expires, in ms since 1970; 0 = never.
+    pub fn expires_at_ms(&self) -> u64 {
+        // SAFETY: the handle is open.
+        let at = unsafe { api!(RedisModule_GetAbsExpire(self.key)) };
+        if at == raw::mstime_t::from(raw::REDISMODULE_NO_EXPIRE) { 0 } else { at.max(1) as u64 }
     }
 
     /// Removes the key; its memory is freed at once or, where that would take long, by the server's own thread. False where

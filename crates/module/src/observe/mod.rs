@@ -14,6 +14,7 @@ pub mod partitions;
 pub mod ring;
 pub mod sizes;
 pub mod tenants;
+pub mod touches;
 
 use std::sync::Arc;
 
@@ -29,6 +30,7 @@ use self::misses::MissTable;
 use self::partitions::{Partitions, in_database};
 use self::ring::Ring;
 use self::sizes::Sizes;
+use self::touches::Touches;
 
 use crate::ffi::filter::FilterCall;
 use crate::ffi::server::{Kind, Server};
@@ -112,6 +114,10 @@ pub struct Observer {
     queue: Arc<ArrayQueue<Sampled>>,
     /// Who is who. Changes only between turns.
     pub partitions: Partitions,
+    /// Who is asleep, and what wakes them.
+    pub touches: Touches,
+    /// The keys that the last turn sampled, where keys may sleep.
+    pub sampled_keys: Vec<(PartitionId, KeyHash)>,
     /// By partition.
     pub counters: [Counters; PARTITIONS_MAX],
     /// Not passed on.
@@ -151,6 +157,8 @@ impl Observer {
             sizes: Sizes::new(),
             queue,
             partitions,
+            touches: Touches::default(),
+            sampled_keys: Vec::new(),
             counters: [Counters::default(); PARTITIONS_MAX],
             losses: Losses::default(),
             rate: SampleRate::ALL,
@@ -192,10 +200,18 @@ impl Observer {
     pub fn on_command(&mut self, call: &FilterCall, now_us: impl Fn() -> u64) {
         self.is_busy = true;
         let Some(name) = call.word(0) else { return };
-        let Some(command) = self.commands.find(name) else { return self.on_unknown_command() };
+        let Some(command) = self.commands.find(name) else {
+            self.touch_all_words(call);
+            return self.on_unknown_command();
+        };
         if let Some((position, effect)) = command.only_key() {
             self.misses_due = u32::from(effect == Effect::Read);
             let db = self.clients.db_of(call);
+            if self.touches.are_wanted()
+                && let (Some(key), Some(db)) = (call.word(position), db)
+            {
+                self.touches.named(call.client_id(), key, db, true);
+            }
             return self.on_key(call, position, effect, db, &now_us);
         }
         self.on_keys(call, command, &now_us);
@@ -207,6 +223,10 @@ impl Observer {
         // Also where there is no key: a script's commands are in the database of the client that runs it.
         let db = self.clients.db_of(call);
         self.misses_due = 0;
+        if self.touches.is_on {
+            self.follow_transactions(call, command.sets);
+            self.touch_all_words(call);
+        }
         match command.sets {
             Sets::Nothing => {}
             Sets::Modules => self.manages_modules = true,
@@ -224,6 +244,35 @@ impl Observer {
             self.on_key(call, position, effect, db, now_us);
         });
         self.commands = commands;
+    }
+
+    /// Any word of such a command may name a sleeping key.
+    #[cold]
+    fn touch_all_words(&mut self, call: &FilterCall) {
+        let Some(db) = self.clients.db_of(call).filter(|_| self.touches.are_wanted()) else { return };
+        for i in 1..call.count() {
+            if let Some(word) = call.word(i) {
+                self.touches.named(call.client_id(), word, db, false);
+            }
+        }
+    }
+
+    /// What is queued now runs later.
+    fn follow_transactions(&mut self, call: &FilterCall, sets: Sets) {
+        let (Some(name), Some(client_id)) = (call.word(0), call.client_id()) else { return };
+        if sets == Sets::RunsQueued {
+            self.touches.exec(client_id, || call.client(client_id).is_some_and(|client| client.in_multi));
+        } else if name.eq_ignore_ascii_case(b"multi") {
+            self.touches.multi(client_id);
+        } else if name.eq_ignore_ascii_case(b"discard") || name.eq_ignore_ascii_case(b"reset") {
+            self.touches.discard(client_id);
+        }
+    }
+
+    /// The one key of a command of that many words, where it has one at a fixed place.
+    pub fn only_key<'a>(&self, words: &[&'a [u8]]) -> Option<&'a [u8]> {
+        let (position, _) = self.commands.find(words.first()?)?.only_key()?;
+        words.get(position).copied()
     }
 
     /// One key of a command that is about to run.
@@ -342,6 +391,9 @@ impl Observer {
             let place = noted.place.or_else(|| self.find_place(server, noted.key, noted.effect));
             let Some((db, partition, at)) = place else { continue };
             let access = self.look_at(server, db, partition, &noted, now_us);
+            if self.touches.is_on {
+                self.sampled_keys.push((partition, access.key));
+            }
             let sampled = Sampled { access, at, partition, epoch: self.epoch };
             if self.queue.push(sampled).is_err() {
                 self.losses.queue_full += 1;

@@ -15,4 +15,5 @@ mod load;
 mod observe;
 mod penalties;
 mod replication;
+mod sleep;
 mod unload;

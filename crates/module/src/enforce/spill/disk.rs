@@ -1,0 +1,218 @@
+//! The threads that touch the disk, so that the server's own never waits for it: one appends and loads back in the background,
+//! one reads what a client waits for.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+
+use tenure_core::units::KeyHash;
+
+use super::file::{self, Place, Reader, Writer};
+use crate::ffi::awaits::Blocked;
+use crate::ffi::guard;
+
+/// Jobs under way, at the most, of each thread.
+const JOBS_MAX: usize = 1024;
+
+/// What a thread is to do.
+enum Job {
+    Append { key: KeyHash, record: Vec<u8> },
+    Read { key: KeyHash, place: Place },
+    ReadFor { client: Blocked, place: Place },
+    Remove(u32),
+    HoldWarm(std::fs::File),
+    SegmentBytes(u64),
+}
+
+/// What it has done for the main thread.
+pub enum Done {
+    /// A record was appended.
+    Written { key: KeyHash, place: Place },
+    /// A record was read in the background, where it could be.
+    Read { key: KeyHash, place: Place, bytes: Option<Vec<u8>> },
+    /// A record could not be appended.
+    Refused { key: KeyHash, why: String },
+}
+
+struct Thread {
+    jobs: Option<SyncSender<Job>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Thread {
+    fn start(name: &str, run: impl FnOnce(Receiver<Job>) + Send + 'static) -> std::io::Result<Thread> {
+        let (jobs, receiver) = sync_channel(JOBS_MAX);
+        let body = move || {
+            if std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| run(receiver))).is_err() {
+                guard::count_panic("a disk thread");
+            }
+        };
+        let thread = std::thread::Builder::new().name(name.to_owned()).spawn(body)?;
+        Ok(Thread { jobs: Some(jobs), thread: Some(thread) })
+    }
+
+    /// The job back where there is no room, or no thread any more.
+    fn give(&self, job: Job) -> Result<(), Job> {
+        match &self.jobs {
+            Some(jobs) => jobs.try_send(job).map_err(|e| match e {
+                TrySendError::Full(job) | TrySendError::Disconnected(job) => job,
+            }),
+            None => Err(job),
+        }
+    }
+}
+
+impl Drop for Thread {
+    fn drop(&mut self) {
+        // The thread ends when there is nobody left to give it jobs, after those that it has.
+        self.jobs = None;
+        if let Some(thread) = self.thread.take() {
+            drop(thread.join());
+        }
+    }
+}
+
+/// The disk as the main thread sees it.
+pub struct Disk {
+    folder: PathBuf,
+    background: Thread,
+    reads: Thread,
+    done: Arc<Mutex<Vec<Done>>>,
+    /// Jobs of the background thread that are not done.
+    under_way: Arc<AtomicUsize>,
+    /// For what can't wait.
+    reader: Reader,
+}
+
+impl Disk {
+    /// Starts the threads.
+    ///
+    /// # Errors
+    /// Where the system has none to give.
+    pub fn start(folder: &Path, segment_bytes: u64) -> std::io::Result<Disk> {
+        let done: Arc<Mutex<Vec<Done>>> = Arc::default();
+        let under_way: Arc<AtomicUsize> = Arc::default();
+        let background = {
+            let (mut writer, mut reader) = (Writer::new(folder, segment_bytes), Reader::new(folder));
+            let (folder, done, under_way) = (folder.to_owned(), Arc::clone(&done), Arc::clone(&under_way));
+            Thread::start("tenure-disk", move |jobs| {
+                for job in jobs {
+                    if let Some(outcome) = perform(job, &folder, &mut writer, &mut reader)
+                        && let Ok(mut done) = done.lock()
+                    {
+                        done.push(outcome);
+                    }
+                    under_way.fetch_sub(1, Ordering::Release);
+                }
+            })?
+        };
+        let mut reader = Reader::new(folder);
+        let reads = Thread::start("tenure-reads", move |jobs| {
+            for job in jobs {
+                match job {
+                    Job::ReadFor { client, place } => client.wake(place, reader.read(place).ok()),
+                    Job::Remove(segment) => reader.forget(segment),
+                    Job::HoldWarm(file) => reader.hold_warm(file),
+                    Job::Append { .. } | Job::Read { .. } | Job::SegmentBytes(_) => {}
+                }
+            }
+        })?;
+        Ok(Disk { folder: folder.to_owned(), background, reads, done, under_way, reader: Reader::new(folder) })
+    }
+
+    fn give_background(&self, job: Job) -> bool {
+        self.under_way.fetch_add(1, Ordering::Relaxed);
+        let given = self.background.give(job).is_ok();
+        if !given {
+            self.under_way.fetch_sub(1, Ordering::Release);
+        }
+        given
+    }
+
+    /// Appends a record some time. False where too much is under way.
+    pub fn append(&self, key: KeyHash, record: Vec<u8>) -> bool {
+        self.give_background(Job::Append { key, record })
+    }
+
+    /// Reads a record some time. False where too much is under way.
+    pub fn read(&self, key: KeyHash, place: Place) -> bool {
+        self.give_background(Job::Read { key, place })
+    }
+
+    /// Reads a record for a client that waits, and wakes it. The client back where too many wait.
+    pub fn read_for(&self, client: Blocked, place: Place) -> Result<(), Blocked> {
+        match self.reads.give(Job::ReadFor { client, place }) {
+            Err(Job::ReadFor { client, .. }) => Err(client),
+            _ => Ok(()),
+        }
+    }
+
+    /// Reads a record now: the caller waits for the disk.
+    pub fn read_now(&mut self, place: Place) -> Option<Vec<u8>> {
+        self.reader.read(place).ok()
+    }
+
+    /// Removes a segment. What is being read of it is read all the same.
+    pub fn remove(&mut self, segment: u32) {
+        self.reader.forget(segment);
+        let forgotten = self.reads.give(Job::Remove(segment)).is_ok();
+        if !forgotten || !self.give_background(Job::Remove(segment)) {
+            file::remove(&self.folder, segment);
+        }
+    }
+
+    /// All threads hold the file of the last orderly stop open.
+    ///
+    /// # Errors
+    /// Where the system has no handles left.
+    pub fn hold_warm(&mut self, file: std::fs::File) -> std::io::Result<()> {
+        drop(self.reads.give(Job::HoldWarm(file.try_clone()?)));
+        self.give_background(Job::HoldWarm(file.try_clone()?));
+        self.reader.hold_warm(file);
+        Ok(())
+    }
+
+    /// Segments that are begun from now on end at so many bytes.
+    pub fn set_segment_bytes(&self, bytes: u64) {
+        self.give_background(Job::SegmentBytes(bytes));
+    }
+
+    /// What was done since the last look.
+    pub fn take_done(&self) -> Vec<Done> {
+        self.done.try_lock().map(|mut done| std::mem::take(&mut *done)).unwrap_or_default()
+    }
+
+    /// Jobs in the background that are not done.
+    pub fn under_way(&self) -> usize {
+        self.under_way.load(Ordering::Acquire)
+    }
+}
+
+fn perform(job: Job, folder: &Path, writer: &mut Writer, reader: &mut Reader) -> Option<Done> {
+    match job {
+        Job::Append { key, record } => Some(match writer.append(&record) {
+            Ok(place) => Done::Written { key, place },
+            Err(e) => Done::Refused { key, why: e.to_string() },
+        }),
+        Job::Read { key, place } => Some(Done::Read { key, place, bytes: reader.read(place).ok() }),
+        Job::Remove(segment) => {
+            reader.forget(segment);
+            file::remove(folder, segment);
+            None
+        }
+        Job::HoldWarm(file) => {
+            reader.hold_warm(file);
+            None
+        }
+        Job::SegmentBytes(bytes) => {
+            writer.set_segment_bytes(bytes);
+            None
+        }
+        Job::ReadFor { client, place } => {
+            client.wake(place, None);
+            None
+        }
+    }
+}

@@ -1,0 +1,639 @@
+//! Values that sleep on disk: a class in its valley gives its memory to others, and is back before or as its peak begins.
+//!
+//! Source: pRedis (Pan et al., SoCC'19) sec. 4. In a valley the values go to disk, least recently used first; at a peak, told by
+//! a run of reads of sleeping keys or by the period, they are loaded back, the last to fall asleep first. Differs from the paper:
+//! a read of a sleeping key is answered from disk (see `ffi::awaits`), any other use of one wakes it first, and a key falls asleep
+//! only if its value is what was written, byte for byte, so no value that has changed since is ever served. A sleeping key is no
+//! key of the server's: `DBSIZE` and `SCAN` don't see it, replicas and the append-only file have it deleted, and restored when it
+//! wakes. Whatever goes wrong on disk costs hits.
+//! Cost: two `DUMP`s to fall asleep and a `RESTORE` to wake, both in slices; 100 bytes and the name for each sleeper.
+
+pub mod disk;
+pub mod file;
+pub mod sleepers;
+pub mod warm;
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use tenure_core::decide::diurnal::{Diurnal, DiurnalConfig, Phase, ReuseTimes};
+use tenure_core::units::{KeyHash, PARTITIONS_MAX, PartitionId};
+
+use self::disk::{Disk, Done};
+use self::file::{Folder, Place, Record};
+use self::sleepers::Sleeper;
+use super::usage::Usage;
+use crate::config::Settings;
+use crate::ffi::awaits::Blocked;
+use crate::ffi::server::{Kind, Level, ScanCursor, Server, Text};
+use crate::observe::Observer;
+use crate::observe::partitions::in_database;
+
+/// Values above this are left to eviction: writing one would hold the server up.
+const VALUE_BYTES_MAX: usize = 1 << 20;
+/// Segments are a sixteenth of what the disk may hold, within bounds.
+const SEGMENT_BYTES_MIN: u64 = 1 << 20;
+const SEGMENT_BYTES_MAX: u64 = 64 << 20;
+/// Keys on their way to the disk or back, at the most.
+const UNDER_WAY_MAX: usize = 512;
+/// Steps of the walk between two looks at the clock.
+const STEPS_PER_LOOK: usize = 8;
+/// Of each tick, what falling asleep and waking may take of the main thread's time, in µs.
+const TICK_SHARE_US: u64 = 20_000;
+/// So many reads of sleeping keys in an interval wake their partition.
+const READS_TO_WAKE: u64 = 100;
+/// Keys that one command may wake while the server waits for the disk; more are forgotten.
+const WAKE_NOW_MAX: usize = 64;
+/// After the disk has refused a value nothing falls asleep for so long.
+const REFUSED_REST_US: u64 = 30_000_000;
+/// A partition that wakes keeps what it had before at least until so many plans were made.
+const WINDOWS_HELD: u64 = 3;
+/// What fell asleep least recently used goes first: in a first round what was idle for an interval, then for a quarter, then all.
+const ROUNDS: [u64; 3] = [4, 1, 0];
+/// Sampled keys whose last access is remembered, to tell how long reuses are.
+const REUSE_SLOTS: usize = 1 << 14;
+
+/// What a partition is about.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Rest {
+    /// Nothing of it sleeps, or what little does may.
+    #[default]
+    Awake,
+    /// Its values are on their way to the disk; which round of [`ROUNDS`], and the first sweep through the keys that counts for it.
+    FallingAsleep { round: usize, sweep: u64 },
+    /// What could fall asleep has.
+    Asleep,
+    /// Its values are on their way back.
+    Waking,
+}
+
+/// A value on its way to the disk.
+struct Pending {
+    db: u16,
+    name: Vec<u8>,
+    expires_at_ms: u64,
+    idle_seconds: u32,
+    checksum: u32,
+}
+
+/// What is counted for `INFO`.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Counts {
+    /// Values that fell asleep.
+    pub slept: u64,
+    /// Values that woke.
+    pub woken: u64,
+    /// Reads and writes that found their key asleep.
+    pub touched: u64,
+    /// Values that the disk didn't take.
+    pub refused: u64,
+    /// Records that could not be read or were damaged.
+    pub damaged: u64,
+    /// Sleepers that were given up for want of room.
+    pub given_up: u64,
+}
+
+/// One partition's rhythm.
+struct Rhythm {
+    rest: Rest,
+    diurnal: Diurnal,
+    reuses: ReuseTimes,
+    /// Requests counted when the interval began.
+    requests_before: u64,
+    /// Sleeping keys touched in this interval.
+    touched: u64,
+    /// What it held when it began to fall asleep, in bytes, and from which window on that no longer counts.
+    held_bytes: u64,
+    held_until: u64,
+}
+
+impl Rhythm {
+    fn new(config: DiurnalConfig) -> Self {
+        Rhythm {
+            rest: Rest::Awake,
+            diurnal: Diurnal::new(config),
+            reuses: ReuseTimes::default(),
+            requests_before: 0,
+            touched: 0,
+            held_bytes: 0,
+            held_until: 0,
+        }
+    }
+}
+
+/// What the rest of Tenure lends for a moment.
+pub struct Around<'a> {
+    /// The server.
+    pub server: &'a Server,
+    /// Who is who, and who is asleep.
+    pub observer: &'a mut Observer,
+    /// What each partition holds.
+    pub usage: &'a mut Usage,
+    /// The databases that hold keys, with their number of keys.
+    pub db_sizes: &'a [(u16, u64)],
+    /// Bytes until memory is short; negative where it is.
+    pub room_bytes: i64,
+    /// Only keys that expire may leave memory.
+    pub volatile_only: bool,
+    /// The time.
+    pub now_us: u64,
+    /// Windows so far.
+    pub window: u64,
+}
+
+/// The sleep of values. See the file's opening.
+pub struct Spill {
+    folder: Folder,
+    disk: Disk,
+    pending: HashMap<u64, Pending>,
+    rhythms: Vec<Rhythm>,
+    config: DiurnalConfig,
+    interval_us: u64,
+    interval_ends_us: u64,
+    auto: bool,
+    bytes_max: u64,
+    bytes_per_tick: u64,
+    /// What may still be written, and taken of the main thread's time, in this tick.
+    bytes_left: u64,
+    us_left: u64,
+    refused_until_us: u64,
+    last_seen: Vec<(u32, u32)>,
+    /// The sweep under way for those that are to fall asleep: its number, and the databases that it has not ended, the last first.
+    sweep: u64,
+    sweep_dbs: Vec<(u16, ScanCursor)>,
+    /// For `INFO`.
+    pub counts: Counts,
+}
+
+fn segment_bytes(bytes_max: u64) -> u64 {
+    (bytes_max / 16).clamp(SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX)
+}
+
+/// Milliseconds since 1970, as keys' times to live are told.
+fn now_ms() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
+}
+
+impl Spill {
+    /// Opens the folder and starts the threads.
+    ///
+    /// # Errors
+    /// A sentence that says what stands against it.
+    pub fn start(settings: &Settings, now_us: u64) -> Result<Spill, String> {
+        let folder = Folder::open(Path::new(&settings.spill_dir))?;
+        let bytes_max = settings.spill_max_bytes as u64;
+        let disk = Disk::start(folder.path(), segment_bytes(bytes_max)).map_err(|e| format!("no thread for the disk: {e}"))?;
+        let mut spill = Spill {
+            folder,
+            disk,
+            pending: HashMap::new(),
+            rhythms: Vec::new(),
+            config: DiurnalConfig::default(),
+            interval_us: 0,
+            interval_ends_us: 0,
+            auto: false,
+            bytes_max,
+            bytes_per_tick: 0,
+            bytes_left: 0,
+            us_left: 0,
+            refused_until_us: 0,
+            last_seen: vec![(0, 0); REUSE_SLOTS],
+            sweep: 0,
+            sweep_dbs: Vec::new(),
+            counts: Counts::default(),
+        };
+        spill.take_settings(settings, now_us);
+        Ok(spill)
+    }
+
+    /// Takes what may change while it runs.
+    pub fn take_settings(&mut self, settings: &Settings, now_us: u64) {
+        self.bytes_max = settings.spill_max_bytes as u64;
+        self.disk.set_segment_bytes(segment_bytes(self.bytes_max));
+        self.bytes_per_tick = settings.spill_bytes_per_second as u64 / 10;
+        self.auto = settings.spill_auto;
+        let config = DiurnalConfig { run_intervals: settings.spill_run_intervals as usize, ..DiurnalConfig::default() };
+        let interval_us = settings.spill_interval_seconds as u64 * 1_000_000;
+        if (config, interval_us) != (self.config, self.interval_us) {
+            (self.config, self.interval_us) = (config, interval_us);
+            self.interval_ends_us = now_us + interval_us;
+            self.rhythms.iter_mut().for_each(|rhythm| rhythm.diurnal = Diurnal::new(config));
+        }
+    }
+
+    /// Where the files are.
+    pub fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    fn rhythm(&mut self, partition: PartitionId) -> &mut Rhythm {
+        while self.rhythms.len() <= partition.index() {
+            self.rhythms.push(Rhythm::new(self.config));
+        }
+        &mut self.rhythms[partition.index()]
+    }
+
+    /// Partitions are divided otherwise: sleepers are the new ones', rhythms begin anew.
+    pub fn divide_anew(&mut self, observer: &mut Observer) {
+        self.rhythms.clear();
+        let partitions = &mut observer.partitions;
+        observer.touches.sleepers.divide_anew(|sleeper| partitions.of(sleeper.db, &sleeper.name));
+    }
+
+    /// A partition is to fall asleep.
+    pub fn sleep(&mut self, around: &Around, partition: PartitionId) {
+        let held_bytes = around.usage.bytes()[partition.index()];
+        let sweep = if self.sweep_dbs.is_empty() { self.sweep } else { self.sweep + 1 };
+        let rhythm = self.rhythm(partition);
+        rhythm.held_bytes = held_bytes.max(if rhythm.rest == Rest::Asleep { rhythm.held_bytes } else { 0 });
+        rhythm.rest = Rest::FallingAsleep { round: 0, sweep };
+        if self.sweep_dbs.is_empty() {
+            self.begin_sweep(around);
+        }
+    }
+
+    /// A partition is to wake.
+    pub fn wake(&mut self, partition: PartitionId, window: u64) {
+        let rhythm = self.rhythm(partition);
+        rhythm.rest = Rest::Waking;
+        rhythm.held_until = window + WINDOWS_HELD;
+    }
+
+    /// All that sleep are to wake.
+    pub fn wake_all(&mut self, around: &Around) {
+        for i in 0..self.rhythms.len() {
+            let partition = PartitionId(i as u16);
+            let sleeps = around.observer.touches.sleepers.of(partition) > 0;
+            if self.rest(partition) != Rest::Waking && (sleeps || self.rest(partition) != Rest::Awake) {
+                self.wake(partition, around.window);
+            }
+        }
+    }
+
+    /// What a partition is about.
+    pub fn rest(&self, partition: PartitionId) -> Rest {
+        self.rhythms.get(partition.index()).map_or(Rest::Awake, |rhythm| rhythm.rest)
+    }
+
+    /// True where there is something to do that a turn may do some of.
+    pub fn is_busy(&self) -> bool {
+        let moves = |rhythm: &Rhythm| matches!(rhythm.rest, Rest::FallingAsleep { .. } | Rest::Waking);
+        self.us_left > 0 && (!self.pending.is_empty() || self.disk.under_way() > 0 || self.rhythms.iter().any(moves))
+    }
+
+    /// True where keys sleep or are about to, so that no command may pass unseen.
+    pub fn needs_watching(&self, observer: &Observer) -> bool {
+        let falls = |rhythm: &Rhythm| matches!(rhythm.rest, Rest::FallingAsleep { .. });
+        observer.touches.sleepers.any() || !self.pending.is_empty() || self.rhythms.iter().any(falls)
+    }
+
+    /// What partitions should hold where one wakes that a plan made while it slept gives too little: it has what it had, the
+    /// others less in proportion. `None` where nothing wakes.
+    pub fn held_targets(&self, target_bytes: &[u64], window: u64) -> Option<Vec<u64>> {
+        let held = |i: usize| {
+            let rhythm = self.rhythms.get(i)?;
+            (rhythm.held_until > window && rhythm.held_bytes > target_bytes[i]).then_some(rhythm.held_bytes)
+        };
+        let all: u64 = target_bytes.iter().sum();
+        let lifted: u64 = (0..target_bytes.len()).filter_map(held).sum();
+        if lifted == 0 {
+            return None;
+        }
+        let others: u64 = (0..target_bytes.len()).filter(|&i| held(i).is_none()).map(|i| target_bytes[i]).sum();
+        let share = all.saturating_sub(lifted) as f64 / others.max(1) as f64;
+        let scaled = |i: usize| held(i).unwrap_or((target_bytes[i] as f64 * share.min(1.0)) as u64);
+        Some((0..target_bytes.len()).map(scaled).collect())
+    }
+
+    /// A slice of work: takes what the disk has done, lets some fall asleep, wakes some. False where there was nothing to do.
+    pub fn work(&mut self, around: &mut Around, budget: Duration) -> bool {
+        let before = (self.disk.under_way(), self.sweep_dbs.len());
+        let started = Instant::now();
+        let budget = budget.min(Duration::from_micros(self.us_left));
+        let done = self.disk.take_done();
+        let mut has_worked = !done.is_empty();
+        done.into_iter().for_each(|done| self.take_done(around, done));
+        let is_over = || started.elapsed() >= budget;
+        for i in 0..self.rhythms.len() {
+            match self.rhythms[i].rest {
+                Rest::Waking => self.wake_some(around, PartitionId(i as u16), is_over),
+                Rest::FallingAsleep { .. } => self.fall_asleep_some(around, is_over),
+                Rest::Awake | Rest::Asleep => {}
+            }
+        }
+        has_worked |= before != (self.disk.under_way(), self.sweep_dbs.len()) || !self.sweep_dbs.is_empty();
+        self.us_left = self.us_left.saturating_sub(started.elapsed().as_micros() as u64);
+        has_worked
+    }
+
+    fn take_done(&mut self, around: &mut Around, done: Done) {
+        match done {
+            Done::Written { key, place } => self.written(around, key, place),
+            Done::Read { key, place, bytes } => {
+                if around.room_bytes > 0 || self.is_held(around, key) {
+                    self.wake_with(around, key, place, bytes.as_deref());
+                } else {
+                    around.observer.touches.sleepers.list_again(key);
+                    self.rhythms.iter_mut().filter(|r| r.rest == Rest::Waking).for_each(|r| r.rest = Rest::Asleep);
+                }
+            }
+            Done::Refused { key, why } => {
+                self.pending.remove(&key.0);
+                self.counts.refused += 1;
+                if around.now_us >= self.refused_until_us {
+                    let text = format!("values can't fall asleep in {}: {why}", self.path().display());
+                    around.server.log(Level::Warning, &text);
+                }
+                self.refused_until_us = around.now_us + REFUSED_REST_US;
+            }
+        }
+    }
+
+    /// True where the key's partition has a right to more memory than it has, though memory is short.
+    fn is_held(&self, around: &Around, key: KeyHash) -> bool {
+        let Some(sleeper) = around.observer.touches.sleepers.get(key) else { return false };
+        let used = around.usage.bytes()[sleeper.partition.index()];
+        self.rhythms.get(sleeper.partition.index()).is_some_and(|r| r.held_until > around.window && used < r.held_bytes)
+    }
+
+    /// Keys of partitions that fall asleep, as a sweep meets them.
+    fn fall_asleep_some(&mut self, around: &mut Around, is_over: impl Fn() -> bool) {
+        let mut steps = 0;
+        loop {
+            let is_full = self.bytes_left == 0 || self.pending.len() >= UNDER_WAY_MAX;
+            steps += 1;
+            if is_full || around.now_us < self.refused_until_us || (steps % STEPS_PER_LOOK == 0 && is_over()) {
+                return;
+            }
+            let Some((db, names)) = self.meet(around) else {
+                if self.end_sweep(around) {
+                    return;
+                }
+                continue;
+            };
+            for name in names {
+                self.write(around, db, &name);
+            }
+        }
+    }
+
+    /// The sweep has met all keys: partitions enter their next round, and it begins anew. True where nothing falls asleep any more.
+    fn end_sweep(&mut self, around: &Around) -> bool {
+        let mut none_falls = true;
+        for rhythm in &mut self.rhythms {
+            if let Rest::FallingAsleep { round, sweep } = rhythm.rest {
+                rhythm.rest = match round + 1 {
+                    _ if sweep > self.sweep => rhythm.rest,
+                    next if next < ROUNDS.len() => Rest::FallingAsleep { round: next, sweep: self.sweep + 1 },
+                    _ => Rest::Asleep,
+                };
+                none_falls &= rhythm.rest == Rest::Asleep;
+            }
+        }
+        self.sweep += 1;
+        if !none_falls {
+            self.begin_sweep(around);
+        }
+        none_falls
+    }
+
+    fn begin_sweep(&mut self, around: &Around) {
+        self.sweep_dbs = around.db_sizes.iter().map(|&(db, _)| (db, ScanCursor::new(around.server))).collect();
+    }
+
+    /// One step of the sweep: a database and the names of those of its keys that are to fall asleep. `None` at the end.
+    fn meet(&mut self, around: &mut Around) -> Option<(u16, Vec<Text>)> {
+        let (db, cursor) = self.sweep_dbs.last()?;
+        let db = *db;
+        let mut due = Vec::new();
+        let mut came_round = true;
+        if around.server.select_db(db) {
+            let partitions = &mut around.observer.partitions;
+            let volatile_only = around.volatile_only;
+            came_round = around.server.scan_step(cursor, |name, key| {
+                let Rest::FallingAsleep { round, .. } = self.rest(partitions.of(db, name.as_ref())) else { return };
+                let is_due = key.idle() >= self.interval_us / 1000 * ROUNDS[round] / 4;
+                if is_due && (!volatile_only || key.expires_at_ms() > 0) {
+                    due.push(name.keep());
+                }
+            });
+        }
+        if came_round {
+            self.sweep_dbs.pop();
+        }
+        Some((db, due))
+    }
+
+    /// Sends a value to the disk; its key falls asleep when it is there, unless it has changed by then.
+    fn write(&mut self, around: &mut Around, db: u16, name: &Text) {
+        let hash = in_database(KeyHash::of(name.as_ref()), db);
+        around.server.select_db(db);
+        let key = around.server.open(name);
+        let partition = around.observer.partitions.of(db, name.as_ref());
+        let size_bytes = around.observer.sizes().of(around.server, partition, name, || hash, &key) as usize;
+        if key.kind() == Kind::Absent || size_bytes > VALUE_BYTES_MAX || self.pending.contains_key(&hash.0) {
+            return;
+        }
+        let expires_at_ms = key.expires_at_ms();
+        let idle_seconds = (key.idle() / 1000).min(u64::from(u32::MAX)) as u32;
+        drop(key);
+        let pending = Pending { db, name: name.as_ref().to_vec(), expires_at_ms, idle_seconds, checksum: 0 };
+        let Some(record) = record_of(around.server, &pending) else { return };
+        self.bytes_left = self.bytes_left.saturating_sub(record.len() as u64);
+        let pending = Pending { checksum: crc32fast::hash(&record), ..pending };
+        if self.disk.append(hash, record) {
+            self.pending.insert(hash.0, pending);
+        }
+    }
+
+    /// A value is on disk: its key falls asleep, if the value is still the same.
+    fn written(&mut self, around: &mut Around, key: KeyHash, place: Place) {
+        let Around { server, observer, usage, .. } = around;
+        observer.touches.sleepers.written(place);
+        let Some(pending) = self.pending.remove(&key.0) else { return };
+        server.select_db(pending.db);
+        let name = server.text(&pending.name);
+        let opened = server.open(&name);
+        let is_same_time = opened.expires_at_ms() == pending.expires_at_ms;
+        if opened.kind() == Kind::Absent || !is_same_time || !may_change_keys(server) {
+            return;
+        }
+        drop(opened);
+        let is_same = record_of(server, &pending).is_some_and(|record| crc32fast::hash(&record) == pending.checksum);
+        let partition = observer.partitions.of(pending.db, &pending.name);
+        let is_wanted = matches!(self.rest(partition), Rest::FallingAsleep { .. } | Rest::Asleep);
+        if !is_same || !is_wanted {
+            return;
+        }
+        let Pending { db, name: bytes, expires_at_ms, .. } = pending;
+        let sleeper = Sleeper { db, name: bytes.into(), place, expires_at_ms, partition };
+        if observer.touches.sleepers.add(key, sleeper) {
+            server.open(&name).unlink();
+            server.replicate_unlink(&name);
+            observer.partitions.classes.gone(|| key);
+            usage.went(db, partition, observer.sizes_seen());
+            self.counts.slept += 1;
+        }
+    }
+
+    /// Asks the disk for the hottest sleepers of a partition that wakes.
+    fn wake_some(&mut self, around: &mut Around, partition: PartitionId, is_over: impl Fn() -> bool) {
+        while self.disk.under_way() < UNDER_WAY_MAX && !is_over() {
+            let sleepers = &mut around.observer.touches.sleepers;
+            let Some(key) = sleepers.next_to_wake(partition) else {
+                if self.disk.under_way() == 0 {
+                    self.rhythm(partition).rest = Rest::Awake;
+                }
+                return;
+            };
+            let Some(place) = sleepers.get(key).map(|sleeper| sleeper.place) else { continue };
+            if !self.disk.read(key, place) {
+                return sleepers.list_again(key);
+            }
+        }
+    }
+
+    /// A record was read: its key wakes, if that is still the one that sleeps. True where it is awake now.
+    pub fn wake_with(&mut self, around: &mut Around, key: KeyHash, place: Place, bytes: Option<&[u8]>) -> bool {
+        let Around { server, observer, usage, .. } = around;
+        let sleepers = &mut observer.touches.sleepers;
+        if sleepers.get(key).is_none_or(|sleeper| sleeper.place != place) || !may_change_keys(server) {
+            return false;
+        }
+        let Some(sleeper) = sleepers.remove(key) else { return false };
+        let record = bytes.and_then(Record::decode);
+        let Some(record) = record.filter(|r| r.db == sleeper.db && *r.name == *sleeper.name) else {
+            self.counts.damaged += 1;
+            return false;
+        };
+        if record.expires_at_ms > 0 && record.expires_at_ms <= now_ms() {
+            return false;
+        }
+        server.select_db(record.db);
+        let expires = record.expires_at_ms.to_string();
+        let idle = record.idle_seconds.to_string();
+        let words: [&[u8]; 6] =
+            [record.name, expires.as_bytes(), record.payload, b"ABSTTL", b"IDLETIME", idle.as_bytes()];
+        // Refused where the key is there: what is in memory is newer.
+        let is_awake = server.call_replicated(c"RESTORE", &words).is_some_and(|reply| reply.is_ok());
+        if is_awake {
+            let partition = observer.partitions.of(record.db, record.name);
+            usage.came(record.db, partition, observer.sizes_seen());
+            self.counts.woken += 1;
+        }
+        is_awake
+    }
+
+    /// Wakes keys that a command is about to touch, while the server waits for the disk.
+    pub fn wake_now(&mut self, around: &mut Around, keys: &[KeyHash]) {
+        for (i, key) in keys.iter().enumerate() {
+            let Some(sleeper) = around.observer.touches.sleepers.get(*key) else { continue };
+            let (place, partition) = (sleeper.place, sleeper.partition);
+            self.touched(partition);
+            if i < WAKE_NOW_MAX {
+                let bytes = self.disk.read_now(place);
+                self.wake_with(around, *key, place, bytes.as_deref());
+            } else {
+                around.observer.touches.sleepers.remove(*key);
+                self.counts.given_up += 1;
+            }
+        }
+    }
+
+    /// Reads a sleeping key's value for a client that waits for it; the client back where that can't be.
+    ///
+    /// # Errors
+    /// The client, where too many wait.
+    pub fn read_for(&mut self, client: Blocked, partition: PartitionId, place: Place) -> Result<(), Blocked> {
+        self.disk.read_for(client, place)?;
+        self.touched(partition);
+        Ok(())
+    }
+
+    fn touched(&mut self, partition: PartitionId) {
+        self.counts.touched += 1;
+        self.rhythm(partition).touched += 1;
+    }
+
+    /// A sampled key was asked for: how long after its last time counts for its partition.
+    pub fn sampled(&mut self, partition: PartitionId, key: KeyHash, now_us: u64) {
+        let seconds = (now_us / 1_000_000) as u32;
+        let slot = &mut self.last_seen[key.0 as usize % REUSE_SLOTS];
+        let fingerprint = (key.0 >> 32) as u32 | 1;
+        let (held, last) = std::mem::replace(slot, (fingerprint, seconds));
+        let interval_seconds = (self.interval_us / 1_000_000).max(1) as u32;
+        let intervals = (held == fingerprint).then(|| seconds.saturating_sub(last) / interval_seconds);
+        self.rhythm(partition).reuses.add(intervals);
+    }
+
+    /// Ten times a second: fresh budgets, room on the disk, and at the end of an interval who falls asleep and who wakes.
+    pub fn tick(&mut self, around: &mut Around, may_sleep: bool) {
+        (self.bytes_left, self.us_left) = (self.bytes_per_tick, TICK_SHARE_US);
+        let sleepers = &mut around.observer.touches.sleepers;
+        let before = sleepers.len();
+        while sleepers.disk_bytes() > self.bytes_max {
+            let Some(segment) = sleepers.give_up_segment() else { break };
+            self.disk.remove(segment);
+        }
+        self.counts.given_up += (before - sleepers.len()) as u64;
+        for segment in sleepers.take_empty_segments() {
+            self.disk.remove(segment);
+        }
+        for i in 0..self.rhythms.len() {
+            let rhythm = &self.rhythms[i];
+            if rhythm.rest == Rest::Asleep && rhythm.touched >= READS_TO_WAKE {
+                self.wake(PartitionId(i as u16), around.window);
+            }
+        }
+        if around.now_us >= self.interval_ends_us {
+            self.interval_ends_us = around.now_us + self.interval_us;
+            self.end_interval(around, may_sleep);
+        }
+    }
+
+    fn end_interval(&mut self, around: &mut Around, may_sleep: bool) {
+        for i in 0..around.observer.partitions.len().min(PARTITIONS_MAX) {
+            let partition = PartitionId(i as u16);
+            let requests = around.observer.counters[i].requests();
+            let may_sleep = may_sleep && self.auto && around.now_us >= self.refused_until_us;
+            let rhythm = self.rhythm(partition);
+            let accesses = requests.saturating_sub(std::mem::replace(&mut rhythm.requests_before, requests));
+            rhythm.diurnal.record(accesses.min(u64::from(u32::MAX)) as u32, &std::mem::take(&mut rhythm.reuses));
+            rhythm.touched = 0;
+            let pattern = rhythm.diurnal.pattern();
+            match (pattern.map(|p| p.phase), rhythm.rest) {
+                (Some(Phase::Valley), Rest::Awake) if may_sleep && pattern.is_some_and(|p| p.next_peak_in > 1) => {
+                    self.sleep(around, partition);
+                }
+                (Some(Phase::Peak), Rest::Asleep) => self.wake(partition, around.window),
+                (Some(Phase::Valley | Phase::Between), Rest::Asleep)
+                    if pattern.is_some_and(|p| p.next_peak_in <= 1) =>
+                {
+                    self.wake(partition, around.window);
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+/// True where this server may change keys now: not where it follows another, loads, or holds writes back.
+fn may_change_keys(server: &Server) -> bool {
+    let flags = server.flags();
+    !flags.is_replica() && !flags.is_loading() && !server.writes_are_paused()
+}
+
+/// The record of a key as it is now.
+fn record_of(server: &Server, pending: &Pending) -> Option<Vec<u8>> {
+    server.select_db(pending.db);
+    let value = server.call(c"DUMP", &[&pending.name])?;
+    let record = Record {
+        db: pending.db,
+        name: &pending.name,
+        payload: value.bytes()?,
+        expires_at_ms: pending.expires_at_ms,
+        idle_seconds: pending.idle_seconds,
+    };
+    Some(record.encode())
+}

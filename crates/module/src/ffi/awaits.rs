@@ -1,0 +1,178 @@
+//! Clients that wait for the disk: their command is put behind `TENURE.AWAIT`, which blocks them, not the server, until the value
+//! has been read, and then runs the command as if it had come just then.
+
+use std::ffi::{CString, c_int, c_void};
+
+use valkey_module::raw;
+
+use super::server::{Server, Text, bytes_of};
+use super::{api, callbacks};
+use crate::enforce::spill::file::Place;
+
+const OK: c_int = raw::REDISMODULE_OK as c_int;
+
+/// A client waits no longer than this for the disk, in ms; then its command runs without the value.
+const WAIT_MS_MAX: i64 = 1000;
+
+/// The command that stands before those that wait.
+pub const COMMAND: &[u8] = b"tenure.await";
+
+/// A client that waits. Must be woken; dropping it leaves the client to its time limit.
+pub struct Blocked(*mut raw::RedisModuleBlockedClient);
+
+// SAFETY: the server lets any thread unblock a client; nothing else is done with the pointer.
+unsafe impl Send for Blocked {}
+
+/// What a client waited for: the record's bytes, where they could be read, and where they lay.
+pub type Outcome = (Place, Option<Vec<u8>>);
+
+impl Blocked {
+    /// Lets the client's command run, with what was read for it.
+    pub fn wake(self, place: Place, bytes: Option<Vec<u8>>) {
+        let outcome: Box<Outcome> = Box::new((place, bytes));
+        let outcome = Box::into_raw(outcome).cast::<c_void>();
+        // SAFETY: the client was blocked by `block` and is unblocked once; the server hands the box to `free` when it is done.
+        unsafe { api!(RedisModule_UnblockClient(self.0, outcome)) };
+    }
+
+    /// The client does not wait after all: `block` is taken back.
+    pub fn abort(self) {
+        // SAFETY: as above.
+        unsafe { api!(RedisModule_AbortBlock(self.0)) };
+    }
+}
+
+/// Blocks the client whose command is running. `None` where it can't wait: in a script, a transaction.
+pub fn block(server: &Server) -> Option<Blocked> {
+    if server.flags().denies_blocking() {
+        return None;
+    }
+    // SAFETY: the callbacks live as long as the module, which can't be unloaded while a client waits.
+    let client = unsafe {
+        api!(RedisModule_BlockClient(server.raw(), Some(on_read), Some(on_timeout), Some(free), WAIT_MS_MAX))
+    };
+    (!client.is_null()).then_some(Blocked(client))
+}
+
+/// The server frees what a client was woken with.
+unsafe extern "C" fn free(_ctx: *mut raw::RedisModuleCtx, data: *mut c_void) {
+    if !data.is_null() {
+        // SAFETY: made by `Blocked::wake`, freed once.
+        drop(unsafe { Box::from_raw(data.cast::<Outcome>()) });
+    }
+}
+
+/// The value has been read.
+unsafe extern "C" fn on_read(
+    ctx: *mut raw::RedisModuleCtx,
+    argv: *mut *mut raw::RedisModuleString,
+    argc: c_int,
+) -> c_int {
+    // SAFETY: the server runs this callback now, with this context; the data is what `wake` gave.
+    let outcome = unsafe { api!(RedisModule_GetBlockedClientPrivateData(ctx)).cast::<Outcome>().as_mut() };
+    // SAFETY: as above.
+    unsafe { go_on(ctx, argv, argc, outcome.map(|(place, bytes)| (*place, bytes.take()))) }
+}
+
+/// The disk has not answered in time.
+unsafe extern "C" fn on_timeout(
+    ctx: *mut raw::RedisModuleCtx,
+    argv: *mut *mut raw::RedisModuleString,
+    argc: c_int,
+) -> c_int {
+    // SAFETY: the server runs this callback now, with this context.
+    unsafe { go_on(ctx, argv, argc, None) }
+}
+
+/// # Safety
+/// Within a callback that the server runs with this context and these arguments.
+unsafe fn go_on(
+    ctx: *mut raw::RedisModuleCtx,
+    argv: *mut *mut raw::RedisModuleString,
+    argc: c_int,
+    outcome: Option<Outcome>,
+) -> c_int {
+    // SAFETY: by the caller's promise.
+    let (server, words) = unsafe { (Server::new(ctx), std::slice::from_raw_parts(argv, argc as usize)) };
+    let texts: Vec<&[u8]> = words.iter().skip(1).map(|word| bytes_of(*word)).collect();
+    callbacks::on_awaited(&server, &texts, outcome);
+    forward(&server, &words[1..])
+}
+
+/// `TENURE.AWAIT command …`: waits for the value of the command's key, where it is asleep, and runs the command.
+pub(super) unsafe extern "C" fn on_await(
+    ctx: *mut raw::RedisModuleCtx,
+    argv: *mut *mut raw::RedisModuleString,
+    argc: c_int,
+) -> c_int {
+    // SAFETY: the server runs this command now, with this context and these arguments.
+    let (server, words) = unsafe { (Server::new(ctx), std::slice::from_raw_parts(argv, argc as usize)) };
+    let texts: Vec<&[u8]> = words.iter().skip(1).map(|word| bytes_of(*word)).collect();
+    match callbacks::on_await(&server, &texts) {
+        callbacks::Awaited::Waits => OK,
+        callbacks::Awaited::Runs => forward(&server, &words[1..]),
+        callbacks::Awaited::Refused => {
+            let text = c"ERR TENURE.AWAIT is Tenure's own: it stands before commands on keys that are asleep";
+            // SAFETY: the context is the running command's; the text is a constant.
+            unsafe { api!(RedisModule_ReplyWithError(ctx, text.as_ptr())) };
+            OK
+        }
+    }
+}
+
+/// Runs a command as the client that sent it, within its rights, replicates it, and answers with its reply.
+fn forward(server: &Server, words: &[*mut raw::RedisModuleString]) -> c_int {
+    let [name, arguments @ ..] = words else { return OK };
+    let name = CString::new(bytes_of(*name)).unwrap_or_default();
+    let ctx = server.raw();
+    let mut arguments = arguments.to_vec();
+    let (start, count) = (arguments.as_mut_ptr(), arguments.len());
+    // SAFETY: format "v" takes an array of server strings and its length; both live until the call has returned.
+    let reply = unsafe { api!(RedisModule_Call(ctx, name.as_ptr(), c"!0ECv".as_ptr(), start, count)) };
+    if reply.is_null() {
+        let text = c"ERR the command could not be run";
+        // SAFETY: the context is that of the running callback; the text is a constant.
+        unsafe { api!(RedisModule_ReplyWithError(ctx, text.as_ptr())) };
+        return OK;
+    }
+    // SAFETY: the reply is ours, sent once and freed once.
+    unsafe {
+        api!(RedisModule_ReplyWithCallReply(ctx, reply));
+        api!(RedisModule_FreeCallReply(reply));
+    }
+    OK
+}
+
+/// True where the client's user may run [`COMMAND`]: the server asks for it as for any other.
+pub fn is_allowed(server: &Server, client_id: u64) -> bool {
+    // SAFETY: both functions are looked up before they are called; what they return is ours and freed once.
+    unsafe {
+        let (Some(name_of), Some(user_of), Some(check), Some(free_user)) = (
+            raw::RedisModule_GetClientUserNameById,
+            raw::RedisModule_GetModuleUserFromUserName,
+            raw::RedisModule_ACLCheckCommandPermissions,
+            raw::RedisModule_FreeModuleUser,
+        ) else {
+            return false;
+        };
+        let name = name_of(server.raw(), client_id);
+        if name.is_null() {
+            return false;
+        }
+        let user = user_of(name);
+        api!(RedisModule_FreeString(server.raw(), name));
+        if user.is_null() {
+            return false;
+        }
+        let command = server.text(COMMAND);
+        let mut words = [command.raw()];
+        let is_allowed = check(user, words.as_mut_ptr(), 1) == OK;
+        free_user(user);
+        is_allowed
+    }
+}
+
+/// The word that a filter puts before a command.
+pub(super) fn command_word() -> Text {
+    Text::without_context(COMMAND)
+}

@@ -1,0 +1,157 @@
+//! Which sleeping keys a command is about to touch, so that they are awake when it runs.
+//!
+//! A value on disk is wrong the moment its key is changed or deleted without anyone looking here, so what may name a key counts
+//! as naming it: of a command with one key at a fixed place that key, of any other every word. What a transaction has queued is
+//! looked at again when it runs: its keys may have fallen asleep since.
+
+use std::collections::HashMap;
+
+use tenure_core::units::KeyHash;
+
+use super::partitions::in_database;
+use crate::enforce::spill::sleepers::Sleepers;
+
+/// Keys of one transaction that are remembered; of a longer one all sleepers are forgotten when it runs.
+const QUEUED_MAX: usize = 10_000;
+
+/// What a client in a transaction has named so far.
+#[derive(Default)]
+struct Queued {
+    keys: Vec<KeyHash>,
+    too_many: bool,
+}
+
+/// The sleepers, and what touches them. See the file's opening.
+#[derive(Default)]
+pub struct Touches {
+    /// Who is asleep.
+    pub sleepers: Sleepers,
+    /// Keys may fall asleep.
+    pub is_on: bool,
+    /// Keys that the running command touches and that are asleep.
+    touched: Vec<KeyHash>,
+    /// It is a command of one key.
+    is_single: bool,
+    /// A transaction runs whose keys are not known.
+    is_anything: bool,
+    transactions: HashMap<u64, Queued>,
+}
+
+/// What a command touches of the sleepers.
+pub struct Touched {
+    /// Which keys.
+    pub keys: Vec<KeyHash>,
+    /// The command has this one key.
+    pub is_single: bool,
+    /// Any key may be touched.
+    pub is_anything: bool,
+}
+
+impl Touches {
+    /// True where words have to be looked at.
+    #[inline]
+    pub fn are_wanted(&self) -> bool {
+        self.sleepers.any() || !self.transactions.is_empty()
+    }
+
+    /// A command names what may be a key.
+    pub fn named(&mut self, client_id: Option<u64>, word: &[u8], db: u16, is_single: bool) {
+        let key = in_database(KeyHash::of(word), db);
+        if self.sleepers.has(key, db, word) {
+            self.touched.push(key);
+            self.is_single = is_single && self.touched.len() == 1;
+        }
+        if let Some(queued) = client_id.and_then(|id| self.transactions.get_mut(&id)) {
+            if queued.keys.len() < QUEUED_MAX {
+                queued.keys.push(key);
+            } else {
+                queued.too_many = true;
+            }
+        }
+    }
+
+    /// A client begins a transaction.
+    pub fn multi(&mut self, client_id: u64) {
+        if self.is_on {
+            self.transactions.insert(client_id, Queued::default());
+        }
+    }
+
+    /// A client runs its transaction. Where its beginning was not seen, `is_in_multi` says whether there is one.
+    pub fn exec(&mut self, client_id: u64, is_in_multi: impl FnOnce() -> bool) {
+        match self.transactions.remove(&client_id) {
+            Some(queued) => {
+                self.is_anything |= queued.too_many;
+                let asleep = queued.keys.into_iter().filter(|key| self.sleepers.get(*key).is_some());
+                self.touched.extend(asleep);
+                self.is_single = false;
+            }
+            None => self.is_anything |= self.sleepers.any() && is_in_multi(),
+        }
+    }
+
+    /// A client has gone, or has given its transaction up.
+    pub fn discard(&mut self, client_id: u64) {
+        self.transactions.remove(&client_id);
+    }
+
+    /// What the command that was just looked at touches, once.
+    #[inline]
+    pub fn take(&mut self) -> Option<Touched> {
+        if self.touched.is_empty() && !self.is_anything {
+            return None;
+        }
+        Some(Touched {
+            keys: std::mem::take(&mut self.touched),
+            is_single: std::mem::take(&mut self.is_single),
+            is_anything: std::mem::take(&mut self.is_anything),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tenure_core::units::PartitionId;
+
+    use super::*;
+    use crate::enforce::spill::file::Place;
+    use crate::enforce::spill::sleepers::Sleeper;
+
+    fn fall_asleep(touches: &mut Touches, name: &[u8]) {
+        let place = Place { segment: 1, offset: 0, len: 1 };
+        let sleeper = Sleeper { db: 0, name: name.into(), place, expires_at_ms: 0, partition: PartitionId(0) };
+        touches.sleepers.add(KeyHash::of(name), sleeper);
+    }
+
+    #[test]
+    fn what_a_transaction_queued_is_woken_when_it_runs() {
+        let mut touches = Touches { is_on: true, ..Touches::default() };
+        touches.multi(7);
+        touches.named(Some(7), b"k", 0, true);
+        assert!(touches.take().is_none(), "awake when it was queued");
+        fall_asleep(&mut touches, b"k");
+        touches.exec(7, || true);
+        let touched = touches.take().unwrap();
+        assert_eq!((touched.keys.len(), touched.is_single, touched.is_anything), (1, false, false));
+        touches.exec(8, || true);
+        assert!(touches.take().unwrap().is_anything, "its beginning was not seen");
+        touches.exec(9, || false);
+        assert!(touches.take().is_none(), "there is none");
+    }
+
+    #[test]
+    fn a_command_of_one_key_is_told_from_others() {
+        let mut touches = Touches::default();
+        fall_asleep(&mut touches, b"a");
+        fall_asleep(&mut touches, b"b");
+        touches.named(None, b"a", 0, true);
+        assert!(touches.take().unwrap().is_single);
+        touches.named(None, b"a", 0, false);
+        touches.named(None, b"b", 0, false);
+        touches.named(None, b"c", 0, false);
+        let touched = touches.take().unwrap();
+        assert_eq!((touched.keys.len(), touched.is_single), (2, false));
+        touches.named(None, b"a", 1, true);
+        assert!(touches.take().is_none(), "another database's");
+    }
+}

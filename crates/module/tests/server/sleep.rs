@@ -1,0 +1,478 @@
+//! Values that sleep on disk: what was written is what is read, whatever happens in between.
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::Path;
+
+use redis::{Connection, Value};
+use tempfile::TempDir;
+use tenure_servers::{Server, ServerBinary, ServerOptions};
+
+use crate::harness::{
+    CacheAside, Random, config_set, connection_to, error_of, info, limit_memory, oldest_and_newest, partition, send,
+    servers, start, status, used_memory, wait_for, with_module,
+};
+
+const MB: u64 = 1 << 20;
+
+/// A server whose values sleep in the folder.
+fn sleeping_in(folder: &Path) -> ServerOptions {
+    with_module().set("maxmemory-policy", "allkeys-lru").set("tenure.spill-dir", folder.display())
+}
+
+/// Servers on which values can sleep: a filter has to know who sends a command.
+fn on_servers_that_can(binaries: Vec<ServerBinary>, test: impl Fn(&mut Server, &Path)) {
+    for binary in binaries {
+        if binary.label.starts_with("redis-7.0") {
+            continue;
+        }
+        println!("on {}", binary.label);
+        let folder = TempDir::new().unwrap();
+        let mut server = start(&binary, &sleeping_in(folder.path()));
+        test(&mut server, folder.path());
+    }
+}
+
+/// Oldest that can, and newest.
+fn two() -> Vec<ServerBinary> {
+    let all = servers();
+    let newest = oldest_and_newest().pop();
+    let oldest = all.into_iter().find(|binary| !binary.label.starts_with("redis-7.0"));
+    oldest.into_iter().chain(newest).collect()
+}
+
+/// Puts all of database 0 to sleep.
+#[track_caller]
+fn put_to_sleep(server: &Server) {
+    let mut connection = server.connection().unwrap();
+    wait_for("the partition to be known", || partition(&mut connection, "db0")["keys"] > 0.0);
+    send::<()>(&mut connection, "TENURE.SLEEP db0");
+    wait_for("all to sleep", || send::<u64>(&mut connection, "DBSIZE") == 0);
+}
+
+/// One key of each kind, with values that are easily told apart.
+const KINDS: [&str; 8] = [
+    "SET string some-value",
+    "SET number 12345",
+    "RPUSH list a b c",
+    "SADD set a b c",
+    "HSET hash f 1 g 2",
+    "ZADD sorted 1 a 2 b",
+    "XADD stream 1-1 f v",
+    "SETRANGE large 70000 end",
+];
+
+const LOOKS: [&str; 8] = [
+    "GET string",
+    "GET number",
+    "LRANGE list 0 -1",
+    "SCARD set",
+    "HGETALL hash",
+    "ZRANGE sorted 0 -1 WITHSCORES",
+    "XRANGE stream - +",
+    "STRLEN large",
+];
+
+#[test]
+fn every_kind_of_value_is_read_from_disk_as_it_was() {
+    on_servers_that_can(servers(), |server, _| {
+        let mut connection = server.connection().unwrap();
+        KINDS.iter().for_each(|line| drop(send::<Value>(&mut connection, line)));
+        send::<()>(&mut connection, "PEXPIRE string 500000");
+        let before: Vec<Value> = LOOKS.iter().map(|line| send(&mut connection, line)).collect();
+        put_to_sleep(server);
+        assert_eq!(info(server, "sleeping_keys"), 8.0);
+        assert_eq!(partition(&mut connection, "db0")["keys"], 0.0);
+        let after: Vec<Value> = LOOKS.iter().map(|line| send(&mut connection, line)).collect();
+        assert_eq!(before, after);
+        let left: i64 = send(&mut connection, "PTTL string");
+        assert!((300_000..=500_000).contains(&left), "{left} ms to live");
+        assert_eq!(send::<i64>(&mut connection, "PTTL number"), -1);
+        assert_eq!(send::<String>(&mut connection, "OBJECT ENCODING number"), "int");
+        assert_eq!(
+            (info(server, "sleeping_keys"), info(server, "woken_keys"), info(server, "spill_damaged")),
+            (0.0, 8.0, 0.0)
+        );
+        assert_eq!(partition(&mut connection, "db0")["keys"], 8.0);
+    });
+}
+
+/// Whatever changes or removes a sleeping key does to it what it does to one that is awake.
+#[test]
+fn commands_on_sleeping_keys_do_what_they_do_on_others() {
+    let lines = [
+        "INCR n",
+        "APPEND s x",
+        "DEL s",
+        "UNLINK l",
+        "EXISTS s n l h",
+        "SETNX s new",
+        "SET s new KEEPTTL",
+        "GETSET s newer",
+        "LPUSH l x",
+        "RENAME s t",
+        "COPY s t",
+        "EXPIRE s 100",
+        "TTL e",
+        "PERSIST e",
+        "TYPE h",
+        "HINCRBY h f 2",
+        "MGET s n none",
+        "MSET s 1 n 2",
+        "SORT l ALPHA STORE s",
+        "OBJECT ENCODING s",
+        "TOUCH s n",
+        "STRLEN s",
+        "GETDEL n",
+        "HDEL h f",
+        "SUNIONSTORE s nothing",
+        "BITOP NOT d s",
+        "DUMP h",
+        "LMPOP 2 none l LEFT",
+        "MOVE n 3",
+        "SETEX s 100 v",
+        "SET s v",
+        "EVAL return(redis.call('GET','s')) 0",
+        "EVAL return(redis.call('DEL',ARGV[1])) 0 s",
+        "RESTORE s 0 x",
+       
+    ];
+    on_servers_that_can(two(), |server, _| {
+        let fill = |connection: &mut Connection| {
+            send::<()>(connection, "FLUSHALL");
+            for line in ["SET s value", "SET n 5", "RPUSH l b a", "HSET h f 1", "SET e v EX 1000"] {
+                send::<Value>(connection, line);
+            }
+        };
+        let state = |connection: &mut Connection| -> Vec<Value> {
+            ["GET s", "GET n", "LRANGE l 0 -1", "HGETALL h", "GET e", "GET t", "GET d", "EXISTS s n l h e t d"]
+                .iter()
+                .map(|line| command_or_error(connection, line))
+                .collect()
+        };
+        let mut connection = server.connection().unwrap();
+        for line in lines {
+            fill(&mut connection);
+            let awake = (command_or_error(&mut connection, line), state(&mut connection));
+            fill(&mut connection);
+            put_to_sleep(server);
+            let asleep = (command_or_error(&mut connection, line), state(&mut connection));
+            // A dump ends with a version and a checksum, and starts with how it is encoded: all the same here.
+            assert_eq!(awake, asleep, "{line}");
+        }
+        assert_eq!((info(server, "panics"), info(server, "spill_damaged")), (0.0, 0.0));
+    });
+}
+
+fn command_or_error(connection: &mut Connection, line: &str) -> Value {
+    let reply = crate::harness::command(line).query::<Value>(connection);
+    reply.unwrap_or_else(|error| Value::SimpleString(error.to_string()))
+}
+
+/// What a transaction queued is done to the keys as they were, though they fell asleep before it ran.
+#[test]
+fn transactions_find_keys_that_fell_asleep_meanwhile() {
+    on_servers_that_can(two(), |server, _| {
+        let mut connection = server.connection().unwrap();
+        let mut other = server.connection().unwrap();
+        for asleep_first in [true, false] {
+            send::<()>(&mut connection, "FLUSHALL");
+            send::<()>(&mut connection, "MSET a 1 b 2 c 3");
+            if asleep_first {
+                put_to_sleep(server);
+            }
+            for line in ["MULTI", "INCR a", "DEL b", "GET c"] {
+                send::<Value>(&mut connection, line);
+            }
+            if !asleep_first {
+                put_to_sleep(server);
+            }
+            let replies: (i64, i64, String) = send(&mut connection, "EXEC");
+            assert_eq!(replies, (2, 1, "3".to_owned()), "asleep first: {asleep_first}");
+            assert_eq!(send::<Option<String>>(&mut other, "GET b"), None, "what was deleted stays so");
+        }
+        // One that is given up, and one whose client goes.
+        for line in ["MULTI", "INCR a", "DISCARD"] {
+            send::<Value>(&mut connection, line);
+        }
+        send::<Value>(&mut connection, "MULTI");
+        drop(connection);
+        put_to_sleep(server);
+        assert_eq!(send::<i64>(&mut other, "GET a"), 2);
+    });
+}
+
+/// A value that is changed while it is on its way to the disk does not fall asleep as it was.
+#[test]
+fn nothing_old_is_ever_read() {
+    on_servers_that_can(two(), |server, _| {
+        const KEYS: u64 = 2000;
+        let (mut reader, mut admin) = (server.connection().unwrap(), server.connection().unwrap());
+        let mut random = Random::new(7);
+        let mut truth: HashMap<u64, u64> = HashMap::new();
+        let mut checked = 0;
+        for step in 0..60_000_u64 {
+            let key = random.below(KEYS);
+            match random.below(10) {
+                0..=2 => {
+                    truth.insert(key, step);
+                    send::<()>(&mut reader, &format!("SET k:{key} {step}"));
+                }
+                3 => {
+                    let removed: u64 = send(&mut reader, &format!("DEL k:{key}"));
+                    assert_eq!(removed, u64::from(truth.remove(&key).is_some()), "DEL k:{key} at {step}");
+                }
+                4 => {
+                    let now: u64 = send(&mut reader, &format!("INCR k:{key}"));
+                    let before = truth.get(&key).copied().unwrap_or(0);
+                    assert_eq!(now, before + 1, "INCR k:{key} at {step}");
+                    truth.insert(key, now);
+                }
+                _ => {
+                    let value: Option<u64> = send(&mut reader, &format!("GET k:{key}"));
+                    assert_eq!(value, truth.get(&key).copied(), "GET k:{key} at {step}");
+                    checked += 1;
+                }
+            }
+            if step % 300 == 0 {
+                let verb = if step % 1500 == 0 { "WAKE" } else { "SLEEP" };
+                let _ = crate::harness::command(&format!("TENURE.{verb} db0")).exec(&mut admin);
+            }
+        }
+        let (slept, woken) = (info(server, "slept_keys"), info(server, "woken_keys"));
+        assert!(slept > 2000.0 && woken > 1000.0, "{slept} fell asleep, {woken} woke");
+        assert_eq!(
+            (info(server, "spill_given_up"), info(server, "spill_damaged"), info(server, "panics")),
+            (0.0, 0.0, 0.0)
+        );
+        println!("{checked} reads, {slept} slept, {woken} woken");
+    });
+}
+
+#[test]
+fn times_to_live_run_on_and_emptied_databases_have_no_sleepers() {
+    on_servers_that_can(two(), |server, _| {
+        let mut connection = server.connection().unwrap();
+        send::<()>(&mut connection, "SET short v PX 3000");
+        send::<()>(&mut connection, "SET long v");
+        put_to_sleep(server);
+        wait_for("its time to be over", || send::<Option<String>>(&mut connection, "GET short").is_none());
+        let mut second = connection_to(server, 1);
+        send::<()>(&mut second, "SET long other");
+        send::<()>(&mut second, "FLUSHDB");
+        assert_eq!(info(server, "sleeping_keys"), 1.0);
+        assert_eq!(send::<Option<String>>(&mut second, "GET long"), None);
+        assert_eq!(send::<String>(&mut connection, "GET long"), "v");
+        put_to_sleep(server);
+        send::<()>(&mut connection, "FLUSHALL");
+        assert_eq!(send::<Option<String>>(&mut connection, "GET long"), None);
+        assert_eq!(info(server, "sleeping_keys"), 0.0);
+    });
+}
+
+/// Replicas see a sleeping key go and come, and the append-only file has both.
+#[test]
+fn replicas_and_the_append_only_file_follow() {
+    for binary in two() {
+        let folder = TempDir::new().unwrap();
+        let mut server = start(&binary, &sleeping_in(folder.path()).set("appendonly", "yes"));
+        let replica = start(&binary, &ServerOptions::default());
+        replica.replica_of(&server).unwrap();
+        let mut connection = server.connection().unwrap();
+        (0..200).for_each(|i| send(&mut connection, &format!("SET k:{i} {i}")));
+        put_to_sleep(&server);
+        let mut at_replica = replica.connection().unwrap();
+        wait_for("the replica to follow", || send::<u64>(&mut at_replica, "DBSIZE") == 0);
+        // Too few to wake the others.
+        for i in 0..50 {
+            assert_eq!(send::<u64>(&mut connection, &format!("GET k:{i}")), i);
+        }
+        wait_for("the replica to follow", || send::<u64>(&mut at_replica, "DBSIZE") == 50);
+        assert_eq!(send::<u64>(&mut at_replica, "GET k:7"), 7);
+        drop(connection);
+        server.restart().unwrap();
+        let mut connection = server.connection().unwrap();
+        assert_eq!(send::<u64>(&mut connection, "DBSIZE"), 50, "{}: what was awake", binary.label);
+        assert_eq!(send::<Option<u64>>(&mut connection, "GET k:150"), None, "what slept is as if evicted");
+    }
+}
+
+/// A flipped bit, a cut file, a removed one: a miss each, never a wrong value.
+#[test]
+fn damage_on_disk_costs_hits_and_nothing_else() {
+    on_servers_that_can(two(), |server, folder| {
+        let mut connection = server.connection().unwrap();
+        let mut random = Random::new(3);
+        let (mut right, mut missing, mut trials) = (0, 0, 0);
+        for round in 0..12 {
+            (0..100).for_each(|i| send(&mut connection, &format!("SET k:{i} value-{round}-{i}")));
+            put_to_sleep(server);
+            for file in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+                if !file.extension().is_some_and(|end| end == "values") {
+                    continue;
+                }
+                let mut bytes = fs::read(&file).unwrap();
+                match round % 3 {
+                    0 => (0..20).for_each(|_| {
+                        let at = random.below(bytes.len() as u64) as usize;
+                        bytes[at] ^= 1 << random.below(8);
+                    }),
+                    1 => bytes.truncate(bytes.len() / 2),
+                    _ => bytes.fill(0),
+                }
+                // In place: the server holds the file open.
+                fs::OpenOptions::new().write(true).open(&file).unwrap().set_len(0).unwrap();
+                fs::write(&file, bytes).unwrap();
+            }
+            for i in 0..100 {
+                trials += 1;
+                match send::<Option<String>>(&mut connection, &format!("GET k:{i}")) {
+                    Some(value) => {
+                        assert_eq!(value, format!("value-{round}-{i}"));
+                        right += 1;
+                    }
+                    None => missing += 1,
+                }
+            }
+        }
+        assert!(missing > 100 && right > 50, "{right} right, {missing} missing of {trials}");
+        assert_eq!(info(server, "spill_damaged"), f64::from(missing));
+        println!("{trials} trials: {right} right, {missing} missing, none wrong");
+    });
+}
+
+#[test]
+fn a_full_disk_keeps_values_awake() {
+    let Ok(full) = fs::symlink_metadata("/dev/full") else { return println!("SKIPPED: no /dev/full") };
+    drop(full);
+    on_servers_that_can(two(), |server, folder| {
+        let mut connection = server.connection().unwrap();
+        (0..100).for_each(|i| send(&mut connection, &format!("SET k:{i} {i}")));
+        // The next segment is a file that takes nothing.
+        std::os::unix::fs::symlink("/dev/full", folder.join("tenure-spill-00000001.values")).unwrap();
+        wait_for("the partition to be known", || partition(&mut connection, "db0")["keys"] > 0.0);
+        send::<()>(&mut connection, "TENURE.SLEEP db0");
+        wait_for("the disk to refuse", || info(server, "spill_refused") > 0.0);
+        for i in 0..100 {
+            assert_eq!(send::<u64>(&mut connection, &format!("GET k:{i}")), i);
+        }
+        assert_eq!((send::<u64>(&mut connection, "DBSIZE"), info(server, "slept_keys")), (100, 0.0));
+    });
+}
+
+#[test]
+fn the_disk_holds_no_more_than_it_may() {
+    on_servers_that_can(two(), |server, folder| {
+        let mut connection = server.connection().unwrap();
+        config_set(&mut connection, "tenure.spill-max-bytes", 4 * MB);
+        let mut client = CacheAside::new(server.connection().unwrap(), "k:", 10_000, 1000);
+        for _ in 0..3 {
+            client.read_all();
+            put_to_sleep(server);
+        }
+        wait_for("room to be made", || info(server, "spill_disk_bytes") <= 4.0 * MB as f64);
+        assert!(info(server, "spill_given_up") > 1000.0);
+        let on_disk = || -> u64 {
+            let files = fs::read_dir(folder).unwrap().flatten();
+            files.filter_map(|file| file.metadata().ok()).map(|file| file.len()).sum()
+        };
+        wait_for("files to be removed", || on_disk() <= 5 * MB);
+        assert!(info(server, "sleeping_keys") > 1000.0);
+    });
+}
+
+/// By hand there and back; where memory is short meanwhile, what wakes takes back what it had.
+#[test]
+fn a_partition_sleeps_and_wakes_by_hand() {
+    for binary in two() {
+        let folder = TempDir::new().unwrap();
+        let server = start(&binary, &sleeping_in(folder.path()).set("tenure.tenants", "\"p=p:* s=s:*\""));
+        let mut connection = server.connection().unwrap();
+        let mut periodic = CacheAside::new(server.connection().unwrap(), "p:", 3000, 1000);
+        let mut steady = CacheAside::new(server.connection().unwrap(), "s:", 9000, 1000);
+        limit_memory(&server, 8 * MB);
+        periodic.read_all();
+        steady.read_some(500);
+        wait_for("a plan", || status(&mut connection)["eviction"] == "ready");
+        wait_for("all to be accounted for", || partition(&mut connection, "p")["keys"] == 3000.0);
+        let full = used_memory(&server);
+        send::<()>(&mut connection, "TENURE.SLEEP p");
+        wait_for("the tenant to sleep", || partition(&mut connection, "p")["sleeping_keys"] >= 2990.0);
+        wait_for("memory to be free", || used_memory(&server) + 2 * MB < full);
+        // Others use what has become free.
+        wait_for("memory to be used", || {
+            steady.read_some(500);
+            partition(&mut connection, "s")["used_bytes"] > 6.0 * MB as f64
+        });
+        send::<()>(&mut connection, "TENURE.WAKE p");
+        wait_for("the tenant to wake", || {
+            steady.read_some(50);
+            partition(&mut connection, "p")["keys"] >= 2700.0
+        });
+        assert!(info(&server, "woken_keys") >= 2700.0);
+        let misses = periodic.misses;
+        periodic.read_all();
+        assert!(periodic.misses - misses < 150, "{} of 3000 were lost", periodic.misses - misses);
+    }
+}
+
+#[test]
+fn an_orderly_stop_is_followed_by_a_warm_start() {
+    for binary in two() {
+        let folder = TempDir::new().unwrap();
+        let mut server = start(&binary, &sleeping_in(folder.path()).set("tenure.warm-restart", "yes"));
+        let mut connection = server.connection().unwrap();
+        KINDS.iter().for_each(|line| drop(send::<Value>(&mut connection, line)));
+        (0..3000).for_each(|i| send(&mut connection, &format!("SET k:{i} value-{i}")));
+        let before: Vec<Value> = LOOKS.iter().map(|line| send(&mut connection, line)).collect();
+        drop(connection);
+        server.restart().unwrap();
+        let mut connection = server.connection().unwrap();
+        // At once, whether or not it is awake yet; and what is deleted or changed now stays so.
+        assert_eq!(send::<u64>(&mut connection, "DEL k:5"), 1);
+        send::<()>(&mut connection, "SET k:6 newer");
+        let after: Vec<Value> = LOOKS.iter().map(|line| send(&mut connection, line)).collect();
+        assert_eq!(before, after, "{}", binary.label);
+        wait_for("all to wake", || send::<u64>(&mut connection, "DBSIZE") == 3007);
+        for i in (0..3000).filter(|i| *i != 5 && *i != 6) {
+            assert_eq!(send::<String>(&mut connection, &format!("GET k:{i}")), format!("value-{i}"));
+        }
+        assert_eq!(send::<Option<String>>(&mut connection, "GET k:5"), None);
+        assert_eq!(send::<String>(&mut connection, "GET k:6"), "newer");
+        // A crash leaves nothing behind, and what an earlier stop wrote is not found again.
+        drop(connection);
+        server.kill();
+        server.restart().unwrap();
+        let mut connection = server.connection().unwrap();
+        assert_eq!(send::<u64>(&mut connection, "DBSIZE"), 0);
+        assert_eq!(info(&server, "sleeping_keys"), 0.0);
+    }
+}
+
+#[test]
+fn what_cannot_sleep_is_refused_with_the_reason() {
+    for binary in servers() {
+        let folder = TempDir::new().unwrap();
+        let server = start(&binary, &with_module());
+        let mut connection = server.connection().unwrap();
+        send::<()>(&mut connection, "SET k v");
+        wait_for("the partition to be known", || partition(&mut connection, "db0")["keys"] > 0.0);
+        assert!(error_of(&mut connection, "TENURE.SLEEP db0").contains("spill-dir is empty"));
+        assert!(error_of(&mut connection, "TENURE.SLEEP db9").contains("no partition 'db9'; there are: db0"));
+        assert!(error_of(&mut connection, "TENURE.AWAIT TENURE.AWAIT GET k").contains("Tenure's own"));
+        assert!(error_of(&mut connection, "TENURE.AWAIT PING").contains("Tenure's own"));
+        assert_eq!(send::<String>(&mut connection, "TENURE.AWAIT GET k"), "v");
+        assert!(error_of(&mut connection, "CONFIG SET tenure.spill-dir /proc/nowhere").contains("can't be made"));
+        config_set(&mut connection, "tenure.spill-dir", folder.path().display());
+        let error = error_of(&mut connection, "TENURE.SLEEP db0");
+        let expected = if binary.label.starts_with("redis-7.0") { "who sends a command" } else { "noeviction" };
+        assert!(error.contains(expected), "{}: {error}", binary.label);
+        if binary.label.starts_with("redis-7.0") {
+            continue;
+        }
+        // One folder, one server.
+        let second = start(&binary, &sleeping_in(folder.path()));
+        let mut other = second.connection().unwrap();
+        wait_for("the folder to be refused", || status(&mut other)["sleep"].contains("can't be used"));
+    }
+}

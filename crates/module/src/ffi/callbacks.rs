@@ -318,11 +318,14 @@ pub(super) unsafe extern "C" fn on_own_command(
     // SAFETY: `argv` holds `argc` strings that live during the call.
     let words = unsafe { std::slice::from_raw_parts(argv, argc as usize) };
     let words: Vec<&[u8]> = words.iter().map(|word| bytes_of(*word)).collect();
+    // Looking at other databases in a command's context moves its client there.
+    let db = server.selected_db();
     let run = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         STATE
             .with(&server, |tenure| commands::run(tenure, &server, &words))
             .unwrap_or_else(|| commands::run_stopped(&words))
     }));
+    server.select_db(db);
     let failed = || super::reply::Answer::Error("ERR a fault in Tenure; see INFO tenure".to_owned());
     server.answer(&run.unwrap_or_else(|_| failed()));
     OK

@@ -12,7 +12,7 @@ use redis::{Cmd, Connection, FromRedisValue, Value};
 use tenure_servers::{Server, ServerBinary, ServerOptions, module_path};
 
 /// Longest wait for anything that a test waits for.
-pub const DEADLINE: Duration = Duration::from_secs(15);
+pub const DEADLINE: Duration = Duration::from_secs(60);
 
 /// A server with the module, and windows that end fast.
 pub fn with_module() -> ServerOptions {

@@ -135,7 +135,6 @@ fn commands_on_sleeping_keys_do_what_they_do_on_others() {
         "EVAL return(redis.call('GET','s')) 0",
         "EVAL return(redis.call('DEL',ARGV[1])) 0 s",
         "RESTORE s 0 x",
-       
     ];
     on_servers_that_can(two(), |server, _| {
         let fill = |connection: &mut Connection| {
@@ -348,8 +347,10 @@ fn a_full_disk_keeps_values_awake() {
     on_servers_that_can(two(), |server, folder| {
         let mut connection = server.connection().unwrap();
         (0..100).for_each(|i| send(&mut connection, &format!("SET k:{i} {i}")));
-        // The next segment is a file that takes nothing.
-        std::os::unix::fs::symlink("/dev/full", folder.join("tenure-spill-00000001.values")).unwrap();
+        // The next segments are files that take nothing.
+        for i in 1..=200 {
+            std::os::unix::fs::symlink("/dev/full", folder.join(format!("tenure-spill-{i:08}.values"))).unwrap();
+        }
         wait_for("the partition to be known", || partition(&mut connection, "db0")["keys"] > 0.0);
         send::<()>(&mut connection, "TENURE.SLEEP db0");
         wait_for("the disk to refuse", || info(server, "spill_refused") > 0.0);
@@ -365,6 +366,7 @@ fn the_disk_holds_no_more_than_it_may() {
     on_servers_that_can(two(), |server, folder| {
         let mut connection = server.connection().unwrap();
         config_set(&mut connection, "tenure.spill-max-bytes", 4 * MB);
+        config_set(&mut connection, "rdbcompression", "no");
         let mut client = CacheAside::new(server.connection().unwrap(), "k:", 10_000, 1000);
         for _ in 0..3 {
             client.read_all();

@@ -179,7 +179,7 @@ impl Writer {
         if self.file.is_none() {
             self.segment += 1;
             let path = segment_path(&self.folder, self.segment);
-            self.file = Some(OpenOptions::new().create_new(true).append(true).open(path)?);
+            self.file = Some(OpenOptions::new().create(true).append(true).open(path)?);
             self.written = 0;
         }
         let Some(file) = &mut self.file else { return Err(io::ErrorKind::NotFound.into()) };

@@ -13,7 +13,7 @@ pub mod file;
 pub mod sleepers;
 pub mod warm;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -47,8 +47,10 @@ const READS_TO_WAKE: u64 = 100;
 const WAKE_NOW_MAX: usize = 64;
 /// After the disk has refused a value nothing falls asleep for so long.
 const REFUSED_REST_US: u64 = 30_000_000;
-/// A partition that wakes keeps what it had before at least until so many plans were made.
+/// A partition that has woken keeps what it had before at least until so many plans were made, and so long: plans have to see that
+/// it is used again.
 const WINDOWS_HELD: u64 = 3;
+const HELD_US: u64 = 20_000_000;
 /// What fell asleep least recently used goes first: in a first round what was idle for an interval, then for a quarter, then all.
 const ROUNDS: [u64; 3] = [4, 1, 0];
 /// Sampled keys whose last access is remembered, to tell how long reuses are.
@@ -103,9 +105,10 @@ struct Rhythm {
     requests_before: u64,
     /// Sleeping keys touched in this interval.
     touched: u64,
-    /// What it held when it began to fall asleep, in bytes, and from which window on that no longer counts.
+    /// What it held when it began to fall asleep, in bytes, and from which window and time on that no longer counts.
     held_bytes: u64,
     held_until: u64,
+    held_until_us: u64,
 }
 
 impl Rhythm {
@@ -118,7 +121,15 @@ impl Rhythm {
             touched: 0,
             held_bytes: 0,
             held_until: 0,
+            held_until_us: 0,
         }
+    }
+}
+
+impl Rhythm {
+    /// True while it keeps what it had.
+    fn is_held(&self, window: u64, now_us: u64) -> bool {
+        self.rest == Rest::Waking || window < self.held_until || now_us < self.held_until_us
     }
 }
 
@@ -134,6 +145,8 @@ pub struct Around<'a> {
     pub db_sizes: &'a [(u16, u64)],
     /// Bytes until memory is short; negative where it is.
     pub room_bytes: i64,
+    /// Bytes by which memory may grow in one slice though it is short.
+    pub burst_bytes: i64,
     /// Only keys that expire may leave memory.
     pub volatile_only: bool,
     /// The time.
@@ -147,6 +160,8 @@ pub struct Spill {
     folder: Folder,
     disk: Disk,
     pending: HashMap<u64, Pending>,
+    /// What the disk has done and nobody has looked at.
+    arrived: VecDeque<Done>,
     rhythms: Vec<Rhythm>,
     config: DiurnalConfig,
     interval_us: u64,
@@ -183,11 +198,13 @@ impl Spill {
     pub fn start(settings: &Settings, now_us: u64) -> Result<Spill, String> {
         let folder = Folder::open(Path::new(&settings.spill_dir))?;
         let bytes_max = settings.spill_max_bytes as u64;
-        let disk = Disk::start(folder.path(), segment_bytes(bytes_max)).map_err(|e| format!("no thread for the disk: {e}"))?;
+        let disk =
+            Disk::start(folder.path(), segment_bytes(bytes_max)).map_err(|e| format!("no thread for the disk: {e}"))?;
         let mut spill = Spill {
             folder,
             disk,
             pending: HashMap::new(),
+            arrived: VecDeque::new(),
             rhythms: Vec::new(),
             config: DiurnalConfig::default(),
             interval_us: 0,
@@ -248,16 +265,17 @@ impl Spill {
         let rhythm = self.rhythm(partition);
         rhythm.held_bytes = held_bytes.max(if rhythm.rest == Rest::Asleep { rhythm.held_bytes } else { 0 });
         rhythm.rest = Rest::FallingAsleep { round: 0, sweep };
+        rhythm.touched = 0;
         if self.sweep_dbs.is_empty() {
             self.begin_sweep(around);
         }
     }
 
     /// A partition is to wake.
-    pub fn wake(&mut self, partition: PartitionId, window: u64) {
+    pub fn wake(&mut self, partition: PartitionId, window: u64, now_us: u64) {
         let rhythm = self.rhythm(partition);
         rhythm.rest = Rest::Waking;
-        rhythm.held_until = window + WINDOWS_HELD;
+        (rhythm.held_until, rhythm.held_until_us) = (window + WINDOWS_HELD, now_us + HELD_US);
     }
 
     /// All that sleep are to wake.
@@ -266,7 +284,7 @@ impl Spill {
             let partition = PartitionId(i as u16);
             let sleeps = around.observer.touches.sleepers.of(partition) > 0;
             if self.rest(partition) != Rest::Waking && (sleeps || self.rest(partition) != Rest::Awake) {
-                self.wake(partition, around.window);
+                self.wake(partition, around.window, around.now_us);
             }
         }
     }
@@ -279,7 +297,7 @@ impl Spill {
     /// True where there is something to do that a turn may do some of.
     pub fn is_busy(&self) -> bool {
         let moves = |rhythm: &Rhythm| matches!(rhythm.rest, Rest::FallingAsleep { .. } | Rest::Waking);
-        self.us_left > 0 && (!self.pending.is_empty() || self.disk.under_way() > 0 || self.rhythms.iter().any(moves))
+        self.us_left > 0 && (!self.pending.is_empty() || !self.arrived.is_empty() || self.disk.under_way() > 0 || self.rhythms.iter().any(moves))
     }
 
     /// True where keys sleep or are about to, so that no command may pass unseen.
@@ -290,10 +308,10 @@ impl Spill {
 
     /// What partitions should hold where one wakes that a plan made while it slept gives too little: it has what it had, the
     /// others less in proportion. `None` where nothing wakes.
-    pub fn held_targets(&self, target_bytes: &[u64], window: u64) -> Option<Vec<u64>> {
+    pub fn held_targets(&self, target_bytes: &[u64], window: u64, now_us: u64) -> Option<Vec<u64>> {
         let held = |i: usize| {
             let rhythm = self.rhythms.get(i)?;
-            (rhythm.held_until > window && rhythm.held_bytes > target_bytes[i]).then_some(rhythm.held_bytes)
+            (rhythm.is_held(window, now_us) && rhythm.held_bytes > target_bytes[i]).then_some(rhythm.held_bytes)
         };
         let all: u64 = target_bytes.iter().sum();
         let lifted: u64 = (0..target_bytes.len()).filter_map(held).sum();
@@ -311,10 +329,15 @@ impl Spill {
         let before = (self.disk.under_way(), self.sweep_dbs.len());
         let started = Instant::now();
         let budget = budget.min(Duration::from_micros(self.us_left));
-        let done = self.disk.take_done();
-        let mut has_worked = !done.is_empty();
-        done.into_iter().for_each(|done| self.take_done(around, done));
         let is_over = || started.elapsed() >= budget;
+        self.arrived.extend(self.disk.take_done());
+        let mut has_worked = !self.arrived.is_empty();
+        // What wakes has to be made room for before more does.
+        let mut burst_left = around.burst_bytes;
+        while !is_over() && burst_left > 0 {
+            let Some(done) = self.arrived.pop_front() else { break };
+            burst_left -= self.take_done(around, done) as i64;
+        }
         for i in 0..self.rhythms.len() {
             match self.rhythms[i].rest {
                 Rest::Waking => self.wake_some(around, PartitionId(i as u16), is_over),
@@ -327,12 +350,16 @@ impl Spill {
         has_worked
     }
 
-    fn take_done(&mut self, around: &mut Around, done: Done) {
+    /// Returns how many bytes have come into memory.
+    fn take_done(&mut self, around: &mut Around, done: Done) -> u64 {
         match done {
             Done::Written { key, place } => self.written(around, key, place),
             Done::Read { key, place, bytes } => {
-                if around.room_bytes > 0 || self.is_held(around, key) {
-                    self.wake_with(around, key, place, bytes.as_deref());
+                let has_room = around.room_bytes > 0;
+                if has_room || self.is_held(around, key) {
+                    let is_awake = self.wake_with(around, key, place, bytes.as_deref());
+                    around.room_bytes -= i64::from(place.len);
+                    return if is_awake && !has_room { u64::from(place.len) } else { 0 };
                 } else {
                     around.observer.touches.sleepers.list_again(key);
                     self.rhythms.iter_mut().filter(|r| r.rest == Rest::Waking).for_each(|r| r.rest = Rest::Asleep);
@@ -348,13 +375,15 @@ impl Spill {
                 self.refused_until_us = around.now_us + REFUSED_REST_US;
             }
         }
+        0
     }
 
     /// True where the key's partition has a right to more memory than it has, though memory is short.
     fn is_held(&self, around: &Around, key: KeyHash) -> bool {
         let Some(sleeper) = around.observer.touches.sleepers.get(key) else { return false };
         let used = around.usage.bytes()[sleeper.partition.index()];
-        self.rhythms.get(sleeper.partition.index()).is_some_and(|r| r.held_until > around.window && used < r.held_bytes)
+        let rhythm = self.rhythms.get(sleeper.partition.index());
+        rhythm.is_some_and(|rhythm| rhythm.is_held(around.window, around.now_us) && used < rhythm.held_bytes)
     }
 
     /// Keys of partitions that fall asleep, as a sweep meets them.
@@ -455,16 +484,19 @@ impl Spill {
         server.select_db(pending.db);
         let name = server.text(&pending.name);
         let opened = server.open(&name);
+        let is_there = opened.kind() != Kind::Absent;
         let is_same_time = opened.expires_at_ms() == pending.expires_at_ms;
-        if opened.kind() == Kind::Absent || !is_same_time || !may_change_keys(server) {
+        drop(opened);
+        if !is_there || !may_change_keys(server) {
             return;
         }
-        drop(opened);
-        let is_same = record_of(server, &pending).is_some_and(|record| crc32fast::hash(&record) == pending.checksum);
+        let checksum = record_of(server, &pending).map(|record| crc32fast::hash(&record));
         let partition = observer.partitions.of(pending.db, &pending.name);
-        let is_wanted = matches!(self.rest(partition), Rest::FallingAsleep { .. } | Rest::Asleep);
-        if !is_same || !is_wanted {
-            return;
+        match self.rest(partition) {
+            Rest::FallingAsleep { .. } | Rest::Asleep if is_same_time && checksum == Some(pending.checksum) => {}
+            // It has changed on the way: once more, as it is now.
+            Rest::FallingAsleep { .. } => return self.write(around, pending.db, &name),
+            _ => return,
         }
         let Pending { db, name: bytes, expires_at_ms, .. } = pending;
         let sleeper = Sleeper { db, name: bytes.into(), place, expires_at_ms, partition };
@@ -479,10 +511,12 @@ impl Spill {
 
     /// Asks the disk for the hottest sleepers of a partition that wakes.
     fn wake_some(&mut self, around: &mut Around, partition: PartitionId, is_over: impl Fn() -> bool) {
-        while self.disk.under_way() < UNDER_WAY_MAX && !is_over() {
+        while self.disk.under_way() + self.arrived.len() < UNDER_WAY_MAX && !is_over() {
             let sleepers = &mut around.observer.touches.sleepers;
             let Some(key) = sleepers.next_to_wake(partition) else {
-                if self.disk.under_way() == 0 {
+                if self.disk.under_way() == 0 && self.arrived.is_empty() {
+                    // Here the time begins in which plans have to see that it is used.
+                    self.wake(partition, around.window, around.now_us);
                     self.rhythm(partition).rest = Rest::Awake;
                 }
                 return;
@@ -583,7 +617,7 @@ impl Spill {
         for i in 0..self.rhythms.len() {
             let rhythm = &self.rhythms[i];
             if rhythm.rest == Rest::Asleep && rhythm.touched >= READS_TO_WAKE {
-                self.wake(PartitionId(i as u16), around.window);
+                self.wake(PartitionId(i as u16), around.window, around.now_us);
             }
         }
         if around.now_us >= self.interval_ends_us {
@@ -606,11 +640,11 @@ impl Spill {
                 (Some(Phase::Valley), Rest::Awake) if may_sleep && pattern.is_some_and(|p| p.next_peak_in > 1) => {
                     self.sleep(around, partition);
                 }
-                (Some(Phase::Peak), Rest::Asleep) => self.wake(partition, around.window),
+                (Some(Phase::Peak), Rest::Asleep) => self.wake(partition, around.window, around.now_us),
                 (Some(Phase::Valley | Phase::Between), Rest::Asleep)
                     if pattern.is_some_and(|p| p.next_peak_in <= 1) =>
                 {
-                    self.wake(partition, around.window);
+                    self.wake(partition, around.window, around.now_us);
                 }
                 _ => {}
             }

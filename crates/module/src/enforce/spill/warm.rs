@@ -55,7 +55,7 @@ impl Spill {
             if !is_there && sleepers.add(hash, Sleeper { db, name, place, expires_at_ms, partition }) {
                 warm.keys += 1;
                 warm.bytes += u64::from(place.len);
-                self.wake(partition, around.window);
+                self.wake(partition, around.window, around.now_us);
             }
         }
         Ok(warm)

@@ -12,7 +12,7 @@ use anyhow::{bail, ensure};
 use indicatif::{ProgressBar, ProgressStyle};
 use tenure_core::units::{format_bytes, parse_bytes};
 
-use crate::backend::{BackendSpec, Backends};
+use crate::backend::{BackendSpec, Backends, SlowDown};
 use crate::client::Connection;
 use crate::client::load_generator::{key_sizes, load_all_keys};
 use crate::observation::Memory;
@@ -107,6 +107,8 @@ pub struct Comparison<'a> {
     pub stream: &'a Stream,
     /// The backends.
     pub backend: &'a BackendSpec,
+    /// Which of them slows down, and when.
+    pub slow_down: Option<SlowDown>,
     /// Rows of the databases among them.
     pub n_rows: u64,
     /// The systems, the first one being what others are compared with.
@@ -117,6 +119,8 @@ pub struct Comparison<'a> {
     pub n_repetitions: usize,
     /// How many clients ask at once.
     pub n_connections: usize,
+    /// Into how many bins each run is cut for its timeline.
+    pub n_bins: usize,
     /// The server and where it runs.
     pub setup: &'a Setup,
 }
@@ -159,10 +163,10 @@ impl Comparison<'_> {
         progress.set_message("loading all keys to measure the footprint");
         let (footprint, key_bytes) = Footprint::measure(self.setup, self.stream)?;
         progress.set_message(format!("starting the backend {}", self.backend));
-        let backends = Backends::start(self.backend, self.n_rows)?;
-        let Comparison { stream, setup, n_connections, .. } = *self;
-        let conditions =
-            Conditions { stream, backends: &backends, setup, n_connections, progress: &progress, interrupted };
+        let backends = Backends::start(self.backend, self.n_rows, self.slow_down)?;
+        let Comparison { stream, setup, n_connections, n_bins, .. } = *self;
+        let (backends, progress) = (&backends, &progress);
+        let conditions = Conditions { stream, backends, setup, n_connections, n_bins, progress, interrupted };
         let mut runs = Vec::with_capacity(n_runs);
         for (repetition, memory, system) in self.order() {
             let limit = self.memory[memory];

@@ -18,6 +18,7 @@ use crate::observation::{Counters, Memory};
 use crate::placement::wake_exactly;
 use crate::statistics::Recorder;
 use crate::system::{Setup, System};
+use crate::timeline::{Point, by_request};
 use crate::workload::Stream;
 
 /// The progress bar is moved once per so many requests.
@@ -33,6 +34,8 @@ pub struct Conditions<'a> {
     pub setup: &'a Setup,
     /// How many clients ask at once.
     pub n_connections: usize,
+    /// Into how many bins a run is cut for its timeline.
+    pub n_bins: usize,
     /// Counts requests for whoever watches.
     pub progress: &'a ProgressBar,
     /// Set when the user wants an end.
@@ -44,6 +47,8 @@ pub struct Conditions<'a> {
 pub struct Measurement {
     /// Latencies and misses.
     pub recorder: Recorder,
+    /// The same over the run.
+    pub timeline: Vec<Point>,
     /// How long the measured requests took altogether.
     pub elapsed: Duration,
     /// Evictions and core time during the measured requests.
@@ -78,6 +83,7 @@ impl Conditions<'_> {
             let cache = Connection::open(server.port())?;
             clients.push((CacheAside::new(stream, cache, self.backends.connect()?), Recorder::new(stream)));
         }
+        self.backends.set_slow(false);
         self.perform(&mut clients, 0..stream.n_warmup)?;
         let before = Counters::read(server)?;
         let (elapsed, pings_ns) = self.perform_probed(&mut clients, server)?;
@@ -86,7 +92,8 @@ impl Conditions<'_> {
         for (_, of_client) in &clients {
             recorder.merge(of_client);
         }
-        Ok(Measurement { recorder, elapsed, counters, memory: Memory::read(server)?, pings_ns })
+        let timeline = by_request(stream, &recorder.take_events(), self.n_bins);
+        Ok(Measurement { recorder, timeline, elapsed, counters, memory: Memory::read(server)?, pings_ns })
     }
 
     /// Performs the measured requests while a probe watches for stalls.
@@ -137,6 +144,7 @@ impl Conditions<'_> {
         end: usize,
     ) -> anyhow::Result<()> {
         wake_exactly();
+        let slow_from = self.backends.slow_from(self.stream);
         loop {
             let index = next.fetch_add(1, Ordering::Relaxed);
             if index >= end {
@@ -145,6 +153,9 @@ impl Conditions<'_> {
             if index.is_multiple_of(PROGRESS_STEP) {
                 self.progress.inc(PROGRESS_STEP as u64);
                 ensure!(!self.interrupted.load(Ordering::Relaxed), "interrupted");
+            }
+            if slow_from == Some(index) {
+                self.backends.set_slow(true);
             }
             let start = Instant::now();
             let outcome = client.perform(&self.stream.requests[index])?;

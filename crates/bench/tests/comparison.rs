@@ -27,16 +27,29 @@ fn stream_of(workload: &str, n_backends: usize, n_keys: usize) -> Stream {
 }
 
 fn compare(stream: &Stream, backend: &str, systems: &[System], memory: &[&str]) -> (Report, Compared) {
+    compare_while(None, stream, backend, systems, memory)
+}
+
+/// The same while a backend slows down.
+fn compare_while(
+    slow_down: Option<&str>,
+    stream: &Stream,
+    backend: &str,
+    systems: &[System],
+    memory: &[&str],
+) -> (Report, Compared) {
     let backend: BackendSpec = backend.parse().unwrap();
     let memory: Vec<MemoryLimit> = memory.iter().map(|text| text.parse().unwrap()).collect();
     let comparison = Comparison {
         stream,
         backend: &backend,
+        slow_down: slow_down.map(|text| text.parse().unwrap()),
         n_rows: 500,
         systems,
         memory: &memory,
         n_repetitions: 2,
         n_connections: 4,
+        n_bins: 20,
         setup: &setup(),
     };
     let compared = comparison.run(&AtomicBool::new(false)).unwrap();
@@ -93,6 +106,26 @@ fn stock_misses_as_its_memory_says_and_misses_take_the_delay() {
 }
 
 #[test]
+fn the_timeline_shows_when_a_backend_slowed_down() {
+    let stream = stream("ycsb-c", 2);
+    let (report, ..) = compare_while(Some("1:20000@40%"), &stream, "delay:0,0", &[System::STOCK], &["20%"]);
+    assert_eq!(report.conditions.slow_down.as_deref(), Some("1:20000@40%"));
+    for run in &report.runs {
+        let (timeline, figures) = (&run.timeline, &run.figures);
+        assert_eq!((timeline.len(), timeline[19].until), (20, 4000.0));
+        assert!(timeline.iter().all(|point| point.n_requests == 200));
+        let mean = timeline.iter().map(|point| point.latency_us_mean).sum::<f64>() / 20.0;
+        assert!((mean / figures.latency_us_mean - 1.0).abs() < 0.001, "{mean} and {}", figures.latency_us_mean);
+        let miss_ratio = timeline.iter().map(|point| point.miss_ratio.unwrap()).sum::<f64>() / 20.0;
+        assert!((miss_ratio - figures.miss_ratio).abs() < 0.001, "{miss_ratio} and {}", figures.miss_ratio);
+        // Every stretch has tens of misses of either backend; before, only a machine that stalls could take 20 ms for some.
+        let is_slow: Vec<bool> = timeline.iter().map(|point| point.latency_us_p99 >= 20_000.0).collect();
+        assert!(is_slow[..8].iter().filter(|&&is_slow| is_slow).count() <= 4, "{is_slow:?}");
+        assert!(is_slow[8..].iter().all(|&is_slow| is_slow), "{is_slow:?}");
+    }
+}
+
+#[test]
 fn a_report_has_a_table_json_and_plots() {
     let stream = stream("ycsb-a", 1);
     let (report, ..) = compare(&stream, "sqlite:0", &[System::STOCK], &["30%"]);
@@ -104,7 +137,7 @@ fn a_report_has_a_table_json_and_plots() {
     assert_eq!(json["summary"][0]["latency_against_first"]["median"], 1.0);
     assert!(json["summary"][0]["figures"]["latency_us_mean"]["median"].as_f64().unwrap() > 0.0);
     assert_eq!(json["runs"].as_array().unwrap().len(), 2);
-    for name in ["mean-latency", "distribution-30pct", "course-30pct"] {
+    for name in ["mean-latency", "distribution-30pct", "latency-30pct", "miss-ratio-30pct"] {
         for extension in ["svg", "png"] {
             assert!(folder.path().join(format!("{name}.{extension}")).metadata().unwrap().len() > 1000, "{name}");
         }

@@ -10,7 +10,7 @@ use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context, bail};
 use signal_hook::consts::{SIGINT, SIGTERM};
-use tenure_bench::backend::{BackendSpec, MariaDbRoute};
+use tenure_bench::backend::{BackendSpec, MariaDbRoute, SlowDown};
 use tenure_bench::comparison::{Comparison, MemoryLimit};
 use tenure_bench::no_harm::NoHarm;
 use tenure_bench::placement::Placement;
@@ -34,6 +34,11 @@ pub struct Arguments {
     /// Default: mariadb; for the workload tenants the delays 1, 2, 4 … 16384 µs.
     #[arg(long, value_name = "SPEC", value_parser = parse::<BackendSpec>)]
     backend: Option<BackendSpec>,
+
+    /// Makes one backend slower in mid-run: 1:1000@40% adds 1000 µs to each fetch from the second backend (they count from 0)
+    /// once 40 % of the measured requests are done.
+    #[arg(long, value_name = "BACKEND:US@SHARE", conflicts_with = "predict", value_parser = parse::<SlowDown>)]
+    slow_down: Option<SlowDown>,
 
     /// The systems, of which the first is what the others are compared with.
     #[arg(long, value_name = "NAME,NAME…", value_delimiter = ',', default_value = "stock,tenure", value_parser = parse::<System>)]
@@ -66,6 +71,10 @@ pub struct Arguments {
     /// Measured requests. Default: 300000, of no-miss 2000000, of a trace the rest.
     #[arg(long, value_name = "N")]
     requests: Option<usize>,
+
+    /// Into how many stretches the measured requests are cut to show latency and miss ratio over the run.
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=10000))]
+    bins: u32,
 
     /// Of all random draws.
     #[arg(long, value_name = "N", default_value_t = 1)]
@@ -145,11 +154,13 @@ fn run_comparison(arguments: &Arguments, setup: &Setup, interrupted: &AtomicBool
     let comparison = Comparison {
         stream: &stream,
         backend: &backend,
+        slow_down: arguments.slow_down,
         n_rows: arguments.rows,
         systems: &arguments.systems,
         memory: &arguments.memory,
         n_repetitions: arguments.repetitions.unwrap_or(N_REPETITIONS) as usize,
         n_connections: arguments.connections.unwrap_or(n_connections) as usize,
+        n_bins: arguments.bins as usize,
         setup,
     };
     let compared = comparison.run(interrupted)?;

@@ -16,6 +16,7 @@ use crate::comparison::{Compared, Comparison, Run};
 use crate::observation::Memory;
 use crate::predict::{Prediction, Times, predict};
 use crate::statistics::Spread;
+use crate::timeline::Point;
 
 pub use table::columns;
 
@@ -39,6 +40,8 @@ pub struct ReportedConditions {
     pub workload: String,
     /// The backend's specification.
     pub backend: String,
+    /// Which backend slowed down, by how much and when, as it was asked for.
+    pub slow_down: Option<String>,
     /// The server, such as `redis-7.0.15`.
     pub server: String,
     /// Settings of the module that the user gave.
@@ -87,8 +90,8 @@ pub struct RunFigures {
     pub tenants: Vec<TenantFigures>,
     /// Points (latency in µs, share of requests that took no longer).
     pub latency_distribution: Vec<(f64, f64)>,
-    /// Points (requests so far, mean latency in µs since the point before), the warm-up included.
-    pub latency_course: Vec<(f64, f64)>,
+    /// How latency and misses went over the measured requests.
+    pub timeline: Vec<Point>,
 }
 
 /// The numbers of a run that are worth a median. Latencies in µs.
@@ -170,6 +173,7 @@ impl Report {
             date: jiff::Timestamp::now().strftime("%Y-%m-%d %H:%M:%S UTC").to_string(),
             workload: comparison.stream.name.clone(),
             backend: comparison.backend.to_string(),
+            slow_down: comparison.slow_down.map(|slow_down| slow_down.to_string()),
             server: comparison.setup.binary.label.clone(),
             module_settings: comparison.setup.settings.clone(),
             placement: comparison.setup.placement.to_string(),
@@ -294,7 +298,7 @@ fn run_figures(comparison: &Comparison, run: &Run) -> RunFigures {
             })
             .collect(),
         latency_distribution: recorder.distribution(),
-        latency_course: recorder.course(comparison.stream.requests.len()),
+        timeline: measurement.timeline.clone(),
     }
 }
 

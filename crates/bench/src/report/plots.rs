@@ -1,4 +1,4 @@
-//! The report's three plots, each as SVG and PNG: mean latency by system, its distribution, and its course over the run.
+//! The report's plots, each as SVG and PNG: mean latency by system, its distribution, and latency and miss ratio over the run.
 
 use std::path::Path;
 
@@ -6,6 +6,7 @@ use tenure_plots::{BarChart, BarSeries, LineChart, Series};
 
 use super::table::figure;
 use super::{Report, RunFigures};
+use crate::timeline::Point;
 
 pub(super) fn draw(report: &Report, folder: &Path) -> anyhow::Result<()> {
     for extension in ["svg", "png"] {
@@ -14,7 +15,8 @@ pub(super) fn draw(report: &Report, folder: &Path) -> anyhow::Result<()> {
         for memory in memories(report) {
             let name = |kind: &str| format!("{kind}-{}", memory.replace('%', "pct").replace(' ', ""));
             distribution(report, &memory).save(path(&name("distribution")))?;
-            course(report, &memory).save(path(&name("course")))?;
+            latency_over_run(report, &memory).save(path(&name("latency")))?;
+            miss_ratio_over_run(report, &memory).save(path(&name("miss-ratio")))?;
         }
     }
     Ok(())
@@ -89,12 +91,27 @@ fn distribution(report: &Report, memory: &str) -> LineChart {
     }
 }
 
-fn course(report: &Report, memory: &str) -> LineChart {
+fn latency_over_run(report: &Report, memory: &str) -> LineChart {
     LineChart {
         title: title(report, &format!("Latency over the run, memory {memory}")),
-        x_label: format!("requests so far (the first {} warm up)", report.conditions.n_warmup),
         y_label: "mean latency (µs)".into(),
-        x_log: false,
-        series: lines(report, memory, |run| run.latency_course.clone()),
+        ..over_run(report, memory, |point| Some(point.latency_us_mean))
+    }
+}
+
+fn miss_ratio_over_run(report: &Report, memory: &str) -> LineChart {
+    LineChart {
+        title: title(report, &format!("Miss ratio over the run, memory {memory}")),
+        y_label: "miss ratio".into(),
+        ..over_run(report, memory, |point| point.miss_ratio)
+    }
+}
+
+fn over_run(report: &Report, memory: &str, value: fn(&Point) -> Option<f64>) -> LineChart {
+    let points = |run: &RunFigures| run.timeline.iter().filter_map(|p| Some((p.until, value(p)?))).collect();
+    LineChart {
+        x_label: "measured requests so far".into(),
+        series: lines(report, memory, points),
+        ..LineChart::default()
     }
 }

@@ -15,11 +15,13 @@ use crate::backend::Backends;
 use crate::client::probe::probe;
 use crate::client::{CacheAside, Connection};
 use crate::observation::{Counters, Memory};
-use crate::placement::wake_exactly;
+use crate::paced::Paced;
+use crate::placement::{wait_until, wake_exactly};
 use crate::statistics::Recorder;
 use crate::system::{Setup, System};
-use crate::timeline::{Point, by_request};
+use crate::timeline::{Point, timeline};
 use crate::workload::Stream;
+use crate::workload::pace::Pace;
 
 /// The progress bar is moved once per so many requests.
 const PROGRESS_STEP: usize = 256;
@@ -49,6 +51,8 @@ pub struct Measurement {
     pub recorder: Recorder,
     /// The same over the run.
     pub timeline: Vec<Point>,
+    /// In peaks and valleys, where the workload has a pace.
+    pub paced: Option<Paced>,
     /// How long the measured requests took altogether.
     pub elapsed: Duration,
     /// Evictions and core time during the measured requests.
@@ -92,8 +96,10 @@ impl Conditions<'_> {
         for (_, of_client) in &clients {
             recorder.merge(of_client);
         }
-        let timeline = by_request(stream, &recorder.take_events(), self.n_bins);
-        Ok(Measurement { recorder, timeline, elapsed, counters, memory: Memory::read(server)?, pings_ns })
+        let events = recorder.take_events();
+        let timeline = timeline(stream, &events, self.n_bins);
+        let paced = stream.pace.as_ref().map(|pace| Paced::of(stream, pace, &events, self.n_bins));
+        Ok(Measurement { recorder, timeline, paced, elapsed, counters, memory: Memory::read(server)?, pings_ns })
     }
 
     /// Performs the measured requests while a probe watches for stalls.
@@ -117,14 +123,15 @@ impl Conditions<'_> {
 
     /// Lets all clients together perform the requests of `range`, each taking the next one when it is free.
     fn perform(&self, clients: &mut [(CacheAside, Recorder)], range: Range<usize>) -> anyhow::Result<()> {
-        let (next, failure) = (AtomicUsize::new(range.start), Mutex::new(None));
+        let leg = Leg { start: Instant::now(), next: AtomicUsize::new(range.start), range };
+        let failure = Mutex::new(None);
         thread::scope(|scope| {
             for (client, recorder) in clients {
-                let (next, failure) = (&next, &failure);
+                let (leg, failure) = (&leg, &failure);
                 scope.spawn(move || {
-                    if let Err(error) = self.perform_one_by_one(client, recorder, next, range.end) {
+                    if let Err(error) = self.perform_one_by_one(client, recorder, leg) {
                         // The others stop too; the first failure is the one that tells something.
-                        next.store(range.end, Ordering::Relaxed);
+                        leg.next.store(leg.range.end, Ordering::Relaxed);
                         failure.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).get_or_insert(error);
                     }
                 });
@@ -136,30 +143,44 @@ impl Conditions<'_> {
         }
     }
 
-    fn perform_one_by_one(
-        &self,
-        client: &mut CacheAside,
-        recorder: &mut Recorder,
-        next: &AtomicUsize,
-        end: usize,
-    ) -> anyhow::Result<()> {
+    fn perform_one_by_one(&self, client: &mut CacheAside, recorder: &mut Recorder, leg: &Leg) -> anyhow::Result<()> {
         wake_exactly();
         let slow_from = self.backends.slow_from(self.stream);
         loop {
-            let index = next.fetch_add(1, Ordering::Relaxed);
-            if index >= end {
+            let index = leg.next.fetch_add(1, Ordering::Relaxed);
+            if index >= leg.range.end {
                 return Ok(());
             }
             if index.is_multiple_of(PROGRESS_STEP) {
                 self.progress.inc(PROGRESS_STEP as u64);
                 ensure!(!self.interrupted.load(Ordering::Relaxed), "interrupted");
             }
+            let late = leg.wait_until_due(self.stream.pace.as_ref(), index);
             if slow_from == Some(index) {
                 self.backends.set_slow(true);
             }
             let start = Instant::now();
             let outcome = client.perform(&self.stream.requests[index])?;
-            recorder.record(self.stream, index, start.elapsed(), outcome);
+            recorder.record(self.stream, index, late, start.elapsed(), outcome);
         }
+    }
+}
+
+/// A part of the stream that is performed without a break.
+struct Leg {
+    range: Range<usize>,
+    /// The request that is taken next.
+    next: AtomicUsize,
+    /// When it began; its first request is due then.
+    start: Instant,
+}
+
+impl Leg {
+    /// Waits until the request at `index` is due, and returns by how much that is past.
+    fn wait_until_due(&self, pace: Option<&Pace>, index: usize) -> Duration {
+        let Some(pace) = pace else { return Duration::ZERO };
+        let due = self.start + pace.due_after(self.range.start, index);
+        wait_until(due);
+        due.elapsed()
     }
 }

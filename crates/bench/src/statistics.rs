@@ -1,7 +1,7 @@
 //! Latencies of one run, recorded by each client on its own and merged; medians and spread over repetitions.
 //!
 //! Means come from exact sums, percentiles from a histogram with three significant digits. 270 KB per histogram. Beside them each
-//! measured request leaves an event of 12 bytes, which a timeline is made of and then forgotten.
+//! measured request leaves an event of 16 bytes, which a timeline is made of and then forgotten.
 
 use std::time::Duration;
 
@@ -80,12 +80,13 @@ impl Recorder {
         }
     }
 
-    /// Notes that the request at `index` of the whole stream took `latency`. Of the warm-up nothing is kept.
-    pub fn record(&mut self, stream: &Stream, index: usize, latency: Duration, outcome: Outcome) {
+    /// Notes that the request at `index` of the whole stream was sent `late` after it was due and took `latency` from then on. Of the
+    /// warm-up nothing is kept.
+    pub fn record(&mut self, stream: &Stream, index: usize, late: Duration, latency: Duration, outcome: Outcome) {
         if index < stream.n_warmup {
             return;
         }
-        self.events.push(Event::new(index, latency, outcome));
+        self.events.push(Event::new(index, latency, outcome).late_by(late));
         let latency_ns = latency.as_nanos() as u64;
         let request = &stream.requests[index];
         self.latencies_ns.saturating_record(latency_ns);
@@ -225,8 +226,8 @@ mod tests {
             let read = u32::from(request.operation == Operation::Read);
             let outcome = Outcome { n_read: read, n_missed: read * u32::from(index % 4 == 0), n_refused: 0 };
             let latency = Duration::from_micros(10 + (index % 90) as u64);
-            one.record(&stream, index, latency, outcome);
-            halves[index % 2].record(&stream, index, latency, outcome);
+            one.record(&stream, index, Duration::ZERO, latency, outcome);
+            halves[index % 2].record(&stream, index, Duration::ZERO, latency, outcome);
         }
         let [mut merged, other] = halves;
         merged.merge(&other);
@@ -243,9 +244,9 @@ mod tests {
         let stream = stream("ycsb-c");
         let mut recorder = Recorder::new(&stream);
         let read = Outcome { n_read: 1, ..Outcome::default() };
-        recorder.record(&stream, 0, Duration::from_micros(7), read);
+        recorder.record(&stream, 0, Duration::ZERO, Duration::from_micros(7), read);
         assert_eq!((recorder.total().n, recorder.miss_ratio()), (0, None));
-        recorder.record(&stream, 1099, Duration::from_micros(9), read);
+        recorder.record(&stream, 1099, Duration::ZERO, Duration::from_micros(9), read);
         assert_eq!((recorder.total().mean_us(), recorder.miss_ratio()), (Some(9.0), Some(0.0)));
         assert_eq!(recorder.take_events(), [Event::new(1099, Duration::from_micros(9), read)]);
     }
@@ -256,7 +257,7 @@ mod tests {
         let mut recorder = Recorder::new(&stream);
         for index in 100..1100 {
             let latency = Duration::from_micros(index as u64 - 99);
-            recorder.record(&stream, index, latency, Outcome::default());
+            recorder.record(&stream, index, Duration::ZERO, latency, Outcome::default());
         }
         for (quantile, us) in [(0.5, 500.0), (0.9, 900.0), (0.99, 990.0), (1.0, 1000.0)] {
             assert!((recorder.quantile_us(quantile) / us - 1.0).abs() < 0.002, "{quantile}");

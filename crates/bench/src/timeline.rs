@@ -1,6 +1,6 @@
 //! How a run went: mean latency, p99 and miss ratio of one stretch of its measured requests after the other.
 //!
-//! Every measured request leaves an [`Event`] of 12 bytes with the client that sent it, which costs a few ns. What is told over the
+//! Every measured request leaves an [`Event`] of 16 bytes with the client that sent it, which costs a few ns. What is told over the
 //! run is worked out afterwards, from all events in the order of the stream.
 
 use std::time::Duration;
@@ -9,14 +9,17 @@ use serde::Serialize;
 
 use crate::client::Outcome;
 use crate::workload::Stream;
+use crate::workload::pace::Pace;
 
-/// What became of one measured request. 12 bytes.
+/// What became of one measured request. 16 bytes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Event {
     /// Its place in the stream.
     pub request: u32,
     /// How long it took.
     pub latency_us: f32,
+    /// By how much it was sent later than it was due; 0 where the workload has no pace.
+    pub late_us: f32,
     /// Keys that it read, at most 100.
     pub n_read: u8,
     /// Of these, keys that missed.
@@ -27,57 +30,86 @@ impl Event {
     /// That the request at `index` took `latency`.
     pub fn new(index: usize, latency: Duration, outcome: Outcome) -> Event {
         let Outcome { n_read, n_missed, .. } = outcome;
-        let latency_us = (latency.as_secs_f64() * 1e6) as f32;
-        Event { request: index as u32, latency_us, n_read: n_read as u8, n_missed: n_missed as u8 }
+        let (request, latency_us) = (index as u32, micros(latency));
+        Event { request, latency_us, late_us: 0.0, n_read: n_read as u8, n_missed: n_missed as u8 }
     }
+
+    /// The same, sent `late` after it was due.
+    pub fn late_by(self, late: Duration) -> Event {
+        Event { late_us: micros(late), ..self }
+    }
+}
+
+fn micros(duration: Duration) -> f32 {
+    (duration.as_secs_f64() * 1e6) as f32
 }
 
 /// One stretch of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Point {
-    /// Where it ends: measured requests so far.
+    /// Where it ends: measured requests so far; of a workload with a pace, seconds since the measurement began.
     pub until: f64,
     /// Requests in it.
     pub n_requests: u64,
-    /// Their mean latency, in µs.
-    pub latency_us_mean: f64,
-    /// 99 % of them took no longer, in µs.
-    pub latency_us_p99: f64,
+    /// Their mean latency, in µs; `None` of none.
+    pub latency_us_mean: Option<f64>,
+    /// 99 % of them took no longer, in µs; `None` of none.
+    pub latency_us_p99: Option<f64>,
     /// Keys missed over keys read; `None` where nothing was read.
     pub miss_ratio: Option<f64>,
 }
 
-/// Cuts the measured requests of `stream` into `n_bins` stretches of as many requests each, as far as that goes.
-pub fn by_request(stream: &Stream, events: &[Event], n_bins: usize) -> Vec<Point> {
-    let place = |event: &Event| f64::from(event.request) - stream.n_warmup as f64;
-    timeline(events, place, stream.n_measured() as f64, n_bins)
+/// Cuts the measured part of `stream` into `n_bins` stretches, of as many requests each, or, where it has a pace, of the same
+/// time, and tells what the `events` in each came to. There are no more stretches than measured requests.
+pub fn timeline(stream: &Stream, events: &[Event], n_bins: usize) -> Vec<Point> {
+    let n_bins = n_bins.min(stream.n_measured());
+    match &stream.pace {
+        Some(pace) => {
+            let end_s = pace.due_after(stream.n_warmup, stream.requests.len()).as_secs_f64();
+            cut(events, |event| time_s(stream, pace, event), end_s, n_bins)
+        }
+        None => {
+            let place = |event: &Event| f64::from(event.request) - stream.n_warmup as f64;
+            cut(events, place, stream.n_measured() as f64, n_bins)
+        }
+    }
 }
 
-/// Cuts what lies from 0 to `end` into `n_bins` stretches of equal length; `place` says where an event lies. Empty ones are left
-/// out.
-fn timeline(events: &[Event], place: impl Fn(&Event) -> f64, end: f64, n_bins: usize) -> Vec<Point> {
+/// When a request of a stream with the pace `pace` was sent, in s since the measurement began.
+pub fn time_s(stream: &Stream, pace: &Pace, event: &Event) -> f64 {
+    pace.due_after(stream.n_warmup, event.request as usize).as_secs_f64() + f64::from(event.late_us) / 1e6
+}
+
+/// Cuts what lies from 0 to `end`; `place` says where an event lies.
+fn cut(events: &[Event], place: impl Fn(&Event) -> f64, end: f64, n_bins: usize) -> Vec<Point> {
     let mut bins = vec![Vec::new(); n_bins];
     for event in events {
         let bin = (place(event) * n_bins as f64 / end) as usize;
         bins[bin.min(n_bins - 1)].push(*event);
     }
     let until = |bin: usize| (bin + 1) as f64 * end / n_bins as f64;
-    bins.into_iter().enumerate().filter_map(|(bin, events)| point(until(bin), &events)).collect()
+    bins.into_iter().enumerate().map(|(bin, events)| Point::of(until(bin), &events)).collect()
 }
 
-/// What `events` came to; `None` of nothing.
-fn point(until: f64, events: &[Event]) -> Option<Point> {
-    let mut latencies: Vec<f32> = events.iter().map(|event| event.latency_us).collect();
-    let rank = (latencies.len() as f64 * 0.99).ceil() as usize;
-    let (_, p99, _) = latencies.select_nth_unstable_by(rank.checked_sub(1)?, f32::total_cmp);
-    let latency_us_p99 = f64::from(*p99);
-    Some(Point {
-        until,
-        n_requests: events.len() as u64,
-        latency_us_mean: events.iter().map(|event| f64::from(event.latency_us)).sum::<f64>() / events.len() as f64,
-        latency_us_p99,
-        miss_ratio: miss_ratio(events),
-    })
+impl Point {
+    fn of(until: f64, events: &[Event]) -> Point {
+        let mut latencies: Vec<f32> = events.iter().map(|event| event.latency_us).collect();
+        let rank = (latencies.len() as f64 * 0.99).ceil() as usize;
+        let p99 = rank.checked_sub(1).map(|index| *latencies.select_nth_unstable_by(index, f32::total_cmp).1);
+        Point {
+            until,
+            n_requests: events.len() as u64,
+            latency_us_mean: latency_us_mean(events),
+            latency_us_p99: p99.map(f64::from),
+            miss_ratio: miss_ratio(events),
+        }
+    }
+}
+
+/// Mean latency in µs; `None` of nothing.
+pub fn latency_us_mean(events: &[Event]) -> Option<f64> {
+    let sum: f64 = events.iter().map(|event| f64::from(event.latency_us)).sum();
+    (!events.is_empty()).then(|| sum / events.len() as f64)
 }
 
 /// Keys missed over keys read; `None` where nothing was read.
@@ -106,8 +138,9 @@ mod tests {
         // The first 200 take 1 to 200 µs and never miss; the others take 10 µs and miss every fourth time.
         let first = (0..200).map(|i| event(50 + i, i as u64 + 1, 1, 0));
         let events: Vec<Event> = first.chain((200..400).map(|i| event(50 + i, 10, 1, u32::from(i % 4 == 0)))).collect();
-        let points = by_request(&stream(400), &events, 2);
+        let points = timeline(&stream(400), &events, 2);
         let expected = |until, latency_us_mean, latency_us_p99, miss_ratio| {
+            let (latency_us_mean, latency_us_p99) = (Some(latency_us_mean), Some(latency_us_p99));
             let miss_ratio = Some(miss_ratio);
             Point { until, n_requests: 200, latency_us_mean, latency_us_p99, miss_ratio }
         };
@@ -118,18 +151,23 @@ mod tests {
     fn stretches_have_as_many_requests_each_whatever_their_number() {
         let events: Vec<Event> = (0..1000).map(|i| event(50 + i, 5, 1, 0)).collect();
         for n_bins in [1, 7, 100, 300, 1000] {
-            let points = by_request(&stream(1000), &events, n_bins);
+            let points = timeline(&stream(1000), &events, n_bins);
             let counts: Vec<u64> = points.iter().map(|point| point.n_requests).collect();
             assert_eq!((points.len(), counts.iter().sum::<u64>()), (n_bins, 1000));
             assert!(counts.iter().max().unwrap() - counts.iter().min().unwrap() <= 1, "{n_bins}: {counts:?}");
             assert_eq!(points[n_bins - 1].until, 1000.0);
         }
-        assert_eq!(by_request(&stream(1000), &events, 5000).len(), 1000, "empty stretches are left out");
+        assert_eq!(timeline(&stream(1000), &events, 5000).len(), 1000);
+        let empty = timeline(&stream(1000), &events[500..], 2)[0];
+        assert_eq!(
+            (empty.n_requests, empty.latency_us_mean, empty.latency_us_p99, empty.miss_ratio),
+            (0, None, None, None)
+        );
     }
 
     #[test]
     fn keys_of_scans_count_each_and_writes_not_at_all() {
         assert_eq!(miss_ratio(&[event(0, 1, 8, 1), event(1, 1, 0, 0), event(2, 1, 2, 2)]), Some(0.3));
-        assert_eq!(by_request(&stream(10), &[event(50, 1, 0, 0)], 1)[0].miss_ratio, None);
+        assert_eq!(timeline(&stream(10), &[event(50, 1, 0, 0)], 1)[0].miss_ratio, None);
     }
 }

@@ -114,15 +114,46 @@ fn the_timeline_shows_when_a_backend_slowed_down() {
         let (timeline, figures) = (&run.timeline, &run.figures);
         assert_eq!((timeline.len(), timeline[19].until), (20, 4000.0));
         assert!(timeline.iter().all(|point| point.n_requests == 200));
-        let mean = timeline.iter().map(|point| point.latency_us_mean).sum::<f64>() / 20.0;
+        let mean = timeline.iter().map(|point| point.latency_us_mean.unwrap()).sum::<f64>() / 20.0;
         assert!((mean / figures.latency_us_mean - 1.0).abs() < 0.001, "{mean} and {}", figures.latency_us_mean);
         let miss_ratio = timeline.iter().map(|point| point.miss_ratio.unwrap()).sum::<f64>() / 20.0;
         assert!((miss_ratio - figures.miss_ratio).abs() < 0.001, "{miss_ratio} and {}", figures.miss_ratio);
         // Every stretch has tens of misses of either backend; before, only a machine that stalls could take 20 ms for some.
-        let is_slow: Vec<bool> = timeline.iter().map(|point| point.latency_us_p99 >= 20_000.0).collect();
+        let is_slow: Vec<bool> = timeline.iter().map(|point| point.latency_us_p99.unwrap() >= 20_000.0).collect();
         assert!(is_slow[..8].iter().filter(|&&is_slow| is_slow).count() <= 4, "{is_slow:?}");
         assert!(is_slow[8..].iter().all(|&is_slow| is_slow), "{is_slow:?}");
     }
+}
+
+#[test]
+fn a_periodic_tenant_is_pushed_out_in_the_valley_and_comes_back() {
+    let options = WorkloadOptions::new("diurnal".parse().unwrap(), 2);
+    // A period of 2 s to warm up and another that is measured; a pass over the periodic tenant's 1000 keys takes half a second.
+    let size = WorkloadOptions { n_keys: Some(4000), n_requests: Some(6000), period_s: Some(2.0), ..options };
+    let stream = size.generate().unwrap();
+    let (report, ..) = compare(&stream, "delay:0,20", &[System::STOCK], &["50%", "400%"]);
+    for run in &report.runs {
+        let (paced, is_small) = (run.paced.as_ref().unwrap(), run.memory == "50%");
+        let [steady, periodic] = &paced.tenants[..] else { panic!("{paced:?}") };
+        let counts = [steady.peak, steady.valley, periodic.peak, periodic.valley].map(|phase| phase.n_requests);
+        assert_eq!(counts, [2000, 2000, 2000, 0]);
+        assert_eq!(periodic.peak.miss_ratio.unwrap() > 0.05, is_small, "{:?}", periodic.peak);
+        // The server's clock of last use ticks once a second, so that it may not find all of the tenant's keys within the peak.
+        let back_s = run.figures.back_s.unwrap();
+        assert_eq!(back_s, paced.peaks[0].back_s.unwrap_or(1.0));
+        assert!(paced.peaks.len() == 1 && (back_s > 0.3) == is_small, "{}: {:?}", run.memory, paced.peaks);
+        let is_silent = |until: f64| periodic.timeline.iter().any(|p| p.until == until && p.n_requests == 0);
+        assert!(is_silent(1.5), "{:?}", periodic.timeline);
+        // It may take longer than the pace says, never shorter.
+        assert!(run.figures.throughput_per_s < 3000.0 * 1.001, "{}", run.figures.throughput_per_s);
+    }
+    let folder = tempfile::tempdir().unwrap();
+    report.write(folder.path()).unwrap();
+    for name in ["latency-50pct", "latency-p0-50pct", "miss-ratio-s0-400pct"] {
+        assert!(folder.path().join(format!("{name}.svg")).is_file(), "{name}");
+    }
+    let table = report.table();
+    assert!(table.contains("a period of 2 s") && table.contains("not back"), "{table}");
 }
 
 #[test]

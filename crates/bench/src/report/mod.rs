@@ -3,6 +3,7 @@
 //! A figure of a system is the median over its repetitions, with the smallest and largest beside it. "Against the first
 //! system" is computed within each repetition and then reduced to a median, so that what changed between repetitions does not count.
 
+mod paced;
 mod plots;
 mod table;
 
@@ -14,6 +15,7 @@ use serde::Serialize;
 use crate::client::probe;
 use crate::comparison::{Compared, Comparison, Run};
 use crate::observation::Memory;
+use crate::paced::Paced;
 use crate::predict::{Prediction, Times, predict};
 use crate::statistics::Spread;
 use crate::timeline::Point;
@@ -56,6 +58,8 @@ pub struct ReportedConditions {
     pub n_warmup: usize,
     /// Measured requests.
     pub n_requests: usize,
+    /// Of a workload with a pace, the time from one peak to the next, in s; its timelines are over seconds, others over requests.
+    pub period_s: Option<f64>,
     /// Clients that asked at once.
     pub n_connections: usize,
     /// Repetitions of each run.
@@ -92,6 +96,8 @@ pub struct RunFigures {
     pub latency_distribution: Vec<(f64, f64)>,
     /// How latency and misses went over the measured requests.
     pub timeline: Vec<Point>,
+    /// In peaks and valleys, where the workload has a pace.
+    pub paced: Option<Paced>,
 }
 
 /// The numbers of a run that are worth a median. Latencies in µs.
@@ -117,6 +123,12 @@ pub struct Figures {
     pub evictions: f64,
     /// Of these, keys that the server evicted by its own policy.
     pub evictions_by_server: f64,
+    /// Keys that the module put to sleep.
+    pub slept_keys: f64,
+    /// Keys that it brought back.
+    pub woken_keys: f64,
+    /// Reads that found their key asleep.
+    pub sleeping_reads: f64,
     /// Time on a core, all threads of the server, in s.
     pub server_cpu_s: f64,
     /// Of this, the main thread's, in s.
@@ -125,6 +137,9 @@ pub struct Figures {
     pub ping_us_max: f64,
     /// 99.9 % of the PINGs waited no longer.
     pub ping_us_p999: f64,
+    /// After how many s of a peak the periodic tenant's reads hit again, median over the peaks; `None` where there are no peaks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub back_s: Option<f64>,
 }
 
 /// One tenant in one run.
@@ -181,6 +196,7 @@ impl Report {
             n_keys: comparison.stream.keys.len(),
             n_warmup: comparison.stream.n_warmup,
             n_requests: comparison.stream.n_measured(),
+            period_s: comparison.stream.pace.as_ref().map(|pace| pace.period_s),
             n_connections: comparison.n_connections,
             n_repetitions: comparison.n_repetitions,
             footprint_bytes: footprint.keys_bytes,
@@ -278,10 +294,14 @@ fn run_figures(comparison: &Comparison, run: &Run) -> RunFigures {
             throughput_per_s: total.n as f64 / measurement.elapsed.as_secs_f64(),
             evictions: (counters.n_evicted_by_server + counters.n_evicted_by_module) as f64,
             evictions_by_server: counters.n_evicted_by_server as f64,
+            slept_keys: counters.n_slept as f64,
+            woken_keys: counters.n_woken as f64,
+            sleeping_reads: counters.n_sleeping_reads as f64,
             server_cpu_s: counters.cpu_s,
             server_cpu_main_s: counters.cpu_main_s,
             ping_us_max: measurement.pings_ns.max() as f64 / 1000.0,
             ping_us_p999: measurement.pings_ns.value_at_quantile(0.999) as f64 / 1000.0,
+            back_s: measurement.paced.as_ref().and_then(Paced::back_s_median),
         },
         server_memory: measurement.memory,
         n_refused: recorder.n_refused(),
@@ -299,6 +319,7 @@ fn run_figures(comparison: &Comparison, run: &Run) -> RunFigures {
             .collect(),
         latency_distribution: recorder.distribution(),
         timeline: measurement.timeline.clone(),
+        paced: measurement.paced.clone(),
     }
 }
 

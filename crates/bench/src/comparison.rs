@@ -15,6 +15,7 @@ use tenure_core::units::{format_bytes, parse_bytes};
 use crate::backend::{BackendSpec, Backends, SlowDown};
 use crate::client::Connection;
 use crate::client::load_generator::{key_sizes, load_all_keys};
+use crate::moment::Moment;
 use crate::observation::Memory;
 use crate::run::{Conditions, Measurement};
 use crate::system::{Setup, System};
@@ -121,6 +122,8 @@ pub struct Comparison<'a> {
     pub n_connections: usize,
     /// Into how many bins each run is cut for its timeline.
     pub n_bins: usize,
+    /// When the server is restarted in each run, if it is.
+    pub restart: Option<Moment>,
     /// The server and where it runs.
     pub setup: &'a Setup,
 }
@@ -157,6 +160,10 @@ impl Comparison<'_> {
     /// # Errors
     /// When a server, a client or a backend fails, or the user interrupts.
     pub fn run(&self, interrupted: &AtomicBool) -> anyhow::Result<Compared> {
+        if let Some(moment) = self.restart {
+            let is_before = moment.first_request(self.stream) > self.stream.n_warmup;
+            ensure!(is_before, "a restart at {moment} leaves no request before it to compare with");
+        }
         self.setup.placement.pin_this_thread()?;
         let n_runs = self.n_repetitions * self.memory.len() * self.systems.len();
         let progress = progress_bar((n_runs * self.stream.requests.len()) as u64);
@@ -164,9 +171,9 @@ impl Comparison<'_> {
         let (footprint, key_bytes) = Footprint::measure(self.setup, self.stream)?;
         progress.set_message(format!("starting the backend {}", self.backend));
         let backends = Backends::start(self.backend, self.n_rows, self.slow_down)?;
-        let Comparison { stream, setup, n_connections, n_bins, .. } = *self;
+        let Comparison { stream, setup, n_connections, n_bins, restart, .. } = *self;
         let (backends, progress) = (&backends, &progress);
-        let conditions = Conditions { stream, backends, setup, n_connections, n_bins, progress, interrupted };
+        let conditions = Conditions { stream, backends, setup, n_connections, n_bins, restart, progress, interrupted };
         let mut runs = Vec::with_capacity(n_runs);
         for (repetition, memory, system) in self.order() {
             let limit = self.memory[memory];

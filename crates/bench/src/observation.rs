@@ -48,6 +48,19 @@ impl Counters {
         })
     }
 
+    /// What two servers, or one before and after a restart, did together.
+    pub fn plus(self, other: Counters) -> Counters {
+        Counters {
+            n_evicted_by_server: self.n_evicted_by_server + other.n_evicted_by_server,
+            n_evicted_by_module: self.n_evicted_by_module + other.n_evicted_by_module,
+            n_slept: self.n_slept + other.n_slept,
+            n_woken: self.n_woken + other.n_woken,
+            n_sleeping_reads: self.n_sleeping_reads + other.n_sleeping_reads,
+            cpu_main_s: self.cpu_main_s + other.cpu_main_s,
+            cpu_s: self.cpu_s + other.cpu_s,
+        }
+    }
+
     /// What was added since `before`.
     pub fn since(self, before: Counters) -> Counters {
         Counters {

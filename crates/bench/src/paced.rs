@@ -6,7 +6,7 @@
 use serde::Serialize;
 
 use crate::statistics::Spread;
-use crate::timeline::{Event, Point, latency_us_mean, miss_ratio, time_s, timeline};
+use crate::timeline::{Event, Point, first_window, latency_us_mean, miss_ratio, time_s, timeline};
 use crate::workload::Stream;
 use crate::workload::pace::{Pace, PhaseKind};
 
@@ -121,12 +121,11 @@ fn peaks(stream: &Stream, pace: &Pace, events: &[Event]) -> Vec<Peak> {
         let place = |request: usize| events.partition_point(|event| (event.request as usize) < request);
         let of_peak = &events[place(phase.first_request)..place(end)];
         let start_s = phase.start_s - begin_s;
-        let is_back = |window: &&[Event]| miss_ratio(window).is_some_and(|ratio| ratio <= 1.0 - FULL_HIT_RATIO);
-        let back = of_peak.windows(WINDOW_REQUESTS).find(is_back);
+        let back = first_window(of_peak, WINDOW_REQUESTS, 1.0 - FULL_HIT_RATIO);
         peaks.push(Peak {
             start_s,
             length_s: pace.due_after(phase.first_request, end).as_secs_f64(),
-            back_s: back.map(|window| (time_s(stream, pace, &window[0]) - start_s).max(0.0)),
+            back_s: back.map(|first| (time_s(stream, pace, &of_peak[first]) - start_s).max(0.0)),
         });
     }
     peaks

@@ -14,9 +14,11 @@ use tenure_servers::Server;
 use crate::backend::Backends;
 use crate::client::probe::probe;
 use crate::client::{CacheAside, Connection};
+use crate::moment::Moment;
 use crate::observation::{Counters, Memory};
 use crate::paced::Paced;
 use crate::placement::{wait_until, wake_exactly};
+use crate::restart::{Restart, restart};
 use crate::statistics::Recorder;
 use crate::system::{Setup, System};
 use crate::timeline::{Point, timeline};
@@ -38,6 +40,8 @@ pub struct Conditions<'a> {
     pub n_connections: usize,
     /// Into how many bins a run is cut for its timeline.
     pub n_bins: usize,
+    /// When the server is restarted, if it is.
+    pub restart: Option<Moment>,
     /// Counts requests for whoever watches.
     pub progress: &'a ProgressBar,
     /// Set when the user wants an end.
@@ -53,14 +57,39 @@ pub struct Measurement {
     pub timeline: Vec<Point>,
     /// In peaks and valleys, where the workload has a pace.
     pub paced: Option<Paced>,
-    /// How long the measured requests took altogether.
+    /// Before and after the restart, if there was one.
+    pub restart: Option<Restart>,
+    /// The server meanwhile.
+    pub observed: Observed,
+}
+
+/// What was seen of the server during the measured requests.
+#[derive(Clone, Debug)]
+pub struct Observed {
+    /// How long they took altogether, without a restart between them.
     pub elapsed: Duration,
-    /// Evictions and core time during the measured requests.
+    /// Evictions and core time, also of starting again.
     pub counters: Counters,
-    /// The server's memory at the end.
+    /// Memory at the end; the peak is the largest of all starts.
     pub memory: Memory,
-    /// Latencies of the probe's PINGs during the measured requests, in ns.
+    /// Latencies of the probe's PINGs, in ns.
     pub pings_ns: Histogram<u64>,
+}
+
+impl Observed {
+    /// What was seen before and after a restart.
+    fn followed_by(mut self, later: Observed) -> Observed {
+        self.pings_ns.add(&later.pings_ns).expect("histograms of the same bounds");
+        Observed {
+            elapsed: self.elapsed + later.elapsed,
+            counters: self.counters.plus(later.counters),
+            memory: Memory {
+                used_bytes_peak: self.memory.used_bytes_peak.max(later.memory.used_bytes_peak),
+                ..later.memory
+            },
+            pings_ns: self.pings_ns,
+        }
+    }
 }
 
 impl Conditions<'_> {
@@ -69,8 +98,8 @@ impl Conditions<'_> {
     /// # Errors
     /// When the server or a backend fails, or the user interrupts.
     pub fn run(&self, system: &System, maxmemory_bytes: u64) -> anyhow::Result<Measurement> {
-        let server = system.start(self.setup, Some(maxmemory_bytes), self.stream.keys.tenants())?;
-        let measured = self.measure(&server);
+        let mut server = system.start(self.setup, Some(maxmemory_bytes), self.stream.keys.tenants())?;
+        let measured = self.measure(&mut server);
         // Ctrl-C reaches the server too, so that what fails then is not the reason.
         if self.interrupted.load(Ordering::Relaxed) {
             bail!("interrupted");
@@ -81,7 +110,7 @@ impl Conditions<'_> {
         measured.with_context(|| format!("the run of {} failed", system.label))
     }
 
-    fn measure(&self, server: &Server) -> anyhow::Result<Measurement> {
+    fn measure(&self, server: &mut Server) -> anyhow::Result<Measurement> {
         let (stream, mut clients) = (self.stream, Vec::new());
         for _ in 0..self.n_connections {
             let cache = Connection::open(server.port())?;
@@ -89,30 +118,59 @@ impl Conditions<'_> {
         }
         self.backends.set_slow(false);
         self.perform(&mut clients, 0..stream.n_warmup)?;
-        let before = Counters::read(server)?;
-        let (elapsed, pings_ns) = self.perform_probed(&mut clients, server)?;
-        let counters = Counters::read(server)?.since(before);
+        let end = stream.requests.len();
+        let restart_at = self.restart.map(|moment| moment.first_request(stream));
+        let (before, first_leg) = (Counters::read(server)?, stream.n_warmup..restart_at.unwrap_or(end));
+        let mut observed = self.perform_observed(&mut clients, server, before, first_leg)?;
+        let mut down = Duration::ZERO;
+        if let Some(restart_at) = restart_at {
+            down = restart(server)?;
+            for (client, _) in &mut clients {
+                client.reconnect(Connection::open(server.port())?);
+            }
+            // What the new process does to come back counts as well.
+            let later = self.perform_observed(&mut clients, server, Counters::default(), restart_at..end)?;
+            observed = observed.followed_by(later);
+        }
         let mut recorder = Recorder::new(stream);
         for (_, of_client) in &clients {
             recorder.merge(of_client);
         }
         let events = recorder.take_events();
-        let timeline = timeline(stream, &events, self.n_bins);
-        let paced = stream.pace.as_ref().map(|pace| Paced::of(stream, pace, &events, self.n_bins));
-        Ok(Measurement { recorder, timeline, paced, elapsed, counters, memory: Memory::read(server)?, pings_ns })
+        Ok(Measurement {
+            recorder,
+            timeline: timeline(stream, &events, self.n_bins),
+            paced: stream.pace.as_ref().map(|pace| Paced::of(stream, pace, &events, self.n_bins)),
+            restart: restart_at.map(|restart_at| Restart::of(stream, &events, restart_at, down)),
+            observed,
+        })
     }
 
-    /// Performs the measured requests while a probe watches for stalls.
+    /// Performs the requests of `range` and observes what the server does since its counters were `before`.
+    fn perform_observed(
+        &self,
+        clients: &mut [(CacheAside, Recorder)],
+        server: &Server,
+        before: Counters,
+        range: Range<usize>,
+    ) -> anyhow::Result<Observed> {
+        let (elapsed, pings_ns) = self.perform_probed(clients, server, range)?;
+        let counters = Counters::read(server)?.since(before);
+        Ok(Observed { elapsed, counters, memory: Memory::read(server)?, pings_ns })
+    }
+
+    /// Performs them while a probe watches for stalls.
     fn perform_probed(
         &self,
         clients: &mut [(CacheAside, Recorder)],
         server: &Server,
+        range: Range<usize>,
     ) -> anyhow::Result<(Duration, Histogram<u64>)> {
         let (connection, stop) = (Connection::open(server.port())?, AtomicBool::new(false));
         thread::scope(|scope| {
             let probing = scope.spawn(|| probe(connection, &stop));
             let start = Instant::now();
-            let performed = self.perform(clients, self.stream.n_warmup..self.stream.requests.len());
+            let performed = self.perform(clients, range);
             let elapsed = start.elapsed();
             stop.store(true, Ordering::Relaxed);
             let pings_ns = probing.join().map_err(|_| anyhow!("the probe panicked"))?;

@@ -43,7 +43,7 @@ pub struct System {
 }
 
 /// Every system there is, by name. One whose policy lives in the module is one line here.
-const SYSTEMS: [System; 7] = [
+const SYSTEMS: [System; 8] = [
     System::STOCK,
     System::TENURE,
     System::with_module("predis-auto", Told::Nothing, &[("tenure.classes", "auto")]).simulated_as("predis"),
@@ -59,6 +59,7 @@ const SYSTEMS: [System; 7] = [
         &[("tenure.spill-auto", "yes"), ("tenure.spill-interval-seconds", "1")],
     )
     .spilling(),
+    System::with_module("tenure-warm", Told::Tenants, &[("tenure.warm-restart", "yes")]).spilling(),
 ];
 
 /// Where a system spills to, in the server's folder.

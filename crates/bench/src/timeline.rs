@@ -82,41 +82,95 @@ pub fn time_s(stream: &Stream, pace: &Pace, event: &Event) -> f64 {
 
 /// Cuts what lies from 0 to `end`; `place` says where an event lies.
 fn cut(events: &[Event], place: impl Fn(&Event) -> f64, end: f64, n_bins: usize) -> Vec<Point> {
-    let mut bins = vec![Vec::new(); n_bins];
+    let mut bins = vec![Bin::default(); n_bins];
     for event in events {
         let bin = (place(event) * n_bins as f64 / end) as usize;
-        bins[bin.min(n_bins - 1)].push(*event);
+        bins[bin.min(n_bins - 1)].add(event);
     }
     let until = |bin: usize| (bin + 1) as f64 * end / n_bins as f64;
-    bins.into_iter().enumerate().map(|(bin, events)| Point::of(until(bin), &events)).collect()
+    bins.into_iter().enumerate().map(|(number, bin)| bin.point(until(number))).collect()
 }
 
-impl Point {
-    fn of(until: f64, events: &[Event]) -> Point {
-        let mut latencies: Vec<f32> = events.iter().map(|event| event.latency_us).collect();
-        let rank = (latencies.len() as f64 * 0.99).ceil() as usize;
-        let p99 = rank.checked_sub(1).map(|index| *latencies.select_nth_unstable_by(index, f32::total_cmp).1);
+/// What a stretch is told from: 4 bytes per request.
+#[derive(Clone, Default)]
+struct Bin {
+    latencies_us: Vec<f32>,
+    reads: Reads,
+}
+
+impl Bin {
+    fn add(&mut self, event: &Event) {
+        self.latencies_us.push(event.latency_us);
+        self.reads.add(event);
+    }
+
+    fn point(mut self, until: f64) -> Point {
+        let n = self.latencies_us.len();
+        let sum_us: f64 = self.latencies_us.iter().map(|&us| f64::from(us)).sum();
+        let rank = (n as f64 * 0.99).ceil() as usize;
+        let p99 = rank.checked_sub(1).map(|rank| *self.latencies_us.select_nth_unstable_by(rank, f32::total_cmp).1);
         Point {
             until,
-            n_requests: events.len() as u64,
-            latency_us_mean: latency_us_mean(events),
+            n_requests: n as u64,
+            latency_us_mean: (n > 0).then(|| sum_us / n as f64),
             latency_us_p99: p99.map(f64::from),
-            miss_ratio: miss_ratio(events),
+            miss_ratio: self.reads.miss_ratio(),
         }
+    }
+}
+
+/// Keys read, and of these keys missed.
+#[derive(Clone, Copy, Default)]
+struct Reads {
+    n_read: u64,
+    n_missed: u64,
+}
+
+impl Reads {
+    fn add(&mut self, event: &Event) {
+        self.n_read += u64::from(event.n_read);
+        self.n_missed += u64::from(event.n_missed);
+    }
+
+    /// Takes back what was added.
+    fn remove(&mut self, event: &Event) {
+        self.n_read -= u64::from(event.n_read);
+        self.n_missed -= u64::from(event.n_missed);
+    }
+
+    fn miss_ratio(self) -> Option<f64> {
+        (self.n_read > 0).then(|| self.n_missed as f64 / self.n_read as f64)
     }
 }
 
 /// Mean latency in µs; `None` of nothing.
 pub fn latency_us_mean(events: &[Event]) -> Option<f64> {
-    let sum: f64 = events.iter().map(|event| f64::from(event.latency_us)).sum();
-    (!events.is_empty()).then(|| sum / events.len() as f64)
+    let sum_us: f64 = events.iter().map(|event| f64::from(event.latency_us)).sum();
+    (!events.is_empty()).then(|| sum_us / events.len() as f64)
 }
 
 /// Keys missed over keys read; `None` where nothing was read.
 pub fn miss_ratio(events: &[Event]) -> Option<f64> {
-    let n_read: u64 = events.iter().map(|event| u64::from(event.n_read)).sum();
-    let n_missed: u64 = events.iter().map(|event| u64::from(event.n_missed)).sum();
-    (n_read > 0).then(|| n_missed as f64 / n_read as f64)
+    let mut reads = Reads::default();
+    events.iter().for_each(|event| reads.add(event));
+    reads.miss_ratio()
+}
+
+/// The first place in `events` from which `n` of them in a row have a miss ratio of at most `miss_ratio_max`. O(events).
+///
+/// # Panics
+/// Where `n` is 0.
+pub fn first_window(events: &[Event], n: usize, miss_ratio_max: f64) -> Option<usize> {
+    let mut reads = Reads::default();
+    events.windows(n).enumerate().find_map(|(place, window)| {
+        if place == 0 {
+            window.iter().for_each(|event| reads.add(event));
+        } else {
+            reads.remove(&events[place - 1]);
+            reads.add(&window[n - 1]);
+        }
+        reads.miss_ratio().is_some_and(|ratio| ratio <= miss_ratio_max).then_some(place)
+    })
 }
 
 #[cfg(test)]
@@ -169,5 +223,17 @@ mod tests {
     fn keys_of_scans_count_each_and_writes_not_at_all() {
         assert_eq!(miss_ratio(&[event(0, 1, 8, 1), event(1, 1, 0, 0), event(2, 1, 2, 2)]), Some(0.3));
         assert_eq!(timeline(&stream(10), &[event(50, 1, 0, 0)], 1)[0].miss_ratio, None);
+    }
+
+    #[test]
+    fn the_first_window_that_is_good_enough_is_found() {
+        let events: Vec<Event> = (0..100).map(|i| event(i, 1, 1, u32::from(i < 50 || i == 60))).collect();
+        for (n, miss_ratio_max, expected) in
+            [(10, 0.0, Some(50)), (11, 0.0, Some(61)), (10, 0.1, Some(49)), (41, 0.0, None)]
+        {
+            assert_eq!(first_window(&events, n, miss_ratio_max), expected, "{n}, {miss_ratio_max}");
+        }
+        assert_eq!(first_window(&events, 101, 1.0), None, "there are not so many");
+        assert_eq!(first_window(&events, 10, f64::NAN), None);
     }
 }

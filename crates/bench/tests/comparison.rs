@@ -7,6 +7,7 @@ use tenure_bench::comparison::{Compared, Comparison, MemoryLimit};
 use tenure_bench::no_harm::NoHarm;
 use tenure_bench::placement::Placement;
 use tenure_bench::report::Report;
+use tenure_bench::restart::restart;
 use tenure_bench::system::{Setup, System};
 use tenure_bench::workload::{Stream, WorkloadOptions};
 use tenure_servers::{ServerBinary, module_path};
@@ -27,12 +28,18 @@ fn stream_of(workload: &str, n_backends: usize, n_keys: usize) -> Stream {
 }
 
 fn compare(stream: &Stream, backend: &str, systems: &[System], memory: &[&str]) -> (Report, Compared) {
-    compare_while(None, stream, backend, systems, memory)
+    compare_while(MidRun::default(), stream, backend, systems, memory)
 }
 
-/// The same while a backend slows down.
+/// What happens in mid-run.
+#[derive(Default)]
+struct MidRun<'a> {
+    slow_down: Option<&'a str>,
+    restart: Option<&'a str>,
+}
+
 fn compare_while(
-    slow_down: Option<&str>,
+    mid_run: MidRun,
     stream: &Stream,
     backend: &str,
     systems: &[System],
@@ -43,13 +50,14 @@ fn compare_while(
     let comparison = Comparison {
         stream,
         backend: &backend,
-        slow_down: slow_down.map(|text| text.parse().unwrap()),
+        slow_down: mid_run.slow_down.map(|text| text.parse().unwrap()),
         n_rows: 500,
         systems,
         memory: &memory,
         n_repetitions: 2,
         n_connections: 4,
         n_bins: 20,
+        restart: mid_run.restart.map(|text| text.parse().unwrap()),
         setup: &setup(),
     };
     let compared = comparison.run(&AtomicBool::new(false)).unwrap();
@@ -108,7 +116,8 @@ fn stock_misses_as_its_memory_says_and_misses_take_the_delay() {
 #[test]
 fn the_timeline_shows_when_a_backend_slowed_down() {
     let stream = stream("ycsb-c", 2);
-    let (report, ..) = compare_while(Some("1:20000@40%"), &stream, "delay:0,0", &[System::STOCK], &["20%"]);
+    let slow_down = MidRun { slow_down: Some("1:20000@40%"), ..MidRun::default() };
+    let (report, ..) = compare_while(slow_down, &stream, "delay:0,0", &[System::STOCK], &["20%"]);
     assert_eq!(report.conditions.slow_down.as_deref(), Some("1:20000@40%"));
     for run in &report.runs {
         let (timeline, figures) = (&run.timeline, &run.figures);
@@ -123,6 +132,51 @@ fn the_timeline_shows_when_a_backend_slowed_down() {
         assert!(is_slow[..8].iter().filter(|&&is_slow| is_slow).count() <= 4, "{is_slow:?}");
         assert!(is_slow[8..].iter().all(|&is_slow| is_slow), "{is_slow:?}");
     }
+}
+
+#[test]
+fn a_restarted_server_is_empty_and_fills_again() {
+    let options = WorkloadOptions::new("ycsb-c".parse().unwrap(), 1);
+    let size = WorkloadOptions { n_keys: Some(500), n_warmup: Some(20_000), n_requests: Some(20_000), ..options };
+    let stream = size.generate().unwrap();
+    let restart = MidRun { restart: Some("30%"), ..MidRun::default() };
+    let (report, ..) = compare_while(restart, &stream, "delay:20", &[System::STOCK], &["400%"]);
+    for run in &report.runs {
+        let restart = run.restart.unwrap();
+        assert_eq!((restart.n_requests_before, restart.n_requests_after), (6000, 14_000));
+        assert!(restart.miss_ratio_before < 0.01 && restart.miss_ratio_after > 0.3, "{restart:?}");
+        // It missed each key once more and then never again, unless two clients asked for one at the same time.
+        let n_extra = restart.n_misses_extra;
+        assert!((300.0..600.0).contains(&n_extra), "{n_extra} misses where there are 500 keys");
+        let n_missed: f64 = run.timeline.iter().map(|point| point.miss_ratio.unwrap() * point.n_requests as f64).sum();
+        assert!((run.figures.miss_ratio * 20_000.0 - n_missed).abs() < 1e-6, "the timeline has both parts");
+        assert!(run.timeline[..6].iter().all(|point| point.miss_ratio.unwrap() < 0.01), "{:?}", run.timeline);
+        assert!(run.timeline[6].miss_ratio.unwrap() > 0.1, "{:?}", run.timeline[6]);
+        assert!(run.figures.back_requests.unwrap() > 200.0);
+        assert!(restart.down_s > 0.0 && run.figures.server_cpu_s > 0.0 && run.figures.throughput_per_s > 100.0);
+    }
+    let table = report.table();
+    assert!(table.contains("Restart at 30%") && table.contains("not back"), "{table}");
+}
+
+#[test]
+fn a_restart_keeps_all_settings() {
+    if skipped_without_module("a_restart_keeps_all_settings") {
+        return;
+    }
+    let settings = vec![("tenure.window-requests".to_string(), "4321".to_string())];
+    let (setup, stream) = (Setup { settings, ..setup() }, stream("ycsb-a", 2));
+    let mut server = System::TENURE.start(&setup, Some(50_000_000), stream.keys.tenants()).unwrap();
+    server.call::<()>(&["SET", "k", "v"]).unwrap();
+    let read = |server: &tenure_servers::Server| {
+        ["maxmemory", "maxmemory-policy", "maxmemory-samples", "tenure.tenants", "tenure.window-requests"]
+            .map(|name| server.call::<Vec<String>>(&["CONFIG", "GET", name]).unwrap()[1].clone())
+    };
+    let before = read(&server);
+    assert_eq!(before[3..], ["b0=b0:* b1=b1:*", "4321"]);
+    restart(&mut server).unwrap();
+    assert_eq!(read(&server), before);
+    assert_eq!(server.call::<u64>(&["DBSIZE"]).unwrap(), 0, "what was there is gone");
 }
 
 #[test]

@@ -12,6 +12,7 @@ use anyhow::{Context, bail};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use tenure_bench::backend::{BackendSpec, MariaDbRoute, SlowDown};
 use tenure_bench::comparison::{Comparison, MemoryLimit};
+use tenure_bench::moment::Moment;
 use tenure_bench::no_harm::NoHarm;
 use tenure_bench::placement::Placement;
 use tenure_bench::report::{Report, default_folder, write_file};
@@ -39,6 +40,19 @@ pub struct Arguments {
     /// once 40 % of the measured requests are done.
     #[arg(long, value_name = "BACKEND:US@SHARE", conflicts_with = "predict", value_parser = parse::<SlowDown>)]
     slow_down: Option<SlowDown>,
+
+    /// Stops and starts the server in mid-run and reports how soon it misses no more than before; at half of the measured requests
+    /// unless told otherwise (--restart=30%).
+    #[arg(
+        long,
+        value_name = "SHARE",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "50%",
+        conflicts_with = "predict",
+        value_parser = parse::<Moment>
+    )]
+    restart: Option<Moment>,
 
     #[arg(long, value_name = "NAME,NAME…", value_delimiter = ',', value_parser = parse::<System>, help = systems_help())]
     systems: Option<Vec<System>>,
@@ -171,6 +185,7 @@ fn run_comparison(arguments: &Arguments, setup: &Setup, interrupted: &AtomicBool
         n_repetitions: arguments.repetitions.unwrap_or(N_REPETITIONS) as usize,
         n_connections: arguments.connections.unwrap_or(n_connections) as usize,
         n_bins: arguments.bins as usize,
+        restart: arguments.restart,
         setup,
     };
     let compared = comparison.run(interrupted)?;
@@ -178,12 +193,16 @@ fn run_comparison(arguments: &Arguments, setup: &Setup, interrupted: &AtomicBool
     if arguments.predict {
         report.add_predictions(&comparison, &compared)?;
     }
-    let folder = arguments.out.clone().unwrap_or_else(|| default_folder(&stream.name));
+    let name = if arguments.restart.is_some() { format!("{}-restart", stream.name) } else { stream.name.clone() };
+    let folder = arguments.out.clone().unwrap_or_else(|| default_folder(&name));
     report.write(&folder)?;
     finish(arguments, &report.json()?, &report.table(), &folder)
 }
 
 fn run_no_harm(arguments: &Arguments, setup: &Setup, interrupted: &AtomicBool) -> anyhow::Result<()> {
+    if arguments.restart.is_some() || arguments.slow_down.is_some() {
+        bail!("no-miss has no misses and no backend: --restart and --slow-down are for the other workloads");
+    }
     let systems = systems(arguments)?;
     let modules: Vec<&System> = systems.iter().filter(|system| system.has_module()).collect();
     let [system] = modules[..] else {
@@ -209,6 +228,7 @@ fn run_no_harm(arguments: &Arguments, setup: &Setup, interrupted: &AtomicBool) -
 /// What the user names, or what shows the workload's point.
 fn systems(arguments: &Arguments) -> anyhow::Result<Vec<System>> {
     let by_default: &[&str] = match arguments.workload {
+        _ if arguments.restart.is_some() => &["tenure", "tenure-warm"],
         Workload::Diurnal => &["stock", "tenure", "tenure-sleep"],
         _ => &["stock", "tenure"],
     };
@@ -242,7 +262,7 @@ fn finish(arguments: &Arguments, json: &str, table: &str, folder: &std::path::Pa
 fn systems_help() -> String {
     format!(
         "The systems, of which the first is what the others are compared with: {}. Default: stock,tenure; of diurnal \
-         stock,tenure,tenure-sleep",
+         stock,tenure,tenure-sleep; with --restart tenure,tenure-warm",
         System::names()
     )
 }

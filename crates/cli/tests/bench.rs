@@ -26,6 +26,8 @@ fn bad_usage_exits_with_2_and_says_what_is_allowed() {
         ("bench --slow-down 1:1000@40% --predict", "cannot be used with"),
         ("bench --bins 0", "--bins"),
         ("bench --workload diurnal --period 0", "--period"),
+        ("bench --restart=100%", "below 100%"),
+        ("bench --restart --predict", "cannot be used with"),
         ("bench --cpus 0", "SERVER,CLIENTS"),
         ("bench --set maxmemory=1", "tenure."),
         ("bench --repetitions 0", "repetitions"),

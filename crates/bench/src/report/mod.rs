@@ -5,6 +5,7 @@
 
 mod paced;
 mod plots;
+mod restart;
 mod table;
 
 use std::path::{Path, PathBuf};
@@ -17,6 +18,7 @@ use crate::comparison::{Compared, Comparison, Run};
 use crate::observation::Memory;
 use crate::paced::Paced;
 use crate::predict::{Prediction, Times, predict};
+use crate::restart::Restart;
 use crate::statistics::Spread;
 use crate::timeline::Point;
 
@@ -44,6 +46,8 @@ pub struct ReportedConditions {
     pub backend: String,
     /// Which backend slowed down, by how much and when, as it was asked for.
     pub slow_down: Option<String>,
+    /// When the server was restarted, as it was asked for.
+    pub restart: Option<String>,
     /// The server, such as `redis-7.0.15`.
     pub server: String,
     /// Settings of the module that the user gave.
@@ -98,6 +102,8 @@ pub struct RunFigures {
     pub timeline: Vec<Point>,
     /// In peaks and valleys, where the workload has a pace.
     pub paced: Option<Paced>,
+    /// Before and after the restart, if there was one.
+    pub restart: Option<Restart>,
 }
 
 /// The numbers of a run that are worth a median. Latencies in µs.
@@ -140,6 +146,9 @@ pub struct Figures {
     /// After how many s of a peak the periodic tenant's reads hit again, median over the peaks; `None` where there are no peaks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub back_s: Option<f64>,
+    /// How many requests after the restart the miss ratio was back; where it was not, all of them. `None` without a restart.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub back_requests: Option<f64>,
 }
 
 /// One tenant in one run.
@@ -189,6 +198,7 @@ impl Report {
             workload: comparison.stream.name.clone(),
             backend: comparison.backend.to_string(),
             slow_down: comparison.slow_down.map(|slow_down| slow_down.to_string()),
+            restart: comparison.restart.map(|moment| moment.to_string()),
             server: comparison.setup.binary.label.clone(),
             module_settings: comparison.setup.settings.clone(),
             placement: comparison.setup.placement.to_string(),
@@ -275,7 +285,8 @@ pub fn default_folder(workload: &str) -> PathBuf {
 
 fn run_figures(comparison: &Comparison, run: &Run) -> RunFigures {
     let measurement = &run.measurement;
-    let (recorder, counters) = (&measurement.recorder, measurement.counters);
+    let (recorder, observed) = (&measurement.recorder, &measurement.observed);
+    let counters = observed.counters;
     let total = recorder.total();
     let tenants = comparison.stream.keys.tenants().iter().zip(recorder.tenants());
     RunFigures {
@@ -291,7 +302,7 @@ fn run_figures(comparison: &Comparison, run: &Run) -> RunFigures {
             latency_us_p999: recorder.quantile_us(0.999),
             latency_us_p9999: recorder.quantile_us(0.9999),
             miss_ratio: recorder.miss_ratio().unwrap_or(f64::NAN),
-            throughput_per_s: total.n as f64 / measurement.elapsed.as_secs_f64(),
+            throughput_per_s: total.n as f64 / observed.elapsed.as_secs_f64(),
             evictions: (counters.n_evicted_by_server + counters.n_evicted_by_module) as f64,
             evictions_by_server: counters.n_evicted_by_server as f64,
             slept_keys: counters.n_slept as f64,
@@ -299,11 +310,12 @@ fn run_figures(comparison: &Comparison, run: &Run) -> RunFigures {
             sleeping_reads: counters.n_sleeping_reads as f64,
             server_cpu_s: counters.cpu_s,
             server_cpu_main_s: counters.cpu_main_s,
-            ping_us_max: measurement.pings_ns.max() as f64 / 1000.0,
-            ping_us_p999: measurement.pings_ns.value_at_quantile(0.999) as f64 / 1000.0,
+            ping_us_max: observed.pings_ns.max() as f64 / 1000.0,
+            ping_us_p999: observed.pings_ns.value_at_quantile(0.999) as f64 / 1000.0,
             back_s: measurement.paced.as_ref().and_then(Paced::back_s_median),
+            back_requests: measurement.restart.map(|restart| restart.requests_until_back()),
         },
-        server_memory: measurement.memory,
+        server_memory: observed.memory,
         n_refused: recorder.n_refused(),
         tenants: tenants
             .map(|(tenant, sums)| TenantFigures {
@@ -320,6 +332,7 @@ fn run_figures(comparison: &Comparison, run: &Run) -> RunFigures {
         latency_distribution: recorder.distribution(),
         timeline: measurement.timeline.clone(),
         paced: measurement.paced.clone(),
+        restart: measurement.restart,
     }
 }
 

@@ -125,10 +125,11 @@ fn over_run(
     let points = |run: &RunFigures| {
         timeline_of(run, tenant).iter().map(|point| (point.until, value(point).unwrap_or(f64::NAN))).collect()
     };
-    let is_paced = report.conditions.period_s.is_some();
+    let axis = if report.conditions.period_s.is_some() { "time (s)" } else { "measured requests so far" };
+    let restart = report.conditions.restart.as_ref().map_or(String::new(), |moment| format!(", restart at {moment}"));
     LineChart {
         title: title(report, &format!("{what}{whose} over the run, memory {memory}")),
-        x_label: if is_paced { "time (s)" } else { "measured requests so far" }.into(),
+        x_label: format!("{axis}{restart}"),
         series: lines(report, memory, points),
         ..LineChart::default()
     }

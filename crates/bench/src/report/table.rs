@@ -2,7 +2,7 @@
 
 use tenure_core::units::format_bytes;
 
-use super::{Report, RunFigures, Summary, paced};
+use super::{Report, RunFigures, Summary, paced, restart};
 use crate::statistics::Spread;
 
 /// With more tenants than this only the sums are printed; JSON has them all.
@@ -11,6 +11,7 @@ const TENANTS_SHOWN_MAX: usize = 16;
 pub(super) fn table(report: &Report) -> String {
     let mut parts = vec![conditions(report), latencies(report), costs(report), tenants(report)];
     parts.extend(paced::tables(report));
+    parts.extend(restart::table(report));
     if report.summary.iter().any(|summary| summary.prediction.is_some()) {
         parts.push(predictions(report));
     }

@@ -12,9 +12,10 @@ use anyhow::{bail, ensure};
 use indicatif::{ProgressBar, ProgressStyle};
 use tenure_core::units::{format_bytes, parse_bytes};
 
-use crate::backend::{BackendSpec, Backends};
+use crate::backend::{BackendSpec, Backends, SlowDown};
 use crate::client::Connection;
 use crate::client::load_generator::{key_sizes, load_all_keys};
+use crate::moment::Moment;
 use crate::observation::Memory;
 use crate::run::{Conditions, Measurement};
 use crate::system::{Setup, System};
@@ -107,6 +108,8 @@ pub struct Comparison<'a> {
     pub stream: &'a Stream,
     /// The backends.
     pub backend: &'a BackendSpec,
+    /// Which of them slows down, and when.
+    pub slow_down: Option<SlowDown>,
     /// Rows of the databases among them.
     pub n_rows: u64,
     /// The systems, the first one being what others are compared with.
@@ -117,6 +120,10 @@ pub struct Comparison<'a> {
     pub n_repetitions: usize,
     /// How many clients ask at once.
     pub n_connections: usize,
+    /// Into how many bins each run is cut for its timeline.
+    pub n_bins: usize,
+    /// When the server is restarted in each run, if it is.
+    pub restart: Option<Moment>,
     /// The server and where it runs.
     pub setup: &'a Setup,
 }
@@ -153,16 +160,20 @@ impl Comparison<'_> {
     /// # Errors
     /// When a server, a client or a backend fails, or the user interrupts.
     pub fn run(&self, interrupted: &AtomicBool) -> anyhow::Result<Compared> {
+        if let Some(moment) = self.restart {
+            let is_before = moment.first_request(self.stream) > self.stream.n_warmup;
+            ensure!(is_before, "a restart at {moment} leaves no request before it to compare with");
+        }
         self.setup.placement.pin_this_thread()?;
         let n_runs = self.n_repetitions * self.memory.len() * self.systems.len();
         let progress = progress_bar((n_runs * self.stream.requests.len()) as u64);
         progress.set_message("loading all keys to measure the footprint");
         let (footprint, key_bytes) = Footprint::measure(self.setup, self.stream)?;
         progress.set_message(format!("starting the backend {}", self.backend));
-        let backends = Backends::start(self.backend, self.n_rows)?;
-        let Comparison { stream, setup, n_connections, .. } = *self;
-        let conditions =
-            Conditions { stream, backends: &backends, setup, n_connections, progress: &progress, interrupted };
+        let backends = Backends::start(self.backend, self.n_rows, self.slow_down)?;
+        let Comparison { stream, setup, n_connections, n_bins, restart, .. } = *self;
+        let (backends, progress) = (&backends, &progress);
+        let conditions = Conditions { stream, backends, setup, n_connections, n_bins, restart, progress, interrupted };
         let mut runs = Vec::with_capacity(n_runs);
         for (repetition, memory, system) in self.order() {
             let limit = self.memory[memory];

@@ -1,19 +1,24 @@
 //! What `tenure bench` is made of: requests, the clients that send them, the backends that misses go to, and the figures.
 //!
 //! Suggested reading order: [`workload`] (what is asked), [`backend`] (what a miss costs), [`client`] (who asks),
-//! [`run`] (one server, one measurement), [`statistics`] (what is kept of it), [`comparison`] (many runs in turn), [`report`]
-//! (what they came to). [`no_harm`] is the other kind of run, at full load without misses; [`predict`] asks the simulator.
+//! [`run`] (one server, one measurement), [`statistics`] (what is kept of it), [`timeline`] (how it went over the run),
+//! [`paced`] (in peaks and valleys), [`restart`] (before and after one),
+//! [`comparison`] (many runs in turn), [`report`] (what they came to). [`no_harm`] is the other kind of run, at full load without misses; [`predict`] asks the simulator.
 #![forbid(unsafe_code)]
 
 pub mod backend;
 pub mod client;
 pub mod comparison;
+pub mod moment;
 pub mod no_harm;
 pub mod observation;
+pub mod paced;
 pub mod placement;
 pub mod predict;
 pub mod report;
+pub mod restart;
 pub mod run;
 pub mod statistics;
 pub mod system;
+pub mod timeline;
 pub mod workload;

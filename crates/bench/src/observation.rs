@@ -1,5 +1,6 @@
 //! What a server says of itself, and the kernel of it: evictions, memory, time on a core.
 
+use std::collections::BTreeMap;
 use std::fs;
 
 use anyhow::{Context, anyhow};
@@ -13,6 +14,12 @@ pub struct Counters {
     pub n_evicted_by_server: u64,
     /// Keys evicted by the module.
     pub n_evicted_by_module: u64,
+    /// Keys that the module put to sleep, out of memory.
+    pub n_slept: u64,
+    /// Keys that it brought back.
+    pub n_woken: u64,
+    /// Reads that found their key asleep.
+    pub n_sleeping_reads: u64,
     /// Time of the main thread on a core, in s.
     pub cpu_main_s: f64,
     /// Time of all threads on a core, in s.
@@ -25,16 +32,33 @@ impl Counters {
     /// # Errors
     /// When the server has ended.
     pub fn read(server: &Server) -> anyhow::Result<Counters> {
-        let number = |section: &str, field: &str| -> anyhow::Result<Option<u64>> {
-            Ok(server.info(section)?.get(field).and_then(|value| value.parse().ok()))
-        };
+        let (stats, tenure) = (server.info("stats")?, server.info("tenure")?);
+        let number = |info: &BTreeMap<String, String>, field: &str| -> Option<u64> { info.get(field)?.parse().ok() };
+        // A server without the module, or a module without the feature, has done nothing of the kind.
+        let of_module = |field: &str| number(&tenure, field).unwrap_or(0);
         let (cpu_main_s, cpu_s) = cpu_s(server.pid())?;
         Ok(Counters {
-            n_evicted_by_server: number("stats", "evicted_keys")?.context("INFO has no evicted_keys")?,
-            n_evicted_by_module: number("tenure", "tenure_evictions")?.unwrap_or(0),
+            n_evicted_by_server: number(&stats, "evicted_keys").context("INFO has no evicted_keys")?,
+            n_evicted_by_module: of_module("tenure_evictions"),
+            n_slept: of_module("tenure_slept_keys"),
+            n_woken: of_module("tenure_woken_keys"),
+            n_sleeping_reads: of_module("tenure_sleeping_reads"),
             cpu_main_s,
             cpu_s,
         })
+    }
+
+    /// What two servers, or one before and after a restart, did together.
+    pub fn plus(self, other: Counters) -> Counters {
+        Counters {
+            n_evicted_by_server: self.n_evicted_by_server + other.n_evicted_by_server,
+            n_evicted_by_module: self.n_evicted_by_module + other.n_evicted_by_module,
+            n_slept: self.n_slept + other.n_slept,
+            n_woken: self.n_woken + other.n_woken,
+            n_sleeping_reads: self.n_sleeping_reads + other.n_sleeping_reads,
+            cpu_main_s: self.cpu_main_s + other.cpu_main_s,
+            cpu_s: self.cpu_s + other.cpu_s,
+        }
     }
 
     /// What was added since `before`.
@@ -42,6 +66,9 @@ impl Counters {
         Counters {
             n_evicted_by_server: self.n_evicted_by_server.saturating_sub(before.n_evicted_by_server),
             n_evicted_by_module: self.n_evicted_by_module.saturating_sub(before.n_evicted_by_module),
+            n_slept: self.n_slept.saturating_sub(before.n_slept),
+            n_woken: self.n_woken.saturating_sub(before.n_woken),
+            n_sleeping_reads: self.n_sleeping_reads.saturating_sub(before.n_sleeping_reads),
             cpu_main_s: self.cpu_main_s - before.cpu_main_s,
             cpu_s: self.cpu_s - before.cpu_s,
         }

@@ -105,7 +105,10 @@ fn build(system: &System, capacity_bytes: u64, settings: &[(String, String)]) ->
             _ => anyhow::bail!("the simulator does not know {name}; leave it or --predict out"),
         }
     }
-    let policy: PolicyName = system.simulated_policy().parse().map_err(|error: String| anyhow::anyhow!(error))?;
+    let policy = system
+        .simulated_policy()
+        .with_context(|| format!("the simulator has nothing that does what {} does", system.label))?;
+    let policy: PolicyName = policy.parse().map_err(|error: String| anyhow::anyhow!(error))?;
     let setup = Setup { capacity_bytes, parameter: None, seed: 1, plan, offline: None };
     policy.build(&setup).map_err(|error| anyhow::anyhow!("{error}"))
 }

@@ -14,11 +14,16 @@ use tenure_servers::Server;
 use crate::backend::Backends;
 use crate::client::probe::probe;
 use crate::client::{CacheAside, Connection};
+use crate::moment::Moment;
 use crate::observation::{Counters, Memory};
-use crate::placement::wake_exactly;
+use crate::paced::Paced;
+use crate::placement::{wait_until, wake_exactly};
+use crate::restart::{Restart, restart};
 use crate::statistics::Recorder;
 use crate::system::{Setup, System};
+use crate::timeline::{Point, timeline};
 use crate::workload::Stream;
+use crate::workload::pace::Pace;
 
 /// The progress bar is moved once per so many requests.
 const PROGRESS_STEP: usize = 256;
@@ -33,6 +38,10 @@ pub struct Conditions<'a> {
     pub setup: &'a Setup,
     /// How many clients ask at once.
     pub n_connections: usize,
+    /// Into how many bins a run is cut for its timeline.
+    pub n_bins: usize,
+    /// When the server is restarted, if it is.
+    pub restart: Option<Moment>,
     /// Counts requests for whoever watches.
     pub progress: &'a ProgressBar,
     /// Set when the user wants an end.
@@ -44,14 +53,43 @@ pub struct Conditions<'a> {
 pub struct Measurement {
     /// Latencies and misses.
     pub recorder: Recorder,
-    /// How long the measured requests took altogether.
+    /// The same over the run.
+    pub timeline: Vec<Point>,
+    /// In peaks and valleys, where the workload has a pace.
+    pub paced: Option<Paced>,
+    /// Before and after the restart, if there was one.
+    pub restart: Option<Restart>,
+    /// The server meanwhile.
+    pub observed: Observed,
+}
+
+/// What was seen of the server during the measured requests.
+#[derive(Clone, Debug)]
+pub struct Observed {
+    /// How long they took altogether, without a restart between them.
     pub elapsed: Duration,
-    /// Evictions and core time during the measured requests.
+    /// Evictions and core time, also of starting again.
     pub counters: Counters,
-    /// The server's memory at the end.
+    /// Memory at the end; the peak is the largest of all starts.
     pub memory: Memory,
-    /// Latencies of the probe's PINGs during the measured requests, in ns.
+    /// Latencies of the probe's PINGs, in ns.
     pub pings_ns: Histogram<u64>,
+}
+
+impl Observed {
+    /// What was seen before and after a restart.
+    fn followed_by(mut self, later: Observed) -> Observed {
+        self.pings_ns.add(&later.pings_ns).expect("histograms of the same bounds");
+        Observed {
+            elapsed: self.elapsed + later.elapsed,
+            counters: self.counters.plus(later.counters),
+            memory: Memory {
+                used_bytes_peak: self.memory.used_bytes_peak.max(later.memory.used_bytes_peak),
+                ..later.memory
+            },
+            pings_ns: self.pings_ns,
+        }
+    }
 }
 
 impl Conditions<'_> {
@@ -60,8 +98,8 @@ impl Conditions<'_> {
     /// # Errors
     /// When the server or a backend fails, or the user interrupts.
     pub fn run(&self, system: &System, maxmemory_bytes: u64) -> anyhow::Result<Measurement> {
-        let server = system.start(self.setup, Some(maxmemory_bytes), self.stream.keys.tenants())?;
-        let measured = self.measure(&server);
+        let mut server = system.start(self.setup, Some(maxmemory_bytes), self.stream.keys.tenants())?;
+        let measured = self.measure(&mut server);
         // Ctrl-C reaches the server too, so that what fails then is not the reason.
         if self.interrupted.load(Ordering::Relaxed) {
             bail!("interrupted");
@@ -72,34 +110,67 @@ impl Conditions<'_> {
         measured.with_context(|| format!("the run of {} failed", system.label))
     }
 
-    fn measure(&self, server: &Server) -> anyhow::Result<Measurement> {
+    fn measure(&self, server: &mut Server) -> anyhow::Result<Measurement> {
         let (stream, mut clients) = (self.stream, Vec::new());
         for _ in 0..self.n_connections {
             let cache = Connection::open(server.port())?;
             clients.push((CacheAside::new(stream, cache, self.backends.connect()?), Recorder::new(stream)));
         }
+        self.backends.set_slow(false);
         self.perform(&mut clients, 0..stream.n_warmup)?;
-        let before = Counters::read(server)?;
-        let (elapsed, pings_ns) = self.perform_probed(&mut clients, server)?;
-        let counters = Counters::read(server)?.since(before);
+        let end = stream.requests.len();
+        let restart_at = self.restart.map(|moment| moment.first_request(stream));
+        let (before, first_leg) = (Counters::read(server)?, stream.n_warmup..restart_at.unwrap_or(end));
+        let mut observed = self.perform_observed(&mut clients, server, before, first_leg)?;
+        let mut down = Duration::ZERO;
+        if let Some(restart_at) = restart_at {
+            down = restart(server)?;
+            for (client, _) in &mut clients {
+                client.reconnect(Connection::open(server.port())?);
+            }
+            // What the new process does to come back counts as well.
+            let later = self.perform_observed(&mut clients, server, Counters::default(), restart_at..end)?;
+            observed = observed.followed_by(later);
+        }
         let mut recorder = Recorder::new(stream);
         for (_, of_client) in &clients {
             recorder.merge(of_client);
         }
-        Ok(Measurement { recorder, elapsed, counters, memory: Memory::read(server)?, pings_ns })
+        let events = recorder.take_events();
+        Ok(Measurement {
+            recorder,
+            timeline: timeline(stream, &events, self.n_bins),
+            paced: stream.pace.as_ref().map(|pace| Paced::of(stream, pace, &events, self.n_bins)),
+            restart: restart_at.map(|restart_at| Restart::of(stream, &events, restart_at, down)),
+            observed,
+        })
     }
 
-    /// Performs the measured requests while a probe watches for stalls.
+    /// Performs the requests of `range` and observes what the server does since its counters were `before`.
+    fn perform_observed(
+        &self,
+        clients: &mut [(CacheAside, Recorder)],
+        server: &Server,
+        before: Counters,
+        range: Range<usize>,
+    ) -> anyhow::Result<Observed> {
+        let (elapsed, pings_ns) = self.perform_probed(clients, server, range)?;
+        let counters = Counters::read(server)?.since(before);
+        Ok(Observed { elapsed, counters, memory: Memory::read(server)?, pings_ns })
+    }
+
+    /// Performs them while a probe watches for stalls.
     fn perform_probed(
         &self,
         clients: &mut [(CacheAside, Recorder)],
         server: &Server,
+        range: Range<usize>,
     ) -> anyhow::Result<(Duration, Histogram<u64>)> {
         let (connection, stop) = (Connection::open(server.port())?, AtomicBool::new(false));
         thread::scope(|scope| {
             let probing = scope.spawn(|| probe(connection, &stop));
             let start = Instant::now();
-            let performed = self.perform(clients, self.stream.n_warmup..self.stream.requests.len());
+            let performed = self.perform(clients, range);
             let elapsed = start.elapsed();
             stop.store(true, Ordering::Relaxed);
             let pings_ns = probing.join().map_err(|_| anyhow!("the probe panicked"))?;
@@ -110,14 +181,15 @@ impl Conditions<'_> {
 
     /// Lets all clients together perform the requests of `range`, each taking the next one when it is free.
     fn perform(&self, clients: &mut [(CacheAside, Recorder)], range: Range<usize>) -> anyhow::Result<()> {
-        let (next, failure) = (AtomicUsize::new(range.start), Mutex::new(None));
+        let leg = Leg { start: Instant::now(), next: AtomicUsize::new(range.start), range };
+        let failure = Mutex::new(None);
         thread::scope(|scope| {
             for (client, recorder) in clients {
-                let (next, failure) = (&next, &failure);
+                let (leg, failure) = (&leg, &failure);
                 scope.spawn(move || {
-                    if let Err(error) = self.perform_one_by_one(client, recorder, next, range.end) {
+                    if let Err(error) = self.perform_one_by_one(client, recorder, leg) {
                         // The others stop too; the first failure is the one that tells something.
-                        next.store(range.end, Ordering::Relaxed);
+                        leg.next.store(leg.range.end, Ordering::Relaxed);
                         failure.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).get_or_insert(error);
                     }
                 });
@@ -129,26 +201,44 @@ impl Conditions<'_> {
         }
     }
 
-    fn perform_one_by_one(
-        &self,
-        client: &mut CacheAside,
-        recorder: &mut Recorder,
-        next: &AtomicUsize,
-        end: usize,
-    ) -> anyhow::Result<()> {
+    fn perform_one_by_one(&self, client: &mut CacheAside, recorder: &mut Recorder, leg: &Leg) -> anyhow::Result<()> {
         wake_exactly();
+        let slow_from = self.backends.slow_from(self.stream);
         loop {
-            let index = next.fetch_add(1, Ordering::Relaxed);
-            if index >= end {
+            let index = leg.next.fetch_add(1, Ordering::Relaxed);
+            if index >= leg.range.end {
                 return Ok(());
             }
             if index.is_multiple_of(PROGRESS_STEP) {
                 self.progress.inc(PROGRESS_STEP as u64);
                 ensure!(!self.interrupted.load(Ordering::Relaxed), "interrupted");
             }
+            let late = leg.wait_until_due(self.stream.pace.as_ref(), index);
+            if slow_from == Some(index) {
+                self.backends.set_slow(true);
+            }
             let start = Instant::now();
             let outcome = client.perform(&self.stream.requests[index])?;
-            recorder.record(self.stream, index, start.elapsed(), outcome);
+            recorder.record(self.stream, index, late, start.elapsed(), outcome);
         }
+    }
+}
+
+/// A part of the stream that is performed without a break.
+struct Leg {
+    range: Range<usize>,
+    /// The request that is taken next.
+    next: AtomicUsize,
+    /// When it began; its first request is due then.
+    start: Instant,
+}
+
+impl Leg {
+    /// Waits until the request at `index` is due, and returns by how much that is past.
+    fn wait_until_due(&self, pace: Option<&Pace>, index: usize) -> Duration {
+        let Some(pace) = pace else { return Duration::ZERO };
+        let due = self.start + pace.due_after(self.range.start, index);
+        wait_until(due);
+        due.elapsed()
     }
 }

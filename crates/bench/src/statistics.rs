@@ -1,6 +1,7 @@
 //! Latencies of one run, recorded by each client on its own and merged; medians and spread over repetitions.
 //!
-//! Means come from exact sums, percentiles from a histogram with three significant digits. 270 KB per histogram.
+//! Means come from exact sums, percentiles from a histogram with three significant digits. 270 KB per histogram. Beside them each
+//! measured request leaves an event of 16 bytes, which a timeline is made of and then forgotten.
 
 use std::time::Duration;
 
@@ -8,10 +9,8 @@ use hdrhistogram::Histogram;
 use serde::Serialize;
 
 use crate::client::Outcome;
+use crate::timeline::Event;
 use crate::workload::{Operation, Request, Stream};
-
-/// Into so many slices of the stream a run is cut to show its course.
-pub const N_SLICES: usize = 100;
 
 /// A histogram for latencies in ns, from 1 ns to 10 minutes, three digits; longer ones count as 10 minutes.
 pub fn latency_histogram() -> Histogram<u64> {
@@ -66,7 +65,7 @@ pub struct TenantSums {
 pub struct Recorder {
     latencies_ns: Histogram<u64>,
     tenants: Vec<TenantSums>,
-    slices: Vec<Sum>,
+    events: Vec<Event>,
     n_refused: u64,
 }
 
@@ -76,19 +75,19 @@ impl Recorder {
         Recorder {
             latencies_ns: latency_histogram(),
             tenants: vec![TenantSums::default(); stream.keys.n_tenants()],
-            slices: vec![Sum::default(); N_SLICES],
+            events: Vec::new(),
             n_refused: 0,
         }
     }
 
-    /// Notes that the request at `index` of the whole stream took `latency`. During the warm-up only the course of the run is
-    /// kept.
-    pub fn record(&mut self, stream: &Stream, index: usize, latency: Duration, outcome: Outcome) {
-        let latency_ns = latency.as_nanos() as u64;
-        self.slices[index * N_SLICES / stream.requests.len()].add(latency_ns);
+    /// Notes that the request at `index` of the whole stream was sent `late` after it was due and took `latency` from then on. Of the
+    /// warm-up nothing is kept.
+    pub fn record(&mut self, stream: &Stream, index: usize, late: Duration, latency: Duration, outcome: Outcome) {
         if index < stream.n_warmup {
             return;
         }
+        self.events.push(Event::new(index, latency, outcome).late_by(late));
+        let latency_ns = latency.as_nanos() as u64;
         let request = &stream.requests[index];
         self.latencies_ns.saturating_record(latency_ns);
         let tenant = &mut self.tenants[first_tenant(stream, request)];
@@ -106,9 +105,7 @@ impl Recorder {
     /// Takes over what `other`, of the same stream, has recorded.
     pub fn merge(&mut self, other: &Recorder) {
         self.latencies_ns.add(&other.latencies_ns).expect("histograms of the same bounds");
-        for (mine, theirs) in self.slices.iter_mut().zip(&other.slices) {
-            mine.merge(*theirs);
-        }
+        self.events.extend_from_slice(&other.events);
         for (mine, theirs) in self.tenants.iter_mut().zip(&other.tenants) {
             mine.hits.merge(theirs.hits);
             mine.misses.merge(theirs.misses);
@@ -118,6 +115,13 @@ impl Recorder {
             mine.n_missed += theirs.n_missed;
         }
         self.n_refused += other.n_refused;
+    }
+
+    /// All measured requests in the order of the stream, which are forgotten here: a comparison keeps many recorders.
+    pub fn take_events(&mut self) -> Vec<Event> {
+        let mut events = std::mem::take(&mut self.events);
+        events.sort_unstable_by_key(|event| event.request);
+        events
     }
 
     /// Each tenant's sums.
@@ -167,13 +171,6 @@ impl Recorder {
             }
         }
         points
-    }
-
-    /// The course: (requests so far, mean latency in µs of the slice that ends there), the warm-up included.
-    pub fn course(&self, n_requests: usize) -> Vec<(f64, f64)> {
-        let end = |slice: usize| (slice + 1) as f64 * n_requests as f64 / N_SLICES as f64;
-        let means = self.slices.iter().enumerate();
-        means.filter_map(|(slice, sum)| sum.mean_us().map(|mean| (end(slice), mean))).collect()
     }
 }
 
@@ -229,28 +226,29 @@ mod tests {
             let read = u32::from(request.operation == Operation::Read);
             let outcome = Outcome { n_read: read, n_missed: read * u32::from(index % 4 == 0), n_refused: 0 };
             let latency = Duration::from_micros(10 + (index % 90) as u64);
-            one.record(&stream, index, latency, outcome);
-            halves[index % 2].record(&stream, index, latency, outcome);
+            one.record(&stream, index, Duration::ZERO, latency, outcome);
+            halves[index % 2].record(&stream, index, Duration::ZERO, latency, outcome);
         }
         let [mut merged, other] = halves;
         merged.merge(&other);
         assert_eq!(merged.tenants(), one.tenants());
         assert_eq!((merged.total(), merged.total().n), (one.total(), 1000));
         assert_eq!(merged.quantile_us(0.99), one.quantile_us(0.99));
-        assert_eq!(merged.course(1100), one.course(1100));
+        assert_eq!(merged.take_events(), one.take_events());
+        assert!(merged.take_events().is_empty());
         assert!((one.miss_ratio().unwrap() - 0.25).abs() < 0.05);
     }
 
     #[test]
-    fn the_warm_up_is_in_the_course_only() {
+    fn the_warm_up_is_not_kept() {
         let stream = stream("ycsb-c");
         let mut recorder = Recorder::new(&stream);
         let read = Outcome { n_read: 1, ..Outcome::default() };
-        recorder.record(&stream, 0, Duration::from_micros(7), read);
+        recorder.record(&stream, 0, Duration::ZERO, Duration::from_micros(7), read);
         assert_eq!((recorder.total().n, recorder.miss_ratio()), (0, None));
-        assert_eq!(recorder.course(1100), [(11.0, 7.0)]);
-        recorder.record(&stream, 1099, Duration::from_micros(9), read);
+        recorder.record(&stream, 1099, Duration::ZERO, Duration::from_micros(9), read);
         assert_eq!((recorder.total().mean_us(), recorder.miss_ratio()), (Some(9.0), Some(0.0)));
+        assert_eq!(recorder.take_events(), [Event::new(1099, Duration::from_micros(9), read)]);
     }
 
     #[test]
@@ -259,7 +257,7 @@ mod tests {
         let mut recorder = Recorder::new(&stream);
         for index in 100..1100 {
             let latency = Duration::from_micros(index as u64 - 99);
-            recorder.record(&stream, index, latency, Outcome::default());
+            recorder.record(&stream, index, Duration::ZERO, latency, Outcome::default());
         }
         for (quantile, us) in [(0.5, 500.0), (0.9, 900.0), (0.99, 990.0), (1.0, 1000.0)] {
             assert!((recorder.quantile_us(quantile) / us - 1.0).abs() < 0.002, "{quantile}");

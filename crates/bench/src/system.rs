@@ -1,5 +1,7 @@
 //! The systems of a comparison: the same server with the same memory, alone or with the module and some settings.
 
+use std::fs;
+use std::path::Path;
 use std::str::FromStr;
 
 use anyhow::{Context, bail};
@@ -19,59 +21,85 @@ enum Told {
     Nothing,
 }
 
+/// The module of a system.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Module {
+    told: Told,
+    /// It may put keys into a folder, which lies in the server's own: new with each run, kept over a restart, gone with the server.
+    spills: bool,
+    /// Its settings beside those the user gives.
+    settings: &'static [(&'static str, &'static str)],
+}
+
 /// One system. All are the server that is installed, with `allkeys-lru` and a sample of five keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct System {
     /// What tables call it.
     pub label: &'static str,
-    /// Without: the server alone. With: what it is told, and its settings beside those the user gives.
-    module: Option<(Told, &'static [(&'static str, &'static str)])>,
-    /// The simulator's policy that does the same.
-    simulated_policy: &'static str,
+    /// `None`: the server alone.
+    module: Option<Module>,
+    /// The simulator's policy that does the same, if one does.
+    simulated_policy: Option<&'static str>,
 }
 
 /// Every system there is, by name. One whose policy lives in the module is one line here.
-const SYSTEMS: [System; 6] = [
+const SYSTEMS: [System; 8] = [
     System::STOCK,
     System::TENURE,
-    System {
-        label: "predis-auto",
-        module: Some((Told::Nothing, &[("tenure.classes", "auto")])),
-        simulated_policy: "predis",
-    },
-    System {
-        label: "predis-hint",
-        module: Some((Told::Classes, &[("tenure.classes", "hinted")])),
-        simulated_policy: "predis",
-    },
+    System::with_module("predis-auto", Told::Nothing, &[("tenure.classes", "auto")]).simulated_as("predis"),
+    System::with_module("predis-hint", Told::Classes, &[("tenure.classes", "hinted")]).simulated_as("predis"),
     // As its authors sample, and as Redis does.
-    System {
-        label: "hyperbolic",
-        module: Some((Told::Nothing, &[("tenure.policy", "hyperbolic"), ("tenure.samples", "64")])),
-        simulated_policy: "hyperbolic",
-    },
-    System {
-        label: "hyperbolic-5",
-        module: Some((Told::Nothing, &[("tenure.policy", "hyperbolic")])),
-        simulated_policy: "hyperbolic:5",
-    },
+    System::with_module("hyperbolic", Told::Nothing, &[("tenure.policy", "hyperbolic"), ("tenure.samples", "64")])
+        .simulated_as("hyperbolic"),
+    System::with_module("hyperbolic-5", Told::Nothing, &[("tenure.policy", "hyperbolic")]).simulated_as("hyperbolic:5"),
+    // Seconds in place of minutes, since a benchmark's day is half a minute.
+    System::with_module(
+        "tenure-sleep",
+        Told::Tenants,
+        &[("tenure.spill-auto", "yes"), ("tenure.spill-interval-seconds", "1")],
+    )
+    .spilling(),
+    System::with_module("tenure-warm", Told::Tenants, &[("tenure.warm-restart", "yes")]).spilling(),
 ];
+
+/// Where a system spills to, in the server's folder.
+const SPILL_FOLDER: &str = "spill";
 
 impl System {
     /// The server alone: what the others are compared with.
-    pub const STOCK: System = System { label: "stock", module: None, simulated_policy: "redis" };
+    pub const STOCK: System = System { label: "stock", module: None, simulated_policy: Some("redis") };
 
     /// The server with the module at its defaults, told whose the keys are.
-    pub const TENURE: System =
-        System { label: "tenure", module: Some((Told::Tenants, &[])), simulated_policy: "predis" };
+    pub const TENURE: System = System::with_module("tenure", Told::Tenants, &[]).simulated_as("predis");
+
+    const fn with_module(label: &'static str, told: Told, settings: &'static [(&'static str, &'static str)]) -> System {
+        System { label, module: Some(Module { told, spills: false, settings }), simulated_policy: None }
+    }
+
+    const fn simulated_as(self, policy: &'static str) -> System {
+        System { simulated_policy: Some(policy), ..self }
+    }
+
+    const fn spilling(self) -> System {
+        let module = match self.module {
+            Some(module) => Some(Module { spills: true, ..module }),
+            None => None,
+        };
+        System { module, ..self }
+    }
+
+    /// The names of all systems, between commas.
+    pub fn names() -> String {
+        SYSTEMS.map(|system| system.label).join(", ")
+    }
 
     /// True where the module is loaded.
     pub fn has_module(&self) -> bool {
         self.module.is_some()
     }
 
-    /// The simulator's name for what the system does.
-    pub fn simulated_policy(&self) -> &'static str {
+    /// The simulator's name for what the system does; `None` where it does nothing of the kind.
+    pub fn simulated_policy(&self) -> Option<&'static str> {
         self.simulated_policy
     }
 
@@ -85,22 +113,42 @@ impl System {
             options = options.set("maxmemory", bytes);
         }
         options = options.set("maxmemory-policy", "allkeys-lru").set("maxmemory-samples", 5);
-        let Some((told, settings)) = self.module else {
+        let Some(module) = &self.module else {
             return Server::start(&setup.binary, &options);
         };
         let server = Server::start(&setup.binary, &options.with_module(module_path()?))?;
-        match told {
-            Told::Tenants => set(&server, "tenure.tenants", &prefixes(tenants))?,
-            Told::Classes => set(&server, "tenure.class-rules", &prefixes(tenants))?,
-            Told::Nothing => {}
-        }
-        for (name, value) in settings {
-            set(&server, name, value)?;
-        }
-        for (name, value) in &setup.settings {
-            set(&server, name, value)?;
+        for (name, value) in module.all_settings(tenants, server.directory(), &setup.settings)? {
+            set(&server, &name, &value)?;
         }
         Ok(server)
+    }
+}
+
+impl Module {
+    /// What it is told, where it spills to (the folder is made), its own settings, and the `given` ones, which win.
+    fn all_settings(
+        &self,
+        tenants: &[Tenant],
+        server_folder: &Path,
+        given: &[(String, String)],
+    ) -> anyhow::Result<Vec<(String, String)>> {
+        let mut settings = Vec::new();
+        let mut add = |name: &str, value: &str| settings.push((name.to_string(), value.to_string()));
+        match self.told {
+            Told::Tenants => add("tenure.tenants", &prefixes(tenants)),
+            Told::Classes => add("tenure.class-rules", &prefixes(tenants)),
+            Told::Nothing => {}
+        }
+        if self.spills {
+            let folder = server_folder.join(SPILL_FOLDER);
+            fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
+            add("tenure.spill-dir", folder.to_str().with_context(|| format!("{} is not UTF-8", folder.display()))?);
+        }
+        for (name, value) in self.settings {
+            add(name, value);
+        }
+        settings.extend_from_slice(given);
+        Ok(settings)
     }
 }
 
@@ -110,7 +158,7 @@ impl FromStr for System {
     fn from_str(text: &str) -> anyhow::Result<Self> {
         match SYSTEMS.iter().find(|system| system.label == text) {
             Some(system) => Ok(system.clone()),
-            None => bail!("system '{text}' is none of {}", SYSTEMS.map(|system| system.label).join(", ")),
+            None => bail!("system '{text}' is none of {}", System::names()),
         }
     }
 }
@@ -153,8 +201,30 @@ mod tests {
     }
 
     #[test]
-    fn tenants_are_prefixes() {
-        let tenant = |name: &str| Tenant { name: name.into(), backend: 0 };
-        assert_eq!(prefixes(&[tenant("b0"), tenant("t07")]), "b0=b0:* t07=t07:*");
+    fn the_module_is_told_its_folder_and_the_user_has_the_last_word() {
+        let tenants = ["b0", "t07"].map(|name| Tenant { name: name.into(), backend: 0 });
+        let given = [("tenure.spill-interval-seconds".to_string(), "5".to_string())];
+        let folder = tempfile::tempdir().unwrap();
+        let settings_of = |system: &str| {
+            let system: System = system.parse().unwrap();
+            system.module.unwrap().all_settings(&tenants, folder.path(), &given).unwrap()
+        };
+        let prefixes = "b0=b0:* t07=t07:*";
+        let spill = folder.path().join("spill");
+        let text = |settings: &[(String, String)]| -> Vec<String> {
+            settings.iter().map(|(name, value)| format!("{} {value}", name.trim_start_matches("tenure."))).collect()
+        };
+        assert_eq!(text(&settings_of("tenure")), [&format!("tenants {prefixes}"), "spill-interval-seconds 5"]);
+        assert!(!spill.exists());
+        let expected = [
+            format!("tenants {prefixes}"),
+            format!("spill-dir {}", spill.display()),
+            "spill-auto yes".to_string(),
+            "spill-interval-seconds 1".to_string(),
+            "spill-interval-seconds 5".to_string(),
+        ];
+        assert_eq!(text(&settings_of("tenure-sleep")), expected);
+        assert!(spill.is_dir());
+        assert_eq!(text(&settings_of("predis-hint"))[0], format!("class-rules {prefixes}"));
     }
 }

@@ -7,6 +7,7 @@ use tenure_bench::comparison::{Compared, Comparison, MemoryLimit};
 use tenure_bench::no_harm::NoHarm;
 use tenure_bench::placement::Placement;
 use tenure_bench::report::Report;
+use tenure_bench::restart::restart;
 use tenure_bench::system::{Setup, System};
 use tenure_bench::workload::{Stream, WorkloadOptions};
 use tenure_servers::{ServerBinary, module_path};
@@ -27,16 +28,36 @@ fn stream_of(workload: &str, n_backends: usize, n_keys: usize) -> Stream {
 }
 
 fn compare(stream: &Stream, backend: &str, systems: &[System], memory: &[&str]) -> (Report, Compared) {
+    compare_while(MidRun::default(), stream, backend, systems, memory)
+}
+
+/// What happens in mid-run.
+#[derive(Default)]
+struct MidRun<'a> {
+    slow_down: Option<&'a str>,
+    restart: Option<&'a str>,
+}
+
+fn compare_while(
+    mid_run: MidRun,
+    stream: &Stream,
+    backend: &str,
+    systems: &[System],
+    memory: &[&str],
+) -> (Report, Compared) {
     let backend: BackendSpec = backend.parse().unwrap();
     let memory: Vec<MemoryLimit> = memory.iter().map(|text| text.parse().unwrap()).collect();
     let comparison = Comparison {
         stream,
         backend: &backend,
+        slow_down: mid_run.slow_down.map(|text| text.parse().unwrap()),
         n_rows: 500,
         systems,
         memory: &memory,
         n_repetitions: 2,
         n_connections: 4,
+        n_bins: 20,
+        restart: mid_run.restart.map(|text| text.parse().unwrap()),
         setup: &setup(),
     };
     let compared = comparison.run(&AtomicBool::new(false)).unwrap();
@@ -93,6 +114,103 @@ fn stock_misses_as_its_memory_says_and_misses_take_the_delay() {
 }
 
 #[test]
+fn the_timeline_shows_when_a_backend_slowed_down() {
+    let stream = stream("ycsb-c", 2);
+    let slow_down = MidRun { slow_down: Some("1:20000@40%"), ..MidRun::default() };
+    let (report, ..) = compare_while(slow_down, &stream, "delay:0,0", &[System::STOCK], &["20%"]);
+    assert_eq!(report.conditions.slow_down.as_deref(), Some("1:20000@40%"));
+    for run in &report.runs {
+        let (timeline, figures) = (&run.timeline, &run.figures);
+        assert_eq!((timeline.len(), timeline[19].until), (20, 4000.0));
+        assert!(timeline.iter().all(|point| point.n_requests == 200));
+        let mean = timeline.iter().map(|point| point.latency_us_mean.unwrap()).sum::<f64>() / 20.0;
+        assert!((mean / figures.latency_us_mean - 1.0).abs() < 0.001, "{mean} and {}", figures.latency_us_mean);
+        let miss_ratio = timeline.iter().map(|point| point.miss_ratio.unwrap()).sum::<f64>() / 20.0;
+        assert!((miss_ratio - figures.miss_ratio).abs() < 0.001, "{miss_ratio} and {}", figures.miss_ratio);
+        // Every stretch has tens of misses of either backend; before, only a machine that stalls could take 20 ms for some.
+        let is_slow: Vec<bool> = timeline.iter().map(|point| point.latency_us_p99.unwrap() >= 20_000.0).collect();
+        assert!(is_slow[..8].iter().filter(|&&is_slow| is_slow).count() <= 4, "{is_slow:?}");
+        assert!(is_slow[8..].iter().all(|&is_slow| is_slow), "{is_slow:?}");
+    }
+}
+
+#[test]
+fn a_restarted_server_is_empty_and_fills_again() {
+    let options = WorkloadOptions::new("ycsb-c".parse().unwrap(), 1);
+    let size = WorkloadOptions { n_keys: Some(500), n_warmup: Some(20_000), n_requests: Some(20_000), ..options };
+    let stream = size.generate().unwrap();
+    let restart = MidRun { restart: Some("30%"), ..MidRun::default() };
+    let (report, ..) = compare_while(restart, &stream, "delay:20", &[System::STOCK], &["400%"]);
+    for run in &report.runs {
+        let restart = run.restart.unwrap();
+        assert_eq!((restart.n_requests_before, restart.n_requests_after), (6000, 14_000));
+        assert!(restart.miss_ratio_before < 0.01 && restart.miss_ratio_after > 0.3, "{restart:?}");
+        // It missed each key once more and then never again, unless two clients asked for one at the same time.
+        let n_extra = restart.n_misses_extra;
+        assert!((300.0..600.0).contains(&n_extra), "{n_extra} misses where there are 500 keys");
+        let n_missed: f64 = run.timeline.iter().map(|point| point.miss_ratio.unwrap() * point.n_requests as f64).sum();
+        assert!((run.figures.miss_ratio * 20_000.0 - n_missed).abs() < 1e-6, "the timeline has both parts");
+        assert!(run.timeline[..6].iter().all(|point| point.miss_ratio.unwrap() < 0.01), "{:?}", run.timeline);
+        assert!(run.timeline[6].miss_ratio.unwrap() > 0.1, "{:?}", run.timeline[6]);
+        assert!(run.figures.back_requests.unwrap() > 200.0);
+        assert!(restart.down_s > 0.0 && run.figures.server_cpu_s > 0.0 && run.figures.throughput_per_s > 100.0);
+    }
+    let table = report.table();
+    assert!(table.contains("Restart at 30%") && table.contains("not back"), "{table}");
+}
+
+#[test]
+fn a_restart_keeps_all_settings() {
+    if skipped_without_module("a_restart_keeps_all_settings") {
+        return;
+    }
+    let settings = vec![("tenure.window-requests".to_string(), "4321".to_string())];
+    let (setup, stream) = (Setup { settings, ..setup() }, stream("ycsb-a", 2));
+    let mut server = System::TENURE.start(&setup, Some(50_000_000), stream.keys.tenants()).unwrap();
+    server.call::<()>(&["SET", "k", "v"]).unwrap();
+    let read = |server: &tenure_servers::Server| {
+        ["maxmemory", "maxmemory-policy", "maxmemory-samples", "tenure.tenants", "tenure.window-requests"]
+            .map(|name| server.call::<Vec<String>>(&["CONFIG", "GET", name]).unwrap()[1].clone())
+    };
+    let before = read(&server);
+    assert_eq!(before[3..], ["b0=b0:* b1=b1:*", "4321"]);
+    restart(&mut server).unwrap();
+    assert_eq!(read(&server), before);
+    assert_eq!(server.call::<u64>(&["DBSIZE"]).unwrap(), 0, "what was there is gone");
+}
+
+#[test]
+fn a_periodic_tenant_is_pushed_out_in_the_valley_and_comes_back() {
+    let options = WorkloadOptions::new("diurnal".parse().unwrap(), 2);
+    // A period of 2 s to warm up and another that is measured; a pass over the periodic tenant's 1000 keys takes half a second.
+    let size = WorkloadOptions { n_keys: Some(4000), n_requests: Some(6000), period_s: Some(2.0), ..options };
+    let stream = size.generate().unwrap();
+    let (report, ..) = compare(&stream, "delay:0,20", &[System::STOCK], &["50%", "400%"]);
+    for run in &report.runs {
+        let (paced, is_small) = (run.paced.as_ref().unwrap(), run.memory == "50%");
+        let [steady, periodic] = &paced.tenants[..] else { panic!("{paced:?}") };
+        let counts = [steady.peak, steady.valley, periodic.peak, periodic.valley].map(|phase| phase.n_requests);
+        assert_eq!(counts, [2000, 2000, 2000, 0]);
+        assert_eq!(periodic.peak.miss_ratio.unwrap() > 0.05, is_small, "{:?}", periodic.peak);
+        // The server's clock of last use ticks once a second, so that it may not find all of the tenant's keys within the peak.
+        let back_s = run.figures.back_s.unwrap();
+        assert_eq!(back_s, paced.peaks[0].back_s.unwrap_or(1.0));
+        assert!(paced.peaks.len() == 1 && (back_s > 0.3) == is_small, "{}: {:?}", run.memory, paced.peaks);
+        let is_silent = |until: f64| periodic.timeline.iter().any(|p| p.until == until && p.n_requests == 0);
+        assert!(is_silent(1.5), "{:?}", periodic.timeline);
+        // It may take longer than the pace says, never shorter.
+        assert!(run.figures.throughput_per_s < 3000.0 * 1.001, "{}", run.figures.throughput_per_s);
+    }
+    let folder = tempfile::tempdir().unwrap();
+    report.write(folder.path()).unwrap();
+    for name in ["latency-50pct", "latency-p0-50pct", "miss-ratio-s0-400pct"] {
+        assert!(folder.path().join(format!("{name}.svg")).is_file(), "{name}");
+    }
+    let table = report.table();
+    assert!(table.contains("a period of 2 s") && table.contains("not back"), "{table}");
+}
+
+#[test]
 fn a_report_has_a_table_json_and_plots() {
     let stream = stream("ycsb-a", 1);
     let (report, ..) = compare(&stream, "sqlite:0", &[System::STOCK], &["30%"]);
@@ -104,7 +222,7 @@ fn a_report_has_a_table_json_and_plots() {
     assert_eq!(json["summary"][0]["latency_against_first"]["median"], 1.0);
     assert!(json["summary"][0]["figures"]["latency_us_mean"]["median"].as_f64().unwrap() > 0.0);
     assert_eq!(json["runs"].as_array().unwrap().len(), 2);
-    for name in ["mean-latency", "distribution-30pct", "course-30pct"] {
+    for name in ["mean-latency", "distribution-30pct", "latency-30pct", "miss-ratio-30pct"] {
         for extension in ["svg", "png"] {
             assert!(folder.path().join(format!("{name}.{extension}")).metadata().unwrap().len() > 1000, "{name}");
         }

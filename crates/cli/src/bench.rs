@@ -10,8 +10,9 @@ use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context, bail};
 use signal_hook::consts::{SIGINT, SIGTERM};
-use tenure_bench::backend::{BackendSpec, MariaDbRoute};
+use tenure_bench::backend::{BackendSpec, MariaDbRoute, SlowDown};
 use tenure_bench::comparison::{Comparison, MemoryLimit};
+use tenure_bench::moment::Moment;
 use tenure_bench::no_harm::NoHarm;
 use tenure_bench::placement::Placement;
 use tenure_bench::report::{Report, default_folder, write_file};
@@ -26,7 +27,7 @@ use crate::print;
 /// The options of `tenure bench`.
 #[derive(clap::Args)]
 pub struct Arguments {
-    /// ycsb-a … ycsb-f, tenants, no-miss, or the path of a trace.
+    /// ycsb-a … ycsb-f, tenants, diurnal (a tenant asked for in peaks beside one always asked for), no-miss, or the path of a trace.
     #[arg(long, value_name = "NAME|TRACE", default_value = "ycsb-a", value_parser = parse::<Workload>)]
     workload: Workload,
 
@@ -35,9 +36,26 @@ pub struct Arguments {
     #[arg(long, value_name = "SPEC", value_parser = parse::<BackendSpec>)]
     backend: Option<BackendSpec>,
 
-    /// The systems, of which the first is what the others are compared with.
-    #[arg(long, value_name = "NAME,NAME…", value_delimiter = ',', default_value = "stock,tenure", value_parser = parse::<System>)]
-    systems: Vec<System>,
+    /// Makes one backend slower in mid-run: 1:1000@40% adds 1000 µs to each fetch from the second backend (they count from 0)
+    /// once 40 % of the measured requests are done.
+    #[arg(long, value_name = "BACKEND:US@SHARE", conflicts_with = "predict", value_parser = parse::<SlowDown>)]
+    slow_down: Option<SlowDown>,
+
+    /// Stops and starts the server in mid-run and reports how soon it misses no more than before; at half of the measured requests
+    /// unless told otherwise (--restart=30%).
+    #[arg(
+        long,
+        value_name = "SHARE",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "50%",
+        conflicts_with = "predict",
+        value_parser = parse::<Moment>
+    )]
+    restart: Option<Moment>,
+
+    #[arg(long, value_name = "NAME,NAME…", value_delimiter = ',', value_parser = parse::<System>, help = systems_help())]
+    systems: Option<Vec<System>>,
 
     /// Memory for the keys: a share of the workload's footprint (50%) or bytes (64mb).
     #[arg(long, value_name = "SIZE,SIZE…", value_delimiter = ',', default_value = "50%", value_parser = parse::<MemoryLimit>)]
@@ -47,7 +65,7 @@ pub struct Arguments {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     repetitions: Option<u32>,
 
-    /// Clients that ask at once. Default: 4, of tenants 8, of no-miss 50.
+    /// Clients that ask at once. Default: 4, of tenants 8, of diurnal 16, of no-miss 50.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     connections: Option<u32>,
 
@@ -55,17 +73,25 @@ pub struct Arguments {
     #[arg(long, value_name = "DEPTH", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pipeline: u32,
 
-    /// Keys that exist at the start; not for traces. Default: 100000, of tenants 60000.
+    /// Keys that exist at the start; not for traces. Default: 100000, of tenants 60000, of diurnal 20000.
     #[arg(long, value_name = "N")]
     records: Option<usize>,
 
-    /// Requests before the measurement. Default: 300000, of a trace 30 %.
+    /// Requests before the measurement. Default: 300000, of diurnal one period, of a trace 30 %.
     #[arg(long, value_name = "N")]
     warmup: Option<usize>,
 
-    /// Measured requests. Default: 300000, of no-miss 2000000, of a trace the rest.
+    /// Measured requests. Default: 300000, of diurnal three periods, of no-miss 2000000, of a trace the rest.
     #[arg(long, value_name = "N")]
     requests: Option<usize>,
+
+    /// Of diurnal, the time from one peak to the next; its first half is the peak. Default: 30, which makes two minutes per run.
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=86400))]
+    period: Option<u32>,
+
+    /// Into how many stretches the measured requests are cut to show latency and miss ratio over the run.
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=10000))]
+    bins: u32,
 
     /// Of all random draws.
     #[arg(long, value_name = "N", default_value_t = 1)]
@@ -112,6 +138,8 @@ pub struct Arguments {
 const N_CONNECTIONS: u32 = 4;
 /// These wait most of the time.
 const N_CONNECTIONS_TENANTS: u32 = 8;
+/// Enough that a request rarely waits for another's miss.
+const N_CONNECTIONS_DIURNAL: u32 = 16;
 /// What the papers' stress test uses.
 const N_CONNECTIONS_NO_MISS: u32 = 50;
 const N_REPETITIONS: u32 = 3;
@@ -140,16 +168,24 @@ fn run_comparison(arguments: &Arguments, setup: &Setup, interrupted: &AtomicBool
         Workload::Tenants => BackendSpec::Delay((0..15).map(|power| f64::from(1 << power)).collect()),
         _ => BackendSpec::MariaDb(vec![MariaDbRoute::Local, MariaDbRoute::Remote]),
     });
-    let n_connections = if arguments.workload == Workload::Tenants { N_CONNECTIONS_TENANTS } else { N_CONNECTIONS };
+    let n_connections = match arguments.workload {
+        Workload::Tenants => N_CONNECTIONS_TENANTS,
+        Workload::Diurnal => N_CONNECTIONS_DIURNAL,
+        _ => N_CONNECTIONS,
+    };
+    let systems = systems(arguments)?;
     let stream = workload(arguments, backend.len()).generate()?;
     let comparison = Comparison {
         stream: &stream,
         backend: &backend,
+        slow_down: arguments.slow_down,
         n_rows: arguments.rows,
-        systems: &arguments.systems,
+        systems: &systems,
         memory: &arguments.memory,
         n_repetitions: arguments.repetitions.unwrap_or(N_REPETITIONS) as usize,
         n_connections: arguments.connections.unwrap_or(n_connections) as usize,
+        n_bins: arguments.bins as usize,
+        restart: arguments.restart,
         setup,
     };
     let compared = comparison.run(interrupted)?;
@@ -157,13 +193,18 @@ fn run_comparison(arguments: &Arguments, setup: &Setup, interrupted: &AtomicBool
     if arguments.predict {
         report.add_predictions(&comparison, &compared)?;
     }
-    let folder = arguments.out.clone().unwrap_or_else(|| default_folder(&stream.name));
+    let name = if arguments.restart.is_some() { format!("{}-restart", stream.name) } else { stream.name.clone() };
+    let folder = arguments.out.clone().unwrap_or_else(|| default_folder(&name));
     report.write(&folder)?;
     finish(arguments, &report.json()?, &report.table(), &folder)
 }
 
 fn run_no_harm(arguments: &Arguments, setup: &Setup, interrupted: &AtomicBool) -> anyhow::Result<()> {
-    let modules: Vec<&System> = arguments.systems.iter().filter(|system| system.has_module()).collect();
+    if arguments.restart.is_some() || arguments.slow_down.is_some() {
+        bail!("no-miss has no misses and no backend: --restart and --slow-down are for the other workloads");
+    }
+    let systems = systems(arguments)?;
+    let modules: Vec<&System> = systems.iter().filter(|system| system.has_module()).collect();
     let [system] = modules[..] else {
         bail!("no-miss compares stock with one system that has the module, not with {}", modules.len());
     };
@@ -184,12 +225,26 @@ fn run_no_harm(arguments: &Arguments, setup: &Setup, interrupted: &AtomicBool) -
     finish(arguments, &report.json()?, &report.table(), &folder)
 }
 
+/// What the user names, or what shows the workload's point.
+fn systems(arguments: &Arguments) -> anyhow::Result<Vec<System>> {
+    let by_default: &[&str] = match arguments.workload {
+        _ if arguments.restart.is_some() => &["tenure", "tenure-warm"],
+        Workload::Diurnal => &["stock", "tenure", "tenure-sleep"],
+        _ => &["stock", "tenure"],
+    };
+    match &arguments.systems {
+        Some(systems) => Ok(systems.clone()),
+        None => by_default.iter().map(|name| name.parse()).collect(),
+    }
+}
+
 fn workload(arguments: &Arguments, n_backends: usize) -> WorkloadOptions {
     WorkloadOptions {
         seed: arguments.seed,
         n_keys: arguments.records,
         n_warmup: arguments.warmup,
         n_requests: arguments.requests,
+        period_s: arguments.period.map(f64::from),
         assignment: arguments.backend_by,
         trace: TraceOptions { format: arguments.format, tenants: arguments.tenants.clone(), ..TraceOptions::default() },
         ..WorkloadOptions::new(arguments.workload.clone(), n_backends)
@@ -202,6 +257,14 @@ fn finish(arguments: &Arguments, json: &str, table: &str, folder: &std::path::Pa
         return print("\n");
     }
     print(&format!("\nwritten to {}\n", folder.display()))
+}
+
+fn systems_help() -> String {
+    format!(
+        "The systems, of which the first is what the others are compared with: {}. Default: stock,tenure; of diurnal \
+         stock,tenure,tenure-sleep; with --restart tenure,tenure-warm",
+        System::names()
+    )
 }
 
 fn parse<T: std::str::FromStr<Err = anyhow::Error>>(text: &str) -> Result<T, String> {

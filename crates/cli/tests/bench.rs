@@ -21,6 +21,13 @@ fn bad_usage_exits_with_2_and_says_what_is_allowed() {
         ("bench --systems memcached", "stock, tenure"),
         ("bench --backend mysql", "delay:US"),
         ("bench --memory 0%", "share"),
+        ("bench --slow-down 1:1000", "1:1000@40%"),
+        ("bench --slow-down 1:1000@100%", "below 100%"),
+        ("bench --slow-down 1:1000@40% --predict", "cannot be used with"),
+        ("bench --bins 0", "--bins"),
+        ("bench --workload diurnal --period 0", "--period"),
+        ("bench --restart=100%", "below 100%"),
+        ("bench --restart --predict", "cannot be used with"),
         ("bench --cpus 0", "SERVER,CLIENTS"),
         ("bench --set maxmemory=1", "tenure."),
         ("bench --repetitions 0", "repetitions"),
@@ -38,7 +45,9 @@ fn bad_usage_exits_with_2_and_says_what_is_allowed() {
 fn help_is_no_error() {
     let output = tenure(Path::new("."), "bench --help");
     assert_eq!(output.status.code(), Some(0));
-    assert!(text(&output.stdout).contains("--workload"));
+    for expected in ["--workload", "tenure-sleep", "predis-hint"] {
+        assert!(text(&output.stdout).contains(expected), "{expected}");
+    }
 }
 
 #[test]

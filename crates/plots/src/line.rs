@@ -18,9 +18,12 @@ const POINTS_WITH_MARKERS_MAX: usize = 40;
 pub struct Series {
     /// What the legend says.
     pub name: String,
-    /// `(x, y)` in drawing order. Points that are not finite, or not above 0 on a logarithmic axis, are left out.
+    /// `(x, y)` in drawing order. Points that are not finite, or not above 0 on a logarithmic axis, leave a gap in the line.
     pub points: Vec<(f64, f64)>,
 }
+
+/// What is drawn of a series: the pieces between its gaps.
+type Line<'a> = Vec<&'a [(f64, f64)]>;
 
 /// A chart of lines over a common x axis. The y axis starts at 0 (or below, where values are negative).
 #[derive(Clone, Debug, Default)]
@@ -46,9 +49,11 @@ impl LineChart {
         style::save(self, path.as_ref())
     }
 
-    fn drawable(&self) -> Vec<Vec<(f64, f64)>> {
-        let keep = |&(x, y): &(f64, f64)| x.is_finite() && y.is_finite() && (!self.x_log || x > 0.0);
-        self.series.iter().map(|series| series.points.iter().copied().filter(keep).collect()).collect()
+    /// The pieces of each line between its gaps.
+    fn drawable(&self) -> Vec<Line<'_>> {
+        let is_gap = |&(x, y): &(f64, f64)| !x.is_finite() || !y.is_finite() || (self.x_log && x <= 0.0);
+        let lines = self.series.iter().map(|series| series.points.split(is_gap));
+        lines.map(|pieces| pieces.filter(|piece| !piece.is_empty()).collect()).collect()
     }
 
     fn draw_lines<DB: DrawingBackend, X>(
@@ -57,7 +62,7 @@ impl LineChart {
         area: &DrawingArea<DB, Shift>,
         x_axis: X,
         y_range: Range<f64>,
-        lines: &[Vec<(f64, f64)>],
+        lines: &[Line],
     ) -> anyhow::Result<()>
     where
         DB::ErrorType: 'static,
@@ -83,16 +88,20 @@ impl LineChart {
             .max_light_lines(0)
             .draw()
             .map_err(drawing_error)?;
-        for (index, points) in lines.iter().enumerate() {
+        for (index, line) in lines.iter().enumerate() {
             let stroke = style::colour(index).stroke_width(canvas.pixels(2.0) as u32);
             let (drawn, left_out) = style::dash(index);
-            if left_out == 0 {
-                chart.draw_series(LineSeries::new(points.iter().copied(), stroke)).map_err(drawing_error)?;
-            } else {
-                let (drawn, left_out) = (canvas.pixels(drawn.into()), canvas.pixels(left_out.into()));
-                let dashed = DashedLineSeries::new(points.iter().copied(), drawn, left_out, stroke);
-                chart.draw_series(dashed).map_err(drawing_error)?;
+            let (drawn, left_out) = (canvas.pixels(drawn.into()), canvas.pixels(left_out.into()));
+            for piece in line {
+                let points = piece.iter().copied();
+                if left_out == 0 {
+                    chart.draw_series(LineSeries::new(points, stroke)).map_err(drawing_error)?;
+                } else {
+                    let dashed = DashedLineSeries::new(points, drawn, left_out, stroke);
+                    chart.draw_series(dashed).map_err(drawing_error)?;
+                }
             }
+            let points = line.concat();
             if points.len() <= POINTS_WITH_MARKERS_MAX {
                 let (size, fill) = (canvas.pixels(4.0), style::colour(index).filled());
                 let marked = points.iter().map(|&point| marker(index, point, size, fill));
@@ -143,8 +152,8 @@ fn marker<DB: DrawingBackend>(
 }
 
 /// The smallest and largest value that `value` finds; `1..1` for a chart without points.
-fn bounds(lines: &[Vec<(f64, f64)>], value: impl Fn(&(f64, f64)) -> f64) -> Range<f64> {
-    let values = || lines.iter().flatten().map(&value);
+fn bounds(lines: &[Line], value: impl Fn(&(f64, f64)) -> f64) -> Range<f64> {
+    let values = || lines.iter().flatten().copied().flatten().map(&value);
     let lowest = values().fold(f64::INFINITY, f64::min);
     if lowest.is_finite() { lowest..values().fold(f64::NEG_INFINITY, f64::max) } else { 1.0..1.0 }
 }
@@ -230,6 +239,17 @@ mod tests {
                 chart.save(folder.path().join(format!("{number}-{x_log}.svg"))).unwrap();
             }
         }
+    }
+
+    #[test]
+    fn a_line_has_a_gap_where_a_value_is_missing() {
+        let points = vec![(0.0, 1.0), (1.0, 1.0), (2.0, f64::NAN), (3.0, 1.0), (4.0, 1.0), (5.0, 2.0)];
+        let pieces = |x_log| {
+            let series = vec![Series { name: "s".into(), points: points.clone() }];
+            let chart = LineChart { x_log, series, ..LineChart::default() };
+            chart.drawable()[0].iter().map(|piece| piece.len()).collect::<Vec<_>>()
+        };
+        assert_eq!((pieces(false), pieces(true)), (vec![2, 3], vec![1, 3]));
     }
 
     #[test]

@@ -7,16 +7,22 @@
 mod delay;
 mod mariadb;
 mod proxy;
+mod slow_down;
 mod sqlite;
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{bail, ensure};
 
+use crate::workload::Stream;
+
 pub use mariadb::MariaDb;
 pub use proxy::DelayProxy;
+pub use slow_down::SlowDown;
 pub use sqlite::SqliteFile;
 
 /// How long the proxy holds each byte on its way to or from the remote MariaDB.
@@ -126,6 +132,9 @@ fn parse_delays(text: &str) -> anyhow::Result<Vec<f64>> {
 /// The backends of a comparison, running. Dropping them stops what was started.
 pub struct Backends {
     started: Started,
+    slow_down: Option<SlowDown>,
+    /// The slow-down is in force; all connections look here.
+    is_slow: Arc<AtomicBool>,
 }
 
 enum Started {
@@ -136,12 +145,16 @@ enum Started {
 }
 
 impl Backends {
-    /// Makes `spec` real; databases are given `n_rows` rows of 1 KB, which takes MariaDB about 20 s per million.
+    /// Makes `spec` real; databases are given `n_rows` rows of 1 KB, which takes MariaDB about 20 s per million. One backend may
+    /// slow down later, see [`Backends::set_slow`].
     ///
     /// # Errors
-    /// When a database cannot be started or filled.
-    pub fn start(spec: &BackendSpec, n_rows: u64) -> anyhow::Result<Backends> {
+    /// When a database cannot be started or filled, or there is no such backend to slow down.
+    pub fn start(spec: &BackendSpec, n_rows: u64, slow_down: Option<SlowDown>) -> anyhow::Result<Backends> {
         ensure!((1..=100_000_000).contains(&n_rows), "{n_rows} rows: 1 to 100000000 are allowed");
+        if let Some(SlowDown { backend, .. }) = slow_down {
+            ensure!(backend < spec.len(), "no backend {backend} to slow down: {spec} has 0 to {}", spec.len() - 1);
+        }
         let started = match spec {
             BackendSpec::Delay(delays) => Started::Delay(delays.clone()),
             BackendSpec::Sqlite(delays) => {
@@ -154,7 +167,7 @@ impl Backends {
                 Started::MariaDb { routes: routes.clone(), proxy, server }
             }
         };
-        Ok(Backends { started })
+        Ok(Backends { started, slow_down, is_slow: Arc::default() })
     }
 
     /// A connection to each backend, in their order, for one client.
@@ -162,6 +175,16 @@ impl Backends {
     /// # Errors
     /// When a database refuses.
     pub fn connect(&self) -> anyhow::Result<Vec<Box<dyn Backend>>> {
+        let slowed = |(index, backend)| match self.slow_down {
+            Some(slow_down) if slow_down.backend == index => {
+                slow_down::Slowed::boxed(backend, slow_down.extra_us, &self.is_slow)
+            }
+            _ => backend,
+        };
+        Ok(self.connect_at_speed()?.into_iter().enumerate().map(slowed).collect())
+    }
+
+    fn connect_at_speed(&self) -> anyhow::Result<Vec<Box<dyn Backend>>> {
         match &self.started {
             Started::Delay(delays) => Ok(delays.iter().map(|&delay| delay::Delay::boxed(delay)).collect()),
             Started::Sqlite { file, delays } => delays.iter().map(|&delay| file.connect(delay)).collect(),
@@ -173,6 +196,16 @@ impl Backends {
                 routes.iter().map(|route| server.connect(address(route))).collect()
             }
         }
+    }
+
+    /// The request of `stream` from which on a backend shall be slow; none where none is to slow down.
+    pub fn slow_from(&self, stream: &Stream) -> Option<usize> {
+        self.slow_down.map(|slow_down| slow_down.since.first_request(stream))
+    }
+
+    /// Switches the slow-down on or off, for all connections and whatever they fetch from now on.
+    pub fn set_slow(&self, is_slow: bool) {
+        self.is_slow.store(is_slow, Ordering::Relaxed);
     }
 }
 

@@ -35,6 +35,11 @@ impl<'a> CacheAside<'a> {
         CacheAside { stream, cache, backends, value: Vec::new(), missed: Vec::new() }
     }
 
+    /// Goes on with another connection to the cache: after a restart.
+    pub fn reconnect(&mut self, cache: Connection) {
+        self.cache = cache;
+    }
+
     /// Does what `request` says, and returns when the client would have its answer.
     ///
     /// # Errors

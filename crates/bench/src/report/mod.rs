@@ -3,7 +3,9 @@
 //! A figure of a system is the median over its repetitions, with the smallest and largest beside it. "Against the first
 //! system" is computed within each repetition and then reduced to a median, so that what changed between repetitions does not count.
 
+mod paced;
 mod plots;
+mod restart;
 mod table;
 
 use std::path::{Path, PathBuf};
@@ -14,8 +16,11 @@ use serde::Serialize;
 use crate::client::probe;
 use crate::comparison::{Compared, Comparison, Run};
 use crate::observation::Memory;
+use crate::paced::Paced;
 use crate::predict::{Prediction, Times, predict};
+use crate::restart::Restart;
 use crate::statistics::Spread;
+use crate::timeline::Point;
 
 pub use table::columns;
 
@@ -39,6 +44,10 @@ pub struct ReportedConditions {
     pub workload: String,
     /// The backend's specification.
     pub backend: String,
+    /// Which backend slowed down, by how much and when, as it was asked for.
+    pub slow_down: Option<String>,
+    /// When the server was restarted, as it was asked for.
+    pub restart: Option<String>,
     /// The server, such as `redis-7.0.15`.
     pub server: String,
     /// Settings of the module that the user gave.
@@ -53,6 +62,8 @@ pub struct ReportedConditions {
     pub n_warmup: usize,
     /// Measured requests.
     pub n_requests: usize,
+    /// Of a workload with a pace, the time from one peak to the next, in s; its timelines are over seconds, others over requests.
+    pub period_s: Option<f64>,
     /// Clients that asked at once.
     pub n_connections: usize,
     /// Repetitions of each run.
@@ -87,8 +98,12 @@ pub struct RunFigures {
     pub tenants: Vec<TenantFigures>,
     /// Points (latency in µs, share of requests that took no longer).
     pub latency_distribution: Vec<(f64, f64)>,
-    /// Points (requests so far, mean latency in µs since the point before), the warm-up included.
-    pub latency_course: Vec<(f64, f64)>,
+    /// How latency and misses went over the measured requests.
+    pub timeline: Vec<Point>,
+    /// In peaks and valleys, where the workload has a pace.
+    pub paced: Option<Paced>,
+    /// Before and after the restart, if there was one.
+    pub restart: Option<Restart>,
 }
 
 /// The numbers of a run that are worth a median. Latencies in µs.
@@ -114,6 +129,12 @@ pub struct Figures {
     pub evictions: f64,
     /// Of these, keys that the server evicted by its own policy.
     pub evictions_by_server: f64,
+    /// Keys that the module put to sleep.
+    pub slept_keys: f64,
+    /// Keys that it brought back.
+    pub woken_keys: f64,
+    /// Reads that found their key asleep.
+    pub sleeping_reads: f64,
     /// Time on a core, all threads of the server, in s.
     pub server_cpu_s: f64,
     /// Of this, the main thread's, in s.
@@ -122,6 +143,12 @@ pub struct Figures {
     pub ping_us_max: f64,
     /// 99.9 % of the PINGs waited no longer.
     pub ping_us_p999: f64,
+    /// After how many s of a peak the periodic tenant's reads hit again, median over the peaks; `None` where there are no peaks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub back_s: Option<f64>,
+    /// How many requests after the restart the miss ratio was back; where it was not, all of them. `None` without a restart.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub back_requests: Option<f64>,
 }
 
 /// One tenant in one run.
@@ -170,6 +197,8 @@ impl Report {
             date: jiff::Timestamp::now().strftime("%Y-%m-%d %H:%M:%S UTC").to_string(),
             workload: comparison.stream.name.clone(),
             backend: comparison.backend.to_string(),
+            slow_down: comparison.slow_down.map(|slow_down| slow_down.to_string()),
+            restart: comparison.restart.map(|moment| moment.to_string()),
             server: comparison.setup.binary.label.clone(),
             module_settings: comparison.setup.settings.clone(),
             placement: comparison.setup.placement.to_string(),
@@ -177,6 +206,7 @@ impl Report {
             n_keys: comparison.stream.keys.len(),
             n_warmup: comparison.stream.n_warmup,
             n_requests: comparison.stream.n_measured(),
+            period_s: comparison.stream.pace.as_ref().map(|pace| pace.period_s),
             n_connections: comparison.n_connections,
             n_repetitions: comparison.n_repetitions,
             footprint_bytes: footprint.keys_bytes,
@@ -255,7 +285,8 @@ pub fn default_folder(workload: &str) -> PathBuf {
 
 fn run_figures(comparison: &Comparison, run: &Run) -> RunFigures {
     let measurement = &run.measurement;
-    let (recorder, counters) = (&measurement.recorder, measurement.counters);
+    let (recorder, observed) = (&measurement.recorder, &measurement.observed);
+    let counters = observed.counters;
     let total = recorder.total();
     let tenants = comparison.stream.keys.tenants().iter().zip(recorder.tenants());
     RunFigures {
@@ -271,15 +302,20 @@ fn run_figures(comparison: &Comparison, run: &Run) -> RunFigures {
             latency_us_p999: recorder.quantile_us(0.999),
             latency_us_p9999: recorder.quantile_us(0.9999),
             miss_ratio: recorder.miss_ratio().unwrap_or(f64::NAN),
-            throughput_per_s: total.n as f64 / measurement.elapsed.as_secs_f64(),
+            throughput_per_s: total.n as f64 / observed.elapsed.as_secs_f64(),
             evictions: (counters.n_evicted_by_server + counters.n_evicted_by_module) as f64,
             evictions_by_server: counters.n_evicted_by_server as f64,
+            slept_keys: counters.n_slept as f64,
+            woken_keys: counters.n_woken as f64,
+            sleeping_reads: counters.n_sleeping_reads as f64,
             server_cpu_s: counters.cpu_s,
             server_cpu_main_s: counters.cpu_main_s,
-            ping_us_max: measurement.pings_ns.max() as f64 / 1000.0,
-            ping_us_p999: measurement.pings_ns.value_at_quantile(0.999) as f64 / 1000.0,
+            ping_us_max: observed.pings_ns.max() as f64 / 1000.0,
+            ping_us_p999: observed.pings_ns.value_at_quantile(0.999) as f64 / 1000.0,
+            back_s: measurement.paced.as_ref().and_then(Paced::back_s_median),
+            back_requests: measurement.restart.map(|restart| restart.requests_until_back()),
         },
-        server_memory: measurement.memory,
+        server_memory: observed.memory,
         n_refused: recorder.n_refused(),
         tenants: tenants
             .map(|(tenant, sums)| TenantFigures {
@@ -294,7 +330,9 @@ fn run_figures(comparison: &Comparison, run: &Run) -> RunFigures {
             })
             .collect(),
         latency_distribution: recorder.distribution(),
-        latency_course: recorder.course(comparison.stream.requests.len()),
+        timeline: measurement.timeline.clone(),
+        paced: measurement.paced.clone(),
+        restart: measurement.restart,
     }
 }
 

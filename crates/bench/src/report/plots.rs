@@ -1,23 +1,38 @@
-//! The report's three plots, each as SVG and PNG: mean latency by system, its distribution, and its course over the run.
+//! The report's plots, each as SVG and PNG: mean latency by system, its distribution, and latency and miss ratio over the run.
 
+use std::iter;
 use std::path::Path;
 
 use tenure_plots::{BarChart, BarSeries, LineChart, Series};
 
 use super::table::figure;
 use super::{Report, RunFigures};
+use crate::timeline::Point;
 
 pub(super) fn draw(report: &Report, folder: &Path) -> anyhow::Result<()> {
     for extension in ["svg", "png"] {
         let path = |name: &str| folder.join(format!("{name}.{extension}"));
         mean_latency(report).save(path("mean-latency"))?;
         for memory in memories(report) {
-            let name = |kind: &str| format!("{kind}-{}", memory.replace('%', "pct").replace(' ', ""));
-            distribution(report, &memory).save(path(&name("distribution")))?;
-            course(report, &memory).save(path(&name("course")))?;
+            for (kind, chart) in line_charts(report, &memory) {
+                chart.save(path(&format!("{kind}-{}", memory.replace('%', "pct").replace(' ', ""))))?;
+            }
         }
     }
     Ok(())
+}
+
+/// The charts at one memory size, each with the beginning of its name.
+fn line_charts(report: &Report, memory: &str) -> Vec<(String, LineChart)> {
+    let mut charts = vec![("distribution".to_string(), distribution(report, memory))];
+    let paced = report.runs.iter().find_map(|run| run.paced.as_ref());
+    let tenants = paced.into_iter().flat_map(|paced| &paced.tenants).map(|tenant| Some(tenant.tenant.as_str()));
+    for tenant in iter::once(None).chain(tenants) {
+        let name = |what: &str| tenant.map_or(what.to_string(), |tenant| format!("{what}-{tenant}"));
+        charts.push((name("latency"), latency_over_run(report, memory, tenant)));
+        charts.push((name("miss-ratio"), miss_ratio_over_run(report, memory, tenant)));
+    }
+    charts
 }
 
 fn memories(report: &Report) -> Vec<String> {
@@ -89,12 +104,40 @@ fn distribution(report: &Report, memory: &str) -> LineChart {
     }
 }
 
-fn course(report: &Report, memory: &str) -> LineChart {
+fn latency_over_run(report: &Report, memory: &str, tenant: Option<&str>) -> LineChart {
+    let latency = |point: &Point| point.latency_us_mean;
+    LineChart { y_label: "mean latency (µs)".into(), ..over_run(report, "Latency", memory, tenant, latency) }
+}
+
+fn miss_ratio_over_run(report: &Report, memory: &str, tenant: Option<&str>) -> LineChart {
+    let miss_ratio = |point: &Point| point.miss_ratio;
+    LineChart { y_label: "miss ratio".into(), ..over_run(report, "Miss ratio", memory, tenant, miss_ratio) }
+}
+
+fn over_run(
+    report: &Report,
+    what: &str,
+    memory: &str,
+    tenant: Option<&str>,
+    value: fn(&Point) -> Option<f64>,
+) -> LineChart {
+    let whose = tenant.map_or(String::new(), |tenant| format!(" of {tenant}"));
+    let points = |run: &RunFigures| {
+        timeline_of(run, tenant).iter().map(|point| (point.until, value(point).unwrap_or(f64::NAN))).collect()
+    };
+    let axis = if report.conditions.period_s.is_some() { "time (s)" } else { "measured requests so far" };
+    let restart = report.conditions.restart.as_ref().map_or(String::new(), |moment| format!(", restart at {moment}"));
     LineChart {
-        title: title(report, &format!("Latency over the run, memory {memory}")),
-        x_label: format!("requests so far (the first {} warm up)", report.conditions.n_warmup),
-        y_label: "mean latency (µs)".into(),
-        x_log: false,
-        series: lines(report, memory, |run| run.latency_course.clone()),
+        title: title(report, &format!("{what}{whose} over the run, memory {memory}")),
+        x_label: format!("{axis}{restart}"),
+        series: lines(report, memory, points),
+        ..LineChart::default()
     }
+}
+
+/// Over all requests, or over those of one tenant of a workload with a pace.
+fn timeline_of<'a>(run: &'a RunFigures, tenant: Option<&str>) -> &'a [Point] {
+    let Some(tenant) = tenant else { return &run.timeline };
+    let paced = run.paced.iter().flat_map(|paced| &paced.tenants);
+    paced.filter(|of| of.tenant == tenant).map(|of| &of.timeline[..]).next().unwrap_or_default()
 }

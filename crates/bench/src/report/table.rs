@@ -2,7 +2,7 @@
 
 use tenure_core::units::format_bytes;
 
-use super::{Report, RunFigures, Summary};
+use super::{Report, RunFigures, Summary, paced, restart};
 use crate::statistics::Spread;
 
 /// With more tenants than this only the sums are printed; JSON has them all.
@@ -10,6 +10,8 @@ const TENANTS_SHOWN_MAX: usize = 16;
 
 pub(super) fn table(report: &Report) -> String {
     let mut parts = vec![conditions(report), latencies(report), costs(report), tenants(report)];
+    parts.extend(paced::tables(report));
+    parts.extend(restart::table(report));
     if report.summary.iter().any(|summary| summary.prediction.is_some()) {
         parts.push(predictions(report));
     }
@@ -20,13 +22,15 @@ fn conditions(report: &Report) -> String {
     let c = &report.conditions;
     let settings: Vec<String> = c.module_settings.iter().map(|(name, value)| format!("{name} {value}")).collect();
     let settings = if settings.is_empty() { "defaults".to_string() } else { settings.join(", ") };
+    let slow_down = c.slow_down.as_ref().map_or(String::new(), |slow_down| format!(" (slow down {slow_down})"));
     format!(
-        "{} against {} on {}, {}\n\
+        "{} against {}{} on {}, {}\n\
          {} keys, footprint {}; {} requests after {} of warm-up over {} connections, seed {}, {} repetitions\n\
          {}; module settings: {settings}\n\
          Medians over the repetitions (smallest–largest); latencies in µs, backend included.\n",
         c.workload,
         c.backend,
+        slow_down,
         c.server,
         c.date,
         c.n_keys,
@@ -100,9 +104,6 @@ fn tenants(report: &Report) -> String {
 
 fn tenant_row(report: &Report, summary: &Summary, tenant: usize) -> Vec<String> {
     let all: Vec<_> = runs_of(report, summary).map(|run| &run.tenants[tenant]).collect();
-    let median = |values: Vec<Option<f64>>, show: fn(f64) -> String| {
-        Spread::of(values.into_iter().flatten()).map_or("–".to_string(), |spread| show(spread.median))
-    };
     let miss_ratio = |n_missed: u64, n_read: u64| (n_read > 0).then(|| n_missed as f64 / n_read as f64);
     vec![
         summary.memory.clone(),
@@ -110,12 +111,17 @@ fn tenant_row(report: &Report, summary: &Summary, tenant: usize) -> Vec<String> 
         all[0].tenant.clone(),
         all[0].backend.clone(),
         all[0].n_read.to_string(),
-        median(all.iter().map(|t| miss_ratio(t.n_missed, t.n_read)).collect(), ratio4),
-        median(all.iter().map(|t| t.hit_us_mean).collect(), number),
-        median(all.iter().map(|t| t.miss_us_mean).collect(), number),
-        median(all.iter().map(|t| t.write_us_mean).collect(), number),
-        median(all.iter().map(|t| t.compound_us_mean).collect(), number),
+        median_of(all.iter().map(|t| miss_ratio(t.n_missed, t.n_read)), ratio4),
+        median_of(all.iter().map(|t| t.hit_us_mean), number),
+        median_of(all.iter().map(|t| t.miss_us_mean), number),
+        median_of(all.iter().map(|t| t.write_us_mean), number),
+        median_of(all.iter().map(|t| t.compound_us_mean), number),
     ]
+}
+
+/// The median of the values that are there; a dash where none is.
+pub(super) fn median_of(values: impl Iterator<Item = Option<f64>>, show: fn(f64) -> String) -> String {
+    Spread::of(values.flatten()).map_or("–".to_string(), |spread| show(spread.median))
 }
 
 fn predictions(report: &Report) -> String {
@@ -137,7 +143,7 @@ fn predictions(report: &Report) -> String {
     columns(&rows)
 }
 
-fn runs_of<'a>(report: &'a Report, summary: &'a Summary) -> impl Iterator<Item = &'a RunFigures> {
+pub(super) fn runs_of<'a>(report: &'a Report, summary: &'a Summary) -> impl Iterator<Item = &'a RunFigures> {
     report.runs.iter().filter(|run| run.memory == summary.memory && run.system == summary.system)
 }
 
@@ -147,7 +153,7 @@ pub(super) fn figure(summary: &Summary, name: &str) -> Spread {
     summary.figures.get(name).copied().unwrap_or(nothing)
 }
 
-fn number(value: f64) -> String {
+pub(super) fn number(value: f64) -> String {
     match value {
         v if !v.is_finite() => "–".to_string(),
         v if v >= 100.0 => format!("{v:.0}"),
@@ -155,12 +161,16 @@ fn number(value: f64) -> String {
     }
 }
 
-fn whole(value: f64) -> String {
+pub(super) fn whole(value: f64) -> String {
     if value.is_finite() { format!("{value:.0}") } else { "–".to_string() }
 }
 
-fn ratio4(value: f64) -> String {
+pub(super) fn ratio4(value: f64) -> String {
     if value.is_finite() { format!("{value:.4}") } else { "–".to_string() }
+}
+
+pub(super) fn seconds(value: f64) -> String {
+    if value.is_finite() { format!("{value:.2}") } else { "–".to_string() }
 }
 
 /// A ratio as a change: 0.875 is `-12.5%`.
@@ -168,7 +178,7 @@ fn change(ratio: f64) -> String {
     format!("{:+.1}%", (ratio - 1.0) * 100.0)
 }
 
-fn range(spread: Spread, show: impl Fn(f64) -> String) -> String {
+pub(super) fn range(spread: Spread, show: impl Fn(f64) -> String) -> String {
     format!("({}–{})", show(spread.min), show(spread.max))
 }
 

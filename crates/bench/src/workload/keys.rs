@@ -74,6 +74,17 @@ impl KeyTable {
         table
     }
 
+    /// A table without keys for tenants of these `names`, which take the backends in turn.
+    ///
+    /// # Panics
+    /// Where `n_backends` is 0.
+    pub fn of_tenants(names: &[&str], n_backends: usize) -> Self {
+        let mut table = KeyTable::new(Assignment::ByTenant, n_backends);
+        let tenants = names.iter().enumerate();
+        table.tenants = tenants.map(|(i, &name)| Tenant { name: name.into(), backend: i % n_backends }).collect();
+        table
+    }
+
     /// Adds a key that `tenant` of the workload calls `name`, with values of `value_bytes` bytes; returns its number.
     ///
     /// # Panics

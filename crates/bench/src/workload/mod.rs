@@ -1,11 +1,13 @@
 //! Workloads: what is asked of the cache, decided in full before the first server starts.
 //!
 //! A [`Stream`] is a list of requests over a table of keys, fixed by the seed, so that every system is asked exactly the same
-//! in the same order; its connections share the list and each takes the next request when it is free. One workload per
-//! file; [`zipfian`] holds YCSB's number generators. Cost: 12 bytes per request, the name and 10 bytes per key.
+//! in the same order; its connections share the list and each takes the next request when it is free, and when it is due where the
+//! workload has a [`pace`]. One workload per file; [`zipfian`] holds YCSB's number generators. Cost: 12 bytes per request, the name and 10 bytes per key.
 
+mod diurnal;
 pub mod keys;
 mod no_miss;
+pub mod pace;
 mod tenants;
 mod trace;
 mod ycsb;
@@ -19,6 +21,7 @@ use anyhow::{Context, bail, ensure};
 use tenure_sim::trace::TraceOptions;
 
 use keys::{Assignment, KeyTable};
+use pace::Pace;
 use ycsb::Ycsb;
 
 /// What a request does.
@@ -68,6 +71,8 @@ pub struct Stream {
     pub scans: Vec<u32>,
     /// How many requests come before the measurement.
     pub n_warmup: usize,
+    /// When requests are due; `None`: as soon as a connection is free.
+    pub pace: Option<Pace>,
 }
 
 impl Stream {
@@ -92,6 +97,8 @@ pub enum Workload {
     Ycsb(Ycsb),
     /// Fifteen tenants with penalties of 2^0 to 2^14 µs.
     Tenants,
+    /// A tenant that is asked for in peaks beside one that always is.
+    Diurnal,
     /// All keys fit; throughput and CPU only.
     NoMiss,
     /// A trace in any format that the simulator reads.
@@ -107,9 +114,12 @@ impl FromStr for Workload {
         }
         match text {
             "tenants" => Ok(Workload::Tenants),
+            "diurnal" => Ok(Workload::Diurnal),
             "no-miss" => Ok(Workload::NoMiss),
             path if path == "-" || PathBuf::from(path).is_file() => Ok(Workload::Trace(path.into())),
-            _ => bail!("workload '{text}' is none of ycsb-a to ycsb-f, tenants, no-miss, - or the path of a trace"),
+            _ => bail!(
+                "workload '{text}' is none of ycsb-a to ycsb-f, tenants, diurnal, no-miss, - or the path of a trace"
+            ),
         }
     }
 }
@@ -119,6 +129,7 @@ impl fmt::Display for Workload {
         match self {
             Workload::Ycsb(ycsb) => write!(f, "ycsb-{ycsb}"),
             Workload::Tenants => f.write_str("tenants"),
+            Workload::Diurnal => f.write_str("diurnal"),
             Workload::NoMiss => f.write_str("no-miss"),
             Workload::Trace(path) => f.write_str(&trace::name_of(path)),
         }
@@ -138,6 +149,8 @@ pub struct WorkloadOptions {
     pub n_warmup: Option<usize>,
     /// Measured requests.
     pub n_requests: Option<usize>,
+    /// From one peak to the next, in s; of diurnal only.
+    pub period_s: Option<f64>,
     /// How many backends there are.
     pub n_backends: usize,
     /// By what a key's backend is found.
@@ -158,8 +171,8 @@ impl WorkloadOptions {
     /// `workload` at its default size on `n_backends` backends, seed 1.
     pub fn new(workload: Workload, n_backends: usize) -> Self {
         let trace = TraceOptions::default();
-        let (n_keys, n_warmup, n_requests, assignment) = (None, None, None, None);
-        WorkloadOptions { workload, seed: 1, n_keys, n_warmup, n_requests, n_backends, assignment, trace }
+        let (n_keys, n_warmup, n_requests, period_s, assignment) = (None, None, None, None, None);
+        WorkloadOptions { workload, seed: 1, n_keys, n_warmup, n_requests, period_s, n_backends, assignment, trace }
     }
 
     /// Draws the stream (or reads the trace).
@@ -171,6 +184,12 @@ impl WorkloadOptions {
         let stream = match &self.workload {
             Workload::Ycsb(ycsb) => ycsb.generate(keys(Assignment::ByKey), self.size(ycsb.default_size())?, self.seed),
             Workload::Tenants => tenants::generate(keys(Assignment::ByTenant), self.size(tenants::SIZE)?, self.seed),
+            Workload::Diurnal => {
+                let by_key = self.assignment == Some(Assignment::ByKey);
+                ensure!(!by_key, "diurnal has a backend for each of its tenants, and not by key");
+                let period_s = self.period_s.unwrap_or(diurnal::PERIOD_S);
+                diurnal::generate(self.n_backends, self.size(diurnal::size(period_s))?, period_s, self.seed)
+            }
             Workload::NoMiss => no_miss::generate(keys(Assignment::ByKey), self.size(no_miss::SIZE)?, self.seed),
             Workload::Trace(path) => {
                 let by = if self.n_backends > 1 { Assignment::ByKey } else { Assignment::ByTenant };
@@ -205,7 +224,7 @@ mod tests {
 
     #[test]
     fn a_seed_decides_every_request() {
-        for name in ["ycsb-a", "ycsb-d", "ycsb-e", "ycsb-f", "tenants", "no-miss"] {
+        for name in ["ycsb-a", "ycsb-d", "ycsb-e", "ycsb-f", "tenants", "diurnal", "no-miss"] {
             let (first, again) = (small(name).generate().unwrap(), small(name).generate().unwrap());
             assert_eq!(first.requests.len(), 2100, "{name}");
             assert_eq!((first.n_warmup, first.n_measured()), (100, 2000), "{name}");
@@ -221,6 +240,14 @@ mod tests {
             let error = name.parse::<Workload>().unwrap_err().to_string();
             assert!(error.contains("ycsb-a") || error.contains("a to f"), "{error}");
         }
+    }
+
+    #[test]
+    fn diurnal_has_tenants_and_backends_of_its_own() {
+        let error = WorkloadOptions { assignment: Some(Assignment::ByKey), ..small("diurnal") }.generate().unwrap_err();
+        assert!(error.to_string().contains("by key"), "{error}");
+        let stream = WorkloadOptions { period_s: Some(0.5), ..small("diurnal") }.generate().unwrap();
+        assert_eq!(stream.pace.unwrap().phases[1].start_s, 0.25);
     }
 
     #[test]

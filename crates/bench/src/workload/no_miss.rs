@@ -25,5 +25,5 @@ pub(super) fn generate(mut keys: KeyTable, size: Size, seed: u64) -> Stream {
         Request::on(operation, random.below(size.n_keys as u64) as u32, VALUE_BYTES)
     };
     let requests = (0..size.n_warmup + size.n_requests).map(next).collect();
-    Stream { name: "no-miss".into(), keys, requests, scans: Vec::new(), n_warmup: size.n_warmup }
+    Stream { name: "no-miss".into(), keys, requests, scans: Vec::new(), n_warmup: size.n_warmup, pace: None }
 }

@@ -35,7 +35,7 @@ pub(super) fn generate(mut keys: KeyTable, size: Size, seed: u64) -> Stream {
         Request::on(Operation::Read, key, keys.value_bytes(key))
     };
     let requests = (0..size.n_warmup + size.n_requests).map(next).collect();
-    Stream { name: "tenants".into(), keys, requests, scans: Vec::new(), n_warmup: size.n_warmup }
+    Stream { name: "tenants".into(), keys, requests, scans: Vec::new(), n_warmup: size.n_warmup, pace: None }
 }
 
 #[cfg(test)]

@@ -63,7 +63,7 @@ pub(super) fn read(
     ensure!(n_warmup < requests.len(), "it has {} requests, and {n_warmup} of them are to warm up", requests.len());
     let name = name_of(path);
     u32::try_from(requests.len()).context("it has more than 4 billion requests: say how many with --requests")?;
-    Ok(Stream { name, keys, requests, scans: Vec::new(), n_warmup })
+    Ok(Stream { name, keys, requests, scans: Vec::new(), n_warmup, pace: None })
 }
 
 #[cfg(test)]

@@ -135,7 +135,7 @@ impl Ycsb {
             requests.push(request);
         }
         let scans = spread_scans(&keys, &mut requests, &scans);
-        Stream { name: format!("ycsb-{self}"), keys, requests, scans, n_warmup: size.n_warmup }
+        Stream { name: format!("ycsb-{self}"), keys, requests, scans, n_warmup: size.n_warmup, pace: None }
     }
 }
 

@@ -39,11 +39,13 @@ impl Tenure {
             0 => i64::MAX,
             limit => limit.saturating_sub(self.headroom_bytes()) as i64 - self.used_bytes(server) as i64,
         };
-        let burst_bytes = if self.memory.limit_bytes == 0 { i64::MAX } else { (self.headroom_bytes() / 2).max(1) as i64 };
+        let burst_bytes =
+            if self.memory.limit_bytes == 0 { i64::MAX } else { (self.headroom_bytes() / 2).max(1) as i64 };
         let volatile_only = self.memory.policy.starts_with("volatile");
         let window = self.published.window;
         let Tenure { spill, observer, usage, db_sizes, .. } = self;
-        let mut around = Around { server, observer, usage, db_sizes, room_bytes, burst_bytes, volatile_only, now_us, window };
+        let mut around =
+            Around { server, observer, usage, db_sizes, room_bytes, burst_bytes, volatile_only, now_us, window };
         spill.as_mut().map(|spill| body(spill, &mut around))
     }
 

@@ -187,7 +187,7 @@ fn info_has_every_field_and_its_numbers_are_numbers() {
             match name {
                 "state" | "worker" => assert_eq!(value, "running", "{name}"),
                 "watching" => assert_eq!(value, "all"),
-                "eviction" | "last_panic" => {}
+                "eviction" | "sleep" | "last_panic" => {}
                 _ if name.starts_with("partition_") => value.split(',').for_each(|field| {
                     let (name, number) = field.split_once('=').unwrap_or_else(|| panic!("{field} in {value}"));
                     assert!(number.parse::<f64>().is_ok_and(f64::is_finite), "{name}={number}");
@@ -213,9 +213,9 @@ fn tools_that_list_commands_see_ours() {
         let mut connection = server.connection().unwrap();
         let names: Vec<String> = send(&mut connection, "COMMAND LIST FILTERBY MODULE tenure");
         let names: BTreeSet<String> = names.into_iter().collect();
-        let expected =
-            ["tenure.help", "tenure.status", "tenure.partitions", "tenure.mrc", "tenure.class", "tenure.debug"];
-        assert_eq!(names, expected.map(str::to_owned).into());
+        let expected = ["help", "status", "partitions", "mrc", "class", "sleep", "wake", "await", "debug"];
+        let expected = expected.map(|name| format!("tenure.{name}"));
+        assert_eq!(names, expected.into());
         for line in ["COMMAND DOCS", "COMMAND DOCS tenure.mrc", "COMMAND INFO tenure.mrc", "COMMAND", "MODULE LIST"] {
             send::<Value>(&mut connection, line);
         }

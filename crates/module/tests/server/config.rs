@@ -26,6 +26,13 @@ const SETTINGS: &[(&str, &str, &str, &[&str])] = &[
     ("samples-per-second", "100", "100", &["99", "1000001"]),
     ("watched-per-second", "0", "0", &["-1", "1000000001"]),
     ("penalty-max-ms", "1", "1", &["0", "3600001"]),
+    ("spill-dir", "sleepers", "sleepers", &["/proc/nowhere"]),
+    ("spill-max-bytes", "64mb", "67108864", &["1000", "-1"]),
+    ("spill-bytes-per-second", "1mb", "1048576", &["1", "2000gb"]),
+    ("spill-auto", "no", "no", &["maybe"]),
+    ("spill-interval-seconds", "5", "5", &["0", "3601"]),
+    ("spill-run-intervals", "3", "3", &["0", "1001"]),
+    ("warm-restart", "yes", "yes", &["1"]),
 ];
 
 #[test]
@@ -42,7 +49,8 @@ fn every_setting_is_set_read_back_and_refuses_what_is_not_allowed() {
                 let mut command = redis::cmd("CONFIG");
                 let error = command.arg("SET").arg(&full).arg(wrong).exec(&mut connection).unwrap_err().to_string();
                 assert!(
-                    error.contains(&full) || ["tenant", "limit", "rule"].iter().any(|what| error.contains(what)),
+                    error.contains(&full)
+                        || ["tenant", "limit", "rule", "folder"].iter().any(|what| error.contains(what)),
                     "{full} {wrong}: {error}"
                 );
                 assert_eq!(config_get(&mut connection, &full), *reads_back, "{full} after {wrong} was refused");

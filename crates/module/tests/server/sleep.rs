@@ -451,6 +451,94 @@ fn an_orderly_stop_is_followed_by_a_warm_start() {
     }
 }
 
+/// Killed while values fall asleep, and while they are loaded back: nothing of before is found afterwards, nor is anything wrong.
+#[test]
+fn a_crash_at_any_time_leaves_nothing_wrong_behind() {
+    const TRIALS: u64 = 12;
+    for binary in two() {
+        let folder = TempDir::new().unwrap();
+        let options = sleeping_in(folder.path()).set("tenure.warm-restart", "yes");
+        let mut server = start(&binary, &options);
+        let mut found = 0;
+        for trial in 0..TRIALS {
+            let mut connection = server.connection().unwrap();
+            let mut pipeline = redis::pipe();
+            for i in 0..5000 {
+                pipeline.cmd("SET").arg(format!("k:{i}")).arg(format!("{trial}-{i}-{}", "v".repeat(500))).ignore();
+            }
+            pipeline.exec(&mut connection).unwrap();
+            wait_for("the partition to be known", || partition(&mut connection, "db0")["keys"] > 0.0);
+            send::<()>(&mut connection, "TENURE.SLEEP db0");
+            let is_under_way = |server: &Server, field: &str| info(server, field) > 100.0 * (trial % 4 + 1) as f64;
+            wait_for("some to sleep", || is_under_way(&server, "slept_keys"));
+            if trial % 2 == 0 {
+                // While values fall asleep.
+                server.kill();
+                server.restart().unwrap();
+                let mut connection = server.connection().unwrap();
+                assert_eq!((send::<u64>(&mut connection, "DBSIZE"), info(&server, "sleeping_keys")), (0, 0.0));
+                continue;
+            }
+            // While they are loaded back, some of them changed and deleted already.
+            drop(connection);
+            server.restart().unwrap();
+            let mut connection = server.connection().unwrap();
+            send::<()>(&mut connection, "SET k:1 newer");
+            send::<()>(&mut connection, "DEL k:2");
+            wait_for("some to wake", || is_under_way(&server, "woken_keys"));
+            for i in 3..500 {
+                if let Some(value) = send::<Option<String>>(&mut connection, &format!("GET k:{i}")) {
+                    assert!(value.starts_with(&format!("{trial}-{i}-")), "k:{i} in trial {trial}: {}", &value[..20]);
+                    found += 1;
+                }
+            }
+            assert_eq!(send::<String>(&mut connection, "GET k:1"), "newer");
+            drop(connection);
+            server.kill();
+            server.restart().unwrap();
+            let mut connection = server.connection().unwrap();
+            assert_eq!((send::<u64>(&mut connection, "DBSIZE"), info(&server, "sleeping_keys")), (0, 0.0));
+        }
+        println!("{TRIALS} trials, {found} values read after a warm start, none wrong");
+        assert!(found > 1000, "{found}");
+    }
+}
+
+/// A class that is asked for every few seconds and a steady one: the first is found to be periodic, sleeps in its valleys and is
+/// there at its peaks.
+#[test]
+fn a_periodic_partition_falls_asleep_and_wakes_by_itself() {
+    let binary = oldest_and_newest().pop().unwrap();
+    let folder = TempDir::new().unwrap();
+    let options = sleeping_in(folder.path()).set("tenure.tenants", "\"p=p:* s=s:*\"").set("maxmemory", "1gb");
+    let server = start(&binary, &options.set("tenure.spill-interval-seconds", 1).set("tenure.spill-run-intervals", 2));
+    let mut connection = server.connection().unwrap();
+    let mut periodic = CacheAside::new(server.connection().unwrap(), "p:", 2000, 1000);
+    let mut steady = CacheAside::new(server.connection().unwrap(), "s:", 500, 1000);
+    let began = std::time::Instant::now();
+    let mut has_slept = false;
+    // 3 s of peak, 6 s of valley: this is the clients' doing, not a wait for something to happen.
+    wait_for("a valley and a peak", || {
+        let is_peak = began.elapsed().as_secs() % 9 < 3;
+        for _ in 0..5 {
+            if is_peak {
+                periodic.read_some(100);
+            }
+            steady.read_some(20);
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+        has_slept |= !is_peak && partition(&mut connection, "p")["sleeping_keys"] > 1000.0;
+        has_slept && is_peak && info(&server, "woken_keys") > 1000.0
+    });
+    assert_eq!(tenure_rest(&mut connection, "s"), "awake");
+    assert!(periodic.misses < 2100, "{} misses of 2000 keys that were never evicted", periodic.misses);
+}
+
+fn tenure_rest(connection: &mut Connection, name: &str) -> String {
+    let rows: Vec<std::collections::BTreeMap<String, String>> = send(connection, "TENURE.PARTITIONS");
+    rows.iter().find(|row| row["name"] == name).map(|row| row["rest"].clone()).unwrap_or_default()
+}
+
 #[test]
 fn what_cannot_sleep_is_refused_with_the_reason() {
     for binary in servers() {

@@ -53,6 +53,8 @@ const WINDOWS_HELD: u64 = 3;
 const HELD_US: u64 = 20_000_000;
 /// What fell asleep least recently used goes first: in a first round what was idle for an interval, then for a quarter, then all.
 const ROUNDS: [u64; 3] = [4, 1, 0];
+/// History in runs: with ten minutes each, two days of minutes and two hours. Less remembers shorter rhythms better.
+const HISTORY_RUNS: usize = 300;
 /// Sampled keys whose last access is remembered, to tell how long reuses are.
 const REUSE_SLOTS: usize = 1 << 14;
 
@@ -230,7 +232,8 @@ impl Spill {
         self.disk.set_segment_bytes(segment_bytes(self.bytes_max));
         self.bytes_per_tick = settings.spill_bytes_per_second as u64 / 10;
         self.auto = settings.spill_auto;
-        let config = DiurnalConfig { run_intervals: settings.spill_run_intervals as usize, ..DiurnalConfig::default() };
+        let run_intervals = settings.spill_run_intervals as usize;
+        let config = DiurnalConfig { run_intervals, history_intervals: run_intervals * HISTORY_RUNS };
         let interval_us = settings.spill_interval_seconds as u64 * 1_000_000;
         if (config, interval_us) != (self.config, self.interval_us) {
             (self.config, self.interval_us) = (config, interval_us);
@@ -297,7 +300,11 @@ impl Spill {
     /// True where there is something to do that a turn may do some of.
     pub fn is_busy(&self) -> bool {
         let moves = |rhythm: &Rhythm| matches!(rhythm.rest, Rest::FallingAsleep { .. } | Rest::Waking);
-        self.us_left > 0 && (!self.pending.is_empty() || !self.arrived.is_empty() || self.disk.under_way() > 0 || self.rhythms.iter().any(moves))
+        self.us_left > 0
+            && (!self.pending.is_empty()
+                || !self.arrived.is_empty()
+                || self.disk.under_way() > 0
+                || self.rhythms.iter().any(moves))
     }
 
     /// True where keys sleep or are about to, so that no command may pass unseen.

@@ -1,11 +1,13 @@
 //! The systems of a comparison: the same server with the same memory, alone or with the module and some settings.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::str::FromStr;
+use std::time::Duration;
 
-use anyhow::{Context, bail};
-use tenure_servers::{Server, ServerBinary, ServerOptions, module_path};
+use anyhow::{Context, bail, ensure};
+use tenure_servers::{Server, ServerBinary, ServerOptions, module_path, wait_for};
 
 use crate::placement::Placement;
 use crate::workload::keys::Tenant;
@@ -56,7 +58,8 @@ const SYSTEMS: [System; 8] = [
     System::with_module(
         "tenure-sleep",
         Told::Tenants,
-        &[("tenure.spill-auto", "yes"), ("tenure.spill-interval-seconds", "1")],
+        // Rhythms of seconds in place of days.
+        &[("tenure.spill-interval-seconds", "1"), ("tenure.spill-run-intervals", "3")],
     )
     .spilling(),
     System::with_module("tenure-warm", Told::Tenants, &[("tenure.warm-restart", "yes")]).spilling(),
@@ -120,8 +123,27 @@ impl System {
         for (name, value) in module.all_settings(tenants, server.directory(), &setup.settings)? {
             set(&server, &name, &value)?;
         }
+        if module.spills {
+            check_spill(&server)?;
+        }
         Ok(server)
     }
+}
+
+/// A system that can't spill on this server would be measured for what it isn't.
+fn check_spill(server: &Server) -> anyhow::Result<()> {
+    let mut standing = String::new();
+    let is_known = || {
+        let status: BTreeMap<String, String> = server.call(&["TENURE.STATUS"]).unwrap_or_default();
+        standing = status.get("sleep").cloned().unwrap_or_default();
+        standing == "ready" || standing.starts_with("off: this server")
+    };
+    let waited = wait_for(Duration::from_secs(10), "the folder to be opened", is_known);
+    ensure!(
+        waited.is_ok() && standing == "ready",
+        "values can't sleep here: {standing}; TENURE_SERVER names another server"
+    );
+    Ok(())
 }
 
 impl Module {
@@ -219,8 +241,8 @@ mod tests {
         let expected = [
             format!("tenants {prefixes}"),
             format!("spill-dir {}", spill.display()),
-            "spill-auto yes".to_string(),
             "spill-interval-seconds 1".to_string(),
+            "spill-run-intervals 3".to_string(),
             "spill-interval-seconds 5".to_string(),
         ];
         assert_eq!(text(&settings_of("tenure-sleep")), expected);

@@ -15,17 +15,18 @@ use crate::observe::classes::{Class, ClassRules, Source};
 use crate::observe::partitions::in_database;
 use crate::tenure::Tenure;
 
-/// The commands, as they are registered.
-pub const NAMES: [&CStr; 8] = [
-    c"tenure.help",
-    c"tenure.status",
-    c"tenure.partitions",
-    c"tenure.mrc",
-    c"tenure.class",
-    c"tenure.sleep",
-    c"tenure.wake",
-    c"tenure.debug",
+/// The commands, as they are registered: names and flags. Those that change what Tenure does are for who may write or administer.
+pub const COMMANDS: [(&CStr, &CStr); 8] = [
+    (c"tenure.help", LOOKS),
+    (c"tenure.status", LOOKS),
+    (c"tenure.partitions", LOOKS),
+    (c"tenure.mrc", LOOKS),
+    (c"tenure.class", c"write fast allow-stale"),
+    (c"tenure.sleep", c"admin fast"),
+    (c"tenure.wake", c"admin fast"),
+    (c"tenure.debug", c"admin fast allow-stale"),
 ];
+const LOOKS: &CStr = c"readonly fast allow-stale";
 
 const HELP: [&str; 24] = [
     "TENURE.HELP [settings]",

@@ -134,8 +134,8 @@ fn load(server: &Server, words: &[String]) -> Result<(), String> {
     filter::forget();
     soon::prepare(server);
     settings::register(server, words)?;
-    for name in commands::NAMES {
-        register_command(server, name, callbacks::on_own_command, c"readonly fast allow-stale")?;
+    for (name, flags) in commands::COMMANDS {
+        register_command(server, name, callbacks::on_own_command, flags)?;
     }
     let name = CString::new(awaits::COMMAND).unwrap_or_default();
     // It runs what may write.

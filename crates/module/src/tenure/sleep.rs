@@ -167,7 +167,8 @@ impl Tenure {
     fn may_wait(&self, call: &FilterCall, server: &Server) -> bool {
         let Some(client_id) = call.client_id() else { return false };
         let may_block = call.client(client_id).is_some_and(|client| !client.in_multi && !client.is_tracking);
-        may_block && awaits::is_allowed(server, client_id)
+        // Held-back writes would hold it back too.
+        may_block && !server.writes_are_paused() && awaits::is_allowed(server, client_id)
     }
 
     /// A command that was put behind `TENURE.AWAIT` runs: its client waits, where its key still sleeps.

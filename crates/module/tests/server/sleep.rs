@@ -307,7 +307,7 @@ fn damage_on_disk_costs_hits_and_nothing_else() {
             (0..100).for_each(|i| send(&mut connection, &format!("SET k:{i} value-{round}-{i}")));
             put_to_sleep(server);
             for file in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
-                if !file.extension().is_some_and(|end| end == "values") {
+                if file.extension().is_none_or(|end| end != "values") {
                     continue;
                 }
                 let mut bytes = fs::read(&file).unwrap();
@@ -342,8 +342,9 @@ fn damage_on_disk_costs_hits_and_nothing_else() {
 
 #[test]
 fn a_full_disk_keeps_values_awake() {
-    let Ok(full) = fs::symlink_metadata("/dev/full") else { return println!("SKIPPED: no /dev/full") };
-    drop(full);
+    if !Path::new("/dev/full").exists() {
+        return println!("SKIPPED: no /dev/full");
+    }
     on_servers_that_can(two(), |server, folder| {
         let mut connection = server.connection().unwrap();
         (0..100).for_each(|i| send(&mut connection, &format!("SET k:{i} {i}")));

@@ -30,8 +30,8 @@ use crate::ffi::server::{Kind, Level, ScanCursor, Server, Text};
 use crate::observe::Observer;
 use crate::observe::partitions::in_database;
 
-/// Values above this are left to eviction: writing one would hold the server up.
-const VALUE_BYTES_MAX: usize = 1 << 20;
+/// Values above this are left to eviction: to write one as `DUMP` does would hold the server up for a millisecond.
+const VALUE_BYTES_MAX: usize = 128 << 10;
 /// Segments are a sixteenth of what the disk may hold, within bounds.
 const SEGMENT_BYTES_MIN: u64 = 1 << 20;
 const SEGMENT_BYTES_MAX: u64 = 64 << 20;

@@ -16,6 +16,8 @@ use crate::observe::partitions::in_database;
 
 /// An orderly stop is held up by no more than this.
 const STOP_MAX: Duration = Duration::from_secs(20);
+/// Names held in memory at once, at the most: of one heat, more than these are left behind.
+const NAMES_MAX: usize = 1 << 20;
 /// How hot: not used for less than 1, 2, 4, … seconds.
 const HEATS: usize = 24;
 
@@ -134,7 +136,7 @@ fn names_of_heat(server: &Server, db: u16, heat: usize, volatile_only: bool) -> 
     for_each_key(server, db, |name, key| {
         let is_large = key.kind() == Kind::String && key.length() > VALUE_BYTES_MAX;
         let expires_at_ms = key.expires_at_ms();
-        if heat_of(key) == heat && !is_large && (!volatile_only || expires_at_ms > 0) {
+        if names.len() < NAMES_MAX && heat_of(key) == heat && !is_large && (!volatile_only || expires_at_ms > 0) {
             names.push((name.keep(), (key.idle() / 1000) as u32, expires_at_ms));
         }
     });

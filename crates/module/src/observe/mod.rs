@@ -63,6 +63,11 @@ impl Counters {
         self.reads + self.writes
     }
 
+    /// Reads, and writes that answer no miss: how much the partition is asked for, however much of it is in memory.
+    pub fn unprompted(&self) -> u64 {
+        self.reads + self.writes.saturating_sub(self.penalties)
+    }
+
     #[inline]
     fn count(&mut self, effect: Effect, times: u64) {
         match effect {

@@ -103,7 +103,7 @@ struct Rhythm {
     rest: Rest,
     diurnal: Diurnal,
     reuses: ReuseTimes,
-    /// Requests counted when the interval began.
+    /// Accesses counted when the interval began.
     requests_before: u64,
     /// Sleeping keys touched in this interval.
     touched: u64,
@@ -636,7 +636,7 @@ impl Spill {
     fn end_interval(&mut self, around: &mut Around, may_sleep: bool) {
         for i in 0..around.observer.partitions.len().min(PARTITIONS_MAX) {
             let partition = PartitionId(i as u16);
-            let requests = around.observer.counters[i].requests();
+            let requests = around.observer.counters[i].unprompted();
             let may_sleep = may_sleep && self.auto && around.now_us >= self.refused_until_us;
             let rhythm = self.rhythm(partition);
             let accesses = requests.saturating_sub(std::mem::replace(&mut rhythm.requests_before, requests));

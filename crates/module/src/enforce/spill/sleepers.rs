@@ -134,6 +134,10 @@ impl Sleepers {
             segment.live_bytes = segment.live_bytes.saturating_sub(len);
         }
         self.live_bytes = self.live_bytes.saturating_sub(len);
+        if self.by_hash.is_empty() {
+            // Nobody sleeps: what the tables took is better used by those awake.
+            (self.by_hash, self.order) = Default::default();
+        }
         Some(sleeper)
     }
 

@@ -166,6 +166,8 @@ pub struct Tenure {
     pub spill: Option<Spill>,
     /// Whether they may, and why not.
     pub spill_standing: &'static str,
+    /// Tenure was started with the server, before any client.
+    is_server_start: bool,
     /// The folder can't be used.
     spill_failed: Option<&'static str>,
     /// Memory is near its limit, or a partition has a maximum: turns look whether there is something to free. As of the last tick.
@@ -214,6 +216,7 @@ impl Tenure {
             short_since_us: None,
             spill: None,
             spill_standing: "off",
+            is_server_start: server.info_field(b"stats", "total_connections_received").is_some_and(|n| n == "0"),
             spill_failed: None,
             may_be_short: true,
             db_sizes: Vec::new(),
@@ -250,8 +253,9 @@ impl Tenure {
         self.apply(&settings);
         if settings.spill_dir != self.settings.spill_dir {
             self.close_spill();
-            self.spill_failed = None;
         }
+        // Whatever was set may be what was missing.
+        self.spill_failed = None;
         if let Some(spill) = &mut self.spill {
             spill.take_settings(&settings, now_us());
         }
@@ -264,8 +268,9 @@ impl Tenure {
     /// Divides the keys as the settings say, and starts over: what was learned of other partitions is of no use.
     fn divide_anew(&mut self) {
         let settings = &self.settings;
-        let table = settings.remembers_keys().then(|| KeyTable::new(self.key_table_bytes()));
-        let classes = Classes::new(settings.classes.clone(), table, settings.policy.is_hyperbolic());
+        let table_bytes = settings.remembers_keys().then(|| self.key_table_bytes());
+        let held = std::mem::take(&mut self.observer.partitions.classes);
+        let classes = held.renewed(settings.classes.clone(), table_bytes, settings.policy.is_hyperbolic());
         self.observer.set_partitions(Partitions::new(Tenants::new(&settings.tenants), classes));
         self.observer.sizes().forget_partitions();
         self.usage = Usage::new();

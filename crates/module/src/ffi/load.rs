@@ -62,6 +62,7 @@ required!(
     RedisModule_ReplyWithMap,
     RedisModule_Scan,
     RedisModule_SelectDb,
+    RedisModule_SetLRU,
     RedisModule_SetModuleOptions,
     RedisModule_SignalModifiedKey,
     RedisModule_StopTimer,
@@ -138,8 +139,7 @@ fn load(server: &Server, words: &[String]) -> Result<(), String> {
         register_command(server, name, callbacks::on_own_command, flags)?;
     }
     let name = CString::new(awaits::COMMAND).unwrap_or_default();
-    // It runs what may write.
-    register_command(server, &name, awaits::on_await, c"write")?;
+    register_command(server, &name, awaits::on_await, c"readonly")?;
     callbacks::start(server);
     watch(server)
 }

@@ -343,6 +343,17 @@ impl Key<'_> {
         255 - frequency.clamp(0, 255) as u64
     }
 
+    /// Sets what [`Key::idle`] told before: a look that counted as a use is taken back. Under an LFU policy it changes nothing.
+    pub fn set_idle(&self, idle: u64) {
+        let mut held: raw::mstime_t = -1;
+        // SAFETY: the handle is open, for writing.
+        unsafe { api!(RedisModule_GetLRU(self.key, &mut held)) };
+        if held >= 0 {
+            // SAFETY: as above.
+            unsafe { api!(RedisModule_SetLRU(self.key, idle as raw::mstime_t)) };
+        }
+    }
+
     /// Milliseconds until it expires; `None` where it doesn't.
     pub fn expires_in_ms(&self) -> Option<u64> {
         // SAFETY: the handle is open.

@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 
 use tenure_core::decide::penalty_class::{ClassLimits, PENALTY_CLASSES};
-use tenure_core::key_table::{Entry, KeyTable};
+use tenure_core::key_table::{BUCKET_BYTES, Entry, KeyTable};
 use tenure_core::units::KeyHash;
 
 use super::command_table::Effect;
@@ -110,11 +110,32 @@ impl Classes {
     /// The classes that `spec` asks for, with what is remembered of keys.
     pub fn new(spec: ClassSpec, keys: Option<KeyTable>, remembers_all: bool) -> Self {
         let mut classes = Classes { spec, keys, remembers_all, ..Classes::default() };
-        for (prefix, name) in classes.spec.rules.rules.clone() {
-            // `parse` has seen to it that there are not too many.
-            let class = classes.hinted(&name).unwrap_or(0);
-            classes.rules.push((prefix, class));
+        classes.take_rules();
+        classes
+    }
+
+    fn take_rules(&mut self) {
+        for (prefix, name) in self.spec.rules.rules.clone() {
+            // `parse` has seen to it that there are not too many, but hints may have brought others.
+            let class = self.hinted(&name).unwrap_or(0);
+            self.rules.push((prefix, class));
         }
+    }
+
+    /// The same under another `spec`, with a table of about `table_bytes`: what was learned and told of keys stays, where the table
+    /// is as large as before and its classes mean the same.
+    pub fn renewed(self, spec: ClassSpec, table_bytes: Option<u64>, remembers_all: bool) -> Self {
+        let is_same_size = |keys: &KeyTable| {
+            table_bytes.is_some_and(|bytes| bytes / BUCKET_BYTES * BUCKET_BYTES == keys.memory_bytes())
+        };
+        let means_the_same = spec.limits == self.spec.limits && spec.source == self.spec.source;
+        let keys = self.keys.filter(|keys| means_the_same && is_same_size(keys));
+        let Some(keys) = keys else {
+            return Classes::new(spec, table_bytes.map(KeyTable::new), remembers_all);
+        };
+        let (hinted, connections) = (self.hinted, self.connections);
+        let mut classes = Classes { spec, keys: Some(keys), remembers_all, hinted, connections, ..Classes::default() };
+        classes.take_rules();
         classes
     }
 
@@ -304,6 +325,21 @@ mod tests {
         assert_eq!([far, near, other].map(|key| of(&classes, key)), ["special", "near", "special"]);
         classes.learn(KeyHash::of(other), 100, 0);
         assert_eq!(of(&classes, other), "special", "what was told stays");
+    }
+
+    #[test]
+    fn other_rules_forget_nothing_and_other_limits_do() {
+        let mut classes = classes(Source::Auto, "far=r:*");
+        classes.learn(KeyHash::of(b"k"), 100, 0);
+        let class = classes.named("special").unwrap();
+        classes.hint(KeyHash::of(b"s"), class, 0);
+        let bytes = classes.keys.as_ref().map(KeyTable::memory_bytes);
+        let spec = ClassSpec { rules: ClassRules::parse("new=n:*").unwrap(), ..classes.spec.clone() };
+        let classes = classes.renewed(spec.clone(), bytes, false);
+        assert_eq!([b"k", b"s"].map(|key| of(&classes, key)), ["70-150us", "special"]);
+        assert_eq!(of(&classes, b"n:1"), "new");
+        let spec = ClassSpec { limits: ClassLimits::parse("1000").unwrap(), ..spec };
+        assert_eq!(of(&classes.renewed(spec, bytes, false), b"k"), "none");
     }
 
     #[test]

@@ -215,7 +215,7 @@ impl Observer {
             if self.touches.are_wanted()
                 && let (Some(key), Some(db)) = (call.word(position), db)
             {
-                self.touches.named(call.client_id(), key, db, true);
+                self.touches.named(call.client_id(), key, db, effect == Effect::Read);
             }
             return self.on_key(call, position, effect, db, &now_us);
         }

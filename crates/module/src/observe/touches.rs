@@ -30,8 +30,8 @@ pub struct Touches {
     pub is_on: bool,
     /// Keys that the running command touches and that are asleep.
     touched: Vec<KeyHash>,
-    /// It is a command of one key.
-    is_single: bool,
+    /// It is a read of one key.
+    is_read: bool,
     /// A transaction runs whose keys are not known.
     is_anything: bool,
     transactions: HashMap<u64, Queued>,
@@ -41,8 +41,8 @@ pub struct Touches {
 pub struct Touched {
     /// Which keys.
     pub keys: Vec<KeyHash>,
-    /// The command has this one key.
-    pub is_single: bool,
+    /// The command reads this one key, and that is all it does.
+    pub is_read: bool,
     /// Any key may be touched.
     pub is_anything: bool,
 }
@@ -54,12 +54,12 @@ impl Touches {
         self.sleepers.any() || !self.transactions.is_empty()
     }
 
-    /// A command names what may be a key.
-    pub fn named(&mut self, client_id: Option<u64>, word: &[u8], db: u16, is_single: bool) {
+    /// A command names what may be a key; `is_read` where it reads that key and does nothing else.
+    pub fn named(&mut self, client_id: Option<u64>, word: &[u8], db: u16, is_read: bool) {
         let key = in_database(KeyHash::of(word), db);
         if self.sleepers.has(key, db, word) {
             self.touched.push(key);
-            self.is_single = is_single && self.touched.len() == 1;
+            self.is_read = is_read && self.touched.len() == 1;
         }
         if let Some(queued) = client_id.and_then(|id| self.transactions.get_mut(&id)) {
             if queued.keys.len() < QUEUED_MAX {
@@ -84,7 +84,7 @@ impl Touches {
                 self.is_anything |= queued.too_many;
                 let asleep = queued.keys.into_iter().filter(|key| self.sleepers.get(*key).is_some());
                 self.touched.extend(asleep);
-                self.is_single = false;
+                self.is_read = false;
             }
             None => self.is_anything |= self.sleepers.any() && is_in_multi(),
         }
@@ -103,7 +103,7 @@ impl Touches {
         }
         Some(Touched {
             keys: std::mem::take(&mut self.touched),
-            is_single: std::mem::take(&mut self.is_single),
+            is_read: std::mem::take(&mut self.is_read),
             is_anything: std::mem::take(&mut self.is_anything),
         })
     }
@@ -132,7 +132,7 @@ mod tests {
         fall_asleep(&mut touches, b"k");
         touches.exec(7, || true);
         let touched = touches.take().unwrap();
-        assert_eq!((touched.keys.len(), touched.is_single, touched.is_anything), (1, false, false));
+        assert_eq!((touched.keys.len(), touched.is_read, touched.is_anything), (1, false, false));
         touches.exec(8, || true);
         assert!(touches.take().unwrap().is_anything, "its beginning was not seen");
         touches.exec(9, || false);
@@ -140,17 +140,17 @@ mod tests {
     }
 
     #[test]
-    fn a_command_of_one_key_is_told_from_others() {
+    fn a_read_of_one_key_is_told_from_others() {
         let mut touches = Touches::default();
         fall_asleep(&mut touches, b"a");
         fall_asleep(&mut touches, b"b");
         touches.named(None, b"a", 0, true);
-        assert!(touches.take().unwrap().is_single);
+        assert!(touches.take().unwrap().is_read);
         touches.named(None, b"a", 0, false);
         touches.named(None, b"b", 0, false);
         touches.named(None, b"c", 0, false);
         let touched = touches.take().unwrap();
-        assert_eq!((touched.keys.len(), touched.is_single), (2, false));
+        assert_eq!((touched.keys.len(), touched.is_read), (2, false));
         touches.named(None, b"a", 1, true);
         assert!(touches.take().is_none(), "another database's");
     }

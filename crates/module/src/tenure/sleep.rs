@@ -81,8 +81,9 @@ impl Tenure {
                 Ok(spill) => self.spill = Some(spill),
                 Err(why) => {
                     server.log(Level::Warning, &format!("values can't sleep: {why}"));
-                    self.spill_failed =
-                        Some("off: tenure.spill-dir can't be used, see the server's log; setting it again tries again");
+                    self.spill_failed = Some(
+                        "off: tenure.spill-dir can't be used; the server's log says why; setting it again tries again",
+                    );
                     return;
                 }
             }
@@ -91,10 +92,9 @@ impl Tenure {
         }
     }
 
-    /// Values of the last orderly stop, unless clients have been served since: they may have changed anything.
+    /// Values of the last orderly stop, where this is the server's start: later, clients may have changed anything.
     fn take_warm(&mut self, server: &Server, now_us: u64) {
-        let is_first = server.info_field(b"stats", "total_connections_received").is_some_and(|n| n == "0");
-        let wanted = is_first && self.settings.warm_restart;
+        let wanted = std::mem::take(&mut self.is_server_start) && self.settings.warm_restart;
         let text = match self.with_spill(server, now_us, |spill, around| spill.take_warm(around, wanted)) {
             Some(Ok(warm)) if warm.keys > 0 => {
                 format!("warm restart: {} values of the last stop, {} bytes", warm.keys, warm.bytes)
@@ -153,7 +153,8 @@ impl Tenure {
 
     /// What the filter found of sleepers in the command that is about to run.
     pub fn on_touched(&mut self, call: &FilterCall, server: &Server, touched: &Touched) {
-        if touched.is_single && self.may_wait(call, server) && call.put_behind_await() {
+        // A read changes nothing, so where nothing may wake now its key sleeps on.
+        if touched.is_read && (server.writes_are_paused() || (self.may_wait(call, server) && call.put_behind_await())) {
             return;
         }
         if touched.is_anything {
@@ -167,8 +168,7 @@ impl Tenure {
     fn may_wait(&self, call: &FilterCall, server: &Server) -> bool {
         let Some(client_id) = call.client_id() else { return false };
         let may_block = call.client(client_id).is_some_and(|client| !client.in_multi && !client.is_tracking);
-        // Held-back writes would hold it back too.
-        may_block && !server.writes_are_paused() && awaits::is_allowed(server, client_id)
+        may_block && awaits::is_allowed(server, client_id)
     }
 
     /// A command that was put behind `TENURE.AWAIT` runs: its client waits, where its key still sleeps.

@@ -248,6 +248,28 @@ fn nothing_old_is_ever_read() {
     });
 }
 
+/// A server that holds writes back, or refuses them, serves what sleeps, or a miss, and nothing that was deleted comes back.
+#[test]
+fn writes_that_are_held_back_or_refused_leave_nothing_old() {
+    on_servers_that_can(two(), |server, _| {
+        let (mut connection, mut other) = (server.connection().unwrap(), server.connection().unwrap());
+        send::<()>(&mut connection, "MSET a 1 b 2 c 3 d 4");
+        put_to_sleep(server);
+        send::<()>(&mut connection, "CLIENT PAUSE 700 WRITE");
+        // They wait until the pause is over; what they name is gone afterwards, whatever it was.
+        send::<()>(&mut other, "DEL a b");
+        send::<()>(&mut other, "DEL c");
+        let left: Vec<Option<u64>> = send(&mut connection, "MGET a b c");
+        assert_eq!(left, [None, None, None]);
+        send::<()>(&mut connection, "CLIENT UNPAUSE");
+        assert_eq!(send::<u64>(&mut connection, "GET d"), 4);
+        send::<()>(&mut connection, "SET e 5");
+        put_to_sleep(server);
+        config_set(&mut connection, "min-replicas-to-write", 1);
+        assert_eq!(send::<u64>(&mut connection, "GET e"), 5, "a read needs no replica");
+    });
+}
+
 #[test]
 fn times_to_live_run_on_and_emptied_databases_have_no_sleepers() {
     on_servers_that_can(two(), |server, _| {

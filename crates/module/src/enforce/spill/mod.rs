@@ -3,7 +3,7 @@
 //! Source: pRedis (Pan et al., SoCC'19) sec. 4. In a valley the values go to disk, least recently used first; at a peak, told by
 //! a run of reads of sleeping keys or by the period, they are loaded back, the last to fall asleep first. Differs from the paper:
 //! a read of a sleeping key is answered from disk (see `ffi::awaits`), any other use of one wakes it first, and a key falls asleep
-//! only if its value is what was written, byte for byte, so no value that has changed since is ever served. A sleeping key is no
+//! only if its value is still what was written (a hash of 64 bits says so), so no value that has changed since is ever served. A sleeping key is no
 //! key of the server's: `DBSIZE` and `SCAN` don't see it, replicas and the append-only file have it deleted, and restored when it
 //! wakes. Whatever goes wrong on disk costs hits.
 //! Cost: two `DUMP`s to fall asleep and a `RESTORE` to wake, both in slices; 100 bytes and the name for each sleeper.
@@ -44,7 +44,7 @@ const TICK_SHARE_US: u64 = 20_000;
 /// So many reads of sleeping keys in an interval wake their partition.
 const READS_TO_WAKE: u64 = 100;
 /// Keys that one command may wake while the server waits for the disk; more are forgotten.
-const WAKE_NOW_MAX: usize = 64;
+const WAKE_NOW_MAX: usize = 256;
 /// After the disk has refused a value nothing falls asleep for so long.
 const REFUSED_REST_US: u64 = 30_000_000;
 /// A partition that has woken keeps what it had before at least until so many plans were made, and so long: plans have to see that
@@ -78,7 +78,8 @@ struct Pending {
     name: Vec<u8>,
     expires_at_ms: u64,
     idle_seconds: u32,
-    checksum: u32,
+    /// Hash of its record, 64 bits.
+    hash: u64,
 }
 
 /// What is counted for `INFO`.
@@ -473,11 +474,14 @@ impl Spill {
         }
         let expires_at_ms = key.expires_at_ms();
         let idle_seconds = (key.idle() / 1000).min(u64::from(u32::MAX)) as u32;
+        let idle_ms = key.idle();
         drop(key);
-        let pending = Pending { db, name: name.as_ref().to_vec(), expires_at_ms, idle_seconds, checksum: 0 };
+        let pending = Pending { db, name: name.as_ref().to_vec(), expires_at_ms, idle_seconds, hash: 0 };
         let Some(record) = record_of(around.server, &pending) else { return };
+        // To look at it was no use of it.
+        around.server.open(name).set_idle(idle_ms);
         self.bytes_left = self.bytes_left.saturating_sub(record.len() as u64);
-        let pending = Pending { checksum: crc32fast::hash(&record), ..pending };
+        let pending = Pending { hash: KeyHash::of(&record).0, ..pending };
         if self.disk.append(hash, record) {
             self.pending.insert(hash.0, pending);
         }
@@ -497,10 +501,10 @@ impl Spill {
         if !is_there || !may_change_keys(server) {
             return;
         }
-        let checksum = record_of(server, &pending).map(|record| crc32fast::hash(&record));
+        let hash_now = record_of(server, &pending).map(|record| KeyHash::of(&record).0);
         let partition = observer.partitions.of(pending.db, &pending.name);
         match self.rest(partition) {
-            Rest::FallingAsleep { .. } | Rest::Asleep if is_same_time && checksum == Some(pending.checksum) => {}
+            Rest::FallingAsleep { .. } | Rest::Asleep if is_same_time && hash_now == Some(pending.hash) => {}
             // It has changed on the way: once more, as it is now.
             Rest::FallingAsleep { .. } => return self.write(around, pending.db, &name),
             _ => return,
@@ -566,7 +570,8 @@ impl Spill {
         is_awake
     }
 
-    /// Wakes keys that a command is about to touch, while the server waits for the disk.
+    /// Wakes keys that a command is about to touch, while the server waits for the disk. What can't wake now is forgotten: the
+    /// command may change or delete it, and run again without being seen.
     pub fn wake_now(&mut self, around: &mut Around, keys: &[KeyHash]) {
         for (i, key) in keys.iter().enumerate() {
             let Some(sleeper) = around.observer.touches.sleepers.get(*key) else { continue };
@@ -575,10 +580,8 @@ impl Spill {
             if i < WAKE_NOW_MAX {
                 let bytes = self.disk.read_now(place);
                 self.wake_with(around, *key, place, bytes.as_deref());
-            } else {
-                around.observer.touches.sleepers.remove(*key);
-                self.counts.given_up += 1;
             }
+            self.counts.given_up += u64::from(around.observer.touches.sleepers.remove(*key).is_some());
         }
     }
 

@@ -85,8 +85,7 @@ impl Spill {
                     if left[partition.index()] <= 0.0 || writer.bytes() >= self.bytes_max || Instant::now() >= until {
                         continue;
                     }
-                    let pending =
-                        Pending { db, name: name.as_ref().to_vec(), expires_at_ms, idle_seconds, checksum: 0 };
+                    let pending = Pending { db, name: name.as_ref().to_vec(), expires_at_ms, idle_seconds, hash: 0 };
                     let Some(bytes) = record_of(around.server, &pending) else { continue };
                     if let Some(record) = Record::decode(&bytes) {
                         writer.append(&record)?;

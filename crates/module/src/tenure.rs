@@ -403,8 +403,11 @@ impl Tenure {
         let published = Arc::clone(&self.published);
         let plan = published.plan.as_ref().filter(|_| planned && self.settings.policy == Policy::Predis);
         let target_bytes = plan.map_or(&[][..], |plan| &plan.target_bytes);
+        let partitions = &self.observer.partitions;
+        let is_guaranteed = |i: usize| partitions.tenants().bytes_min()[partitions.of_what()[i].0.0 as usize] > 0;
+        let window = self.published.window;
         let held =
-            self.spill.as_ref().and_then(|spill| spill.held_targets(target_bytes, self.published.window, now_us));
+            self.spill.as_ref().and_then(|spill| spill.held_targets(target_bytes, is_guaranteed, window, now_us));
         let target_bytes = held.as_deref().unwrap_or(target_bytes);
         let maximums = self.observer.partitions.maximums(self.usage.bytes(), target_bytes);
         if free_bytes == 0 && maximums.is_none() {

@@ -315,21 +315,20 @@ impl Spill {
     }
 
     /// What partitions should hold where one wakes that a plan made while it slept gives too little: it has what it had, the
-    /// others less in proportion. `None` where nothing wakes.
-    pub fn held_targets(&self, target_bytes: &[u64], window: u64, now_us: u64) -> Option<Vec<u64>> {
-        let held = |i: usize| {
+    /// others less in proportion, but for those that `is_guaranteed`. `None` where nothing wakes.
+    pub fn held_targets(
+        &self,
+        target_bytes: &[u64],
+        is_guaranteed: impl Fn(usize) -> bool,
+        window: u64,
+        now_us: u64,
+    ) -> Option<Vec<u64>> {
+        let held = |(i, &target): (usize, &u64)| {
             let rhythm = self.rhythms.get(i)?;
-            (rhythm.is_held(window, now_us) && rhythm.held_bytes > target_bytes[i]).then_some(rhythm.held_bytes)
+            (rhythm.is_held(window, now_us) && rhythm.held_bytes > target).then_some(rhythm.held_bytes)
         };
-        let all: u64 = target_bytes.iter().sum();
-        let lifted: u64 = (0..target_bytes.len()).filter_map(held).sum();
-        if lifted == 0 {
-            return None;
-        }
-        let others: u64 = (0..target_bytes.len()).filter(|&i| held(i).is_none()).map(|i| target_bytes[i]).sum();
-        let share = all.saturating_sub(lifted) as f64 / others.max(1) as f64;
-        let scaled = |i: usize| held(i).unwrap_or((target_bytes[i] as f64 * share.min(1.0)) as u64);
-        Some((0..target_bytes.len()).map(scaled).collect())
+        let held: Vec<Option<u64>> = target_bytes.iter().enumerate().map(held).collect();
+        lifted(target_bytes, &held, is_guaranteed)
     }
 
     /// A slice of work: takes what the disk has done, lets some fall asleep, wakes some. False where there was nothing to do.
@@ -625,7 +624,10 @@ impl Spill {
             self.disk.remove(segment);
         }
         for i in 0..self.rhythms.len() {
-            let rhythm = &self.rhythms[i];
+            let rhythm = &mut self.rhythms[i];
+            if rhythm.rest == Rest::Asleep && around.observer.touches.sleepers.of(PartitionId(i as u16)) == 0 {
+                rhythm.rest = Rest::Awake;
+            }
             if rhythm.rest == Rest::Asleep && rhythm.touched >= READS_TO_WAKE {
                 self.wake(PartitionId(i as u16), around.window, around.now_us);
             }
@@ -640,7 +642,8 @@ impl Spill {
         for i in 0..around.observer.partitions.len().min(PARTITIONS_MAX) {
             let partition = PartitionId(i as u16);
             let requests = around.observer.counters[i].unprompted();
-            let may_sleep = may_sleep && self.auto && around.now_us >= self.refused_until_us;
+            let may_sleep =
+                may_sleep && self.auto && around.now_us >= self.refused_until_us && around.usage.keys()[i] >= 1.0;
             let rhythm = self.rhythm(partition);
             let accesses = requests.saturating_sub(std::mem::replace(&mut rhythm.requests_before, requests));
             rhythm.diurnal.record(accesses.min(u64::from(u32::MAX)) as u32, &std::mem::take(&mut rhythm.reuses));
@@ -662,6 +665,20 @@ impl Spill {
     }
 }
 
+/// Targets where some partitions have at least what is `held`, at the cost of the others in proportion to theirs.
+fn lifted(target_bytes: &[u64], held: &[Option<u64>], is_guaranteed: impl Fn(usize) -> bool) -> Option<Vec<u64>> {
+    let n = target_bytes.len();
+    let lifted: u64 = (0..n).filter_map(|i| held[i].map(|bytes| bytes.saturating_sub(target_bytes[i]))).sum();
+    if lifted == 0 {
+        return None;
+    }
+    let gives = |i: usize| held[i].is_none() && !is_guaranteed(i);
+    let others: u64 = (0..n).filter(|&i| gives(i)).map(|i| target_bytes[i]).sum();
+    let share = others.saturating_sub(lifted) as f64 / others.max(1) as f64;
+    let scaled = |i: usize| if gives(i) { (target_bytes[i] as f64 * share) as u64 } else { target_bytes[i] };
+    Some((0..n).map(|i| held[i].unwrap_or_else(|| scaled(i))).collect())
+}
+
 /// True where this server may change keys now: not where it follows another, loads, or holds writes back.
 fn may_change_keys(server: &Server) -> bool {
     let flags = server.flags();
@@ -680,4 +697,17 @@ fn record_of(server: &Server, pending: &Pending) -> Option<Vec<u8>> {
         idle_seconds: pending.idle_seconds,
     };
     Some(record.encode())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::lifted;
+
+    #[test]
+    fn what_wakes_is_given_back_by_those_without_a_guarantee() {
+        assert_eq!(lifted(&[100, 300, 600], &[None, None, None], |_| false), None);
+        assert_eq!(lifted(&[100, 300, 600], &[Some(400), None, None], |_| false), Some(vec![400, 200, 400]));
+        assert_eq!(lifted(&[100, 300, 600], &[Some(400), None, None], |i| i == 1), Some(vec![400, 300, 300]));
+        assert_eq!(lifted(&[100, 300], &[Some(900), None], |_| false), Some(vec![900, 0]), "more than there is");
+    }
 }

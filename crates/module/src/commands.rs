@@ -139,6 +139,7 @@ fn status(tenure: &Tenure) -> Answer {
         ("maxmemory_bytes", count(tenure.memory.limit_bytes)),
         ("headroom_bytes", count(tenure.headroom_bytes())),
         ("planned_bytes", count(targets)),
+        ("k", Answer::Text(sample_sizes(tenure))),
         ("predicted_cost_us", Answer::Number(published.plan.as_ref().map_or(0.0, |plan| plan.cost_us))),
         ("partitions", count(tenure.observer.partitions.len() as u64)),
         ("windows", count(published.window)),
@@ -150,6 +151,14 @@ fn status(tenure: &Tenure) -> Answer {
         ("memory_bytes", count(alloc::allocated_bytes() as u64)),
         ("panics", count(guard::panics())),
     ])
+}
+
+/// The sampling sizes in force, ascending, apart by spaces.
+fn sample_sizes(tenure: &Tenure) -> String {
+    let mut sizes: Vec<u32> = (0..tenure.observer.partitions.len()).map(|i| tenure.sample_size_of(i)).collect();
+    sizes.sort_unstable();
+    sizes.dedup();
+    sizes.iter().map(u32::to_string).collect::<Vec<_>>().join(" ")
 }
 
 fn partition(row: &info::PartitionRow) -> Answer {

@@ -245,6 +245,7 @@ impl Tenure {
         let others = settings.tenants != self.settings.tenants
             || settings.classes != self.settings.classes
             || settings.remembers_keys() != self.settings.remembers_keys()
+            || settings.policy.modelling() != self.settings.policy.modelling()
             || settings.policy.is_hyperbolic() != self.settings.policy.is_hyperbolic()
             || settings.key_table_bytes != self.settings.key_table_bytes;
         self.apply(&settings);
@@ -396,7 +397,7 @@ impl Tenure {
         }
         let free_bytes = if planned { used_bytes.saturating_sub(limit_bytes - self.headroom_bytes()) } else { 0 };
         let published = Arc::clone(&self.published);
-        let plan = published.plan.as_ref().filter(|_| planned && self.settings.policy == Policy::Predis);
+        let plan = published.plan.as_ref().filter(|_| planned && self.settings.policy.has_targets());
         let target_bytes = plan.map_or(&[][..], |plan| &plan.target_bytes);
         let held =
             self.spill.as_ref().and_then(|spill| spill.held_targets(target_bytes, self.published.window, now_us));
@@ -430,6 +431,7 @@ impl Tenure {
             // The first keys have come since the last tick.
             self.count_keys(server);
         }
+        let sample_sizes = if self.sample_sizes().is_empty() { &[][..] } else { &published.sample_sizes };
         let unbounded = || vec![u64::MAX; self.observer.partitions.len()];
         let bytes_max = maximums.unwrap_or_else(unbounded);
         let orders = Orders {
@@ -437,6 +439,7 @@ impl Tenure {
             target_bytes,
             bytes_max: &bytes_max,
             sample_size: self.settings.samples as usize,
+            sample_sizes,
             scoring: match self.settings.policy {
                 Policy::Hyperbolic => Scoring::Worth(Hyperbolic { per_size: false }),
                 Policy::HyperbolicSize => Scoring::Worth(Hyperbolic { per_size: true }),
@@ -460,6 +463,17 @@ impl Tenure {
         self.growth.last_used_bytes = Some(self.used_bytes(server));
     }
 
+    /// Keys sampled per eviction by partition, as planned; empty where they are as set.
+    fn sample_sizes(&self) -> &[u32] {
+        let in_force = self.settings.policy == Policy::Kredis && self.published.epoch == self.observer.epoch();
+        if in_force { &self.published.sample_sizes } else { &[] }
+    }
+
+    /// Keys sampled per eviction of a partition.
+    pub fn sample_size_of(&self, partition: usize) -> u32 {
+        self.sample_sizes().get(partition).copied().unwrap_or(self.settings.samples as u32)
+    }
+
     /// Mean miss penalty by partition, in µs; 1 where none is known.
     fn penalties_us(&self) -> [f32; PARTITIONS_MAX] {
         let mut penalties_us = [1.0; PARTITIONS_MAX];
@@ -480,7 +494,7 @@ impl Tenure {
             Standing::NoEviction
         } else if self.memory.limit_bytes == 0 {
             Standing::NoLimit
-        } else if self.settings.policy != Policy::Predis {
+        } else if !self.settings.policy.has_targets() {
             Standing::Ready
         } else if self.worker_died {
             Standing::NoWorker

@@ -21,6 +21,8 @@ pub enum Policy {
     Predis,
     /// The same, and each partition under the sampling size that serves it best.
     Kredis,
+    /// The longest idle of a sample goes, whoever's it is, of as many keys as cost least.
+    Dlru,
     /// What is worth least goes: penalty × requests / time in the cache.
     Hyperbolic,
     /// The same per byte.
@@ -33,9 +35,16 @@ pub enum Policy {
 
 impl Policy {
     /// The names, in the order of [`Policy::ALL`].
-    pub const NAMES: &[&CStr] = &[c"predis", c"kredis", c"hyperbolic", c"hyperbolic-size", c"lru", c"off"];
-    const ALL: [Policy; 6] =
-        [Policy::Predis, Policy::Kredis, Policy::Hyperbolic, Policy::HyperbolicSize, Policy::Lru, Policy::Off];
+    pub const NAMES: &[&CStr] = &[c"predis", c"kredis", c"dlru", c"hyperbolic", c"hyperbolic-size", c"lru", c"off"];
+    const ALL: [Policy; 7] = [
+        Policy::Predis,
+        Policy::Kredis,
+        Policy::Dlru,
+        Policy::Hyperbolic,
+        Policy::HyperbolicSize,
+        Policy::Lru,
+        Policy::Off,
+    ];
 
     /// True where partitions are held to the targets of the plan.
     pub fn has_targets(self) -> bool {
@@ -46,6 +55,7 @@ impl Policy {
     pub fn modelling(self) -> Modelling {
         match self {
             Policy::Kredis => Modelling::SampleSizes,
+            Policy::Dlru => Modelling::Miniatures,
             _ => Modelling::Recency,
         }
     }
@@ -176,7 +186,7 @@ pub const TABLE: &[Setting] = &[
             get: |s| s.policy as usize,
             set: |s, i| s.policy = Policy::ALL[i.min(Policy::ALL.len() - 1)],
         },
-        about: "What evicts: 'predis' holds partitions to the plan's targets, 'kredis' too, each under the K (1, 5, 8 or 16) that misses least there, 'hyperbolic' evicts what is worth least (miss penalty x requests / time in the cache; 'hyperbolic-size' per byte), best with 64 samples, 'lru' evicts the longest idle whoever's it is, 'off' leaves eviction to the server.",
+        about: "What evicts: 'predis' holds partitions to the plan's targets, 'kredis' too, each under the K (1, 5, 8 or 16) that misses least there, 'dlru' evicts the longest idle of K keys, whoever's they are, with the K (1, 2, 5, 10 or 16) that costs least, which the server's maxmemory-samples follows, 'hyperbolic' evicts what is worth least (miss penalty x requests / time in the cache; 'hyperbolic-size' per byte), best with 64 samples, 'lru' evicts the longest idle whoever's it is, 'off' leaves eviction to the server.",
     },
     Setting {
         name: c"tenants",

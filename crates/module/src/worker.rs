@@ -5,6 +5,7 @@
 //! It also steers the sampling rate: low enough that watching costs the main thread little, high enough that a small working set
 //! is seen well.
 
+pub mod chooser;
 pub mod model;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -21,6 +22,7 @@ use tenure_core::model::merged::MergedCurve;
 use tenure_core::sampling::SampleRate;
 use tenure_core::units::TenantId;
 
+use self::chooser::{Choice, Chooser, Whole};
 use self::model::{Model, Modelling};
 use crate::ffi::guard;
 use crate::observe::{Counters, Sampled};
@@ -80,6 +82,10 @@ pub struct Snapshot {
     pub memory_bytes: u64,
     /// What all keys together may take, in bytes; 0 without a limit.
     pub capacity_bytes: u64,
+    /// Keys there are.
+    pub keys: u64,
+    /// Keys evicted so far, and the time that took, in µs.
+    pub evictions: (u64, u64),
     /// False while commands run unseen: the counters stand still.
     pub is_watching: bool,
     /// The settings.
@@ -112,6 +118,8 @@ pub struct Published {
     pub plan: Option<Plan>,
     /// Keys sampled per eviction, by partition, as they go with the plan; empty where they are as set.
     pub sample_sizes: Vec<u32>,
+    /// Keys sampled per eviction in the whole cache, where one K is chosen for it.
+    pub choice: Choice,
     /// By partition.
     pub partitions: Vec<PartitionView>,
     /// Time to make all curves, in µs.
@@ -236,6 +244,7 @@ struct Models {
     rate: SampleRate,
     plan: Option<Plan>,
     sample_sizes: Vec<u32>,
+    chooser: Chooser,
     window: u64,
     plans_adopted: u64,
     window_began: Instant,
@@ -259,6 +268,7 @@ impl Models {
             rate: shared.rate(),
             plan: None,
             sample_sizes: Vec::new(),
+            chooser: Chooser::default(),
             window: 0,
             plans_adopted: 0,
             window_began: Instant::now(),
@@ -290,6 +300,9 @@ impl Models {
             self.start_epoch(sampled.epoch);
         }
         self.samples += 1;
+        if self.modelling == Modelling::Miniatures {
+            self.chooser.record(&sampled.access);
+        }
         self.model(sampled.partition.index()).record_sampled(&sampled.access, sampled.at);
     }
 
@@ -309,6 +322,7 @@ impl Models {
         self.before.clear();
         self.plan = None;
         self.sample_sizes.clear();
+        self.chooser = Chooser::default();
     }
 
     /// Lowers the rate where watching costs too much or remembers too much.
@@ -367,7 +381,7 @@ impl Models {
             0 => SAMPLED_KEYS_MAX,
             limit => ((limit / 128 / SAMPLED_KEY_BYTES) as usize).clamp(SAMPLED_KEYS_MIN, SAMPLED_KEYS_MAX),
         };
-        self.sampled_keys_max = (keys_max / modelling.keys_per_sample()).max(SAMPLED_KEYS_MIN);
+        self.sampled_keys_max = keys_max / modelling.keys_per_sample();
         let n_partitions = snapshot.tenant_of.len();
         if n_partitions == 0 {
             return;
@@ -393,6 +407,7 @@ impl Models {
         }
         if self.is_paused {
             self.models.iter_mut().for_each(Model::skip);
+            self.chooser.skip();
         }
         self.raise_rate(shared, samples_per_second, snapshot.instructions.samples_per_second);
         self.window_began = Instant::now();
@@ -411,6 +426,10 @@ impl Models {
         self.plans_adopted += u64::from(moved && plan.is_some());
         self.plan = plan;
         self.choose_sample_sizes(&merged, moved, &snapshot.instructions);
+        let choice = match self.modelling {
+            Modelling::Miniatures => self.chooser.end_window(self.whole(snapshot), self.rate),
+            _ => Choice::default(),
+        };
         self.window += 1;
         let age = 64 * snapshot.instructions.window_requests;
         self.models.iter_mut().for_each(|model| model.end_window(WINDOW_DECAY, age, capacity_bytes));
@@ -419,11 +438,30 @@ impl Models {
             window: self.window,
             plan: self.plan.clone(),
             sample_sizes: self.sample_sizes.clone(),
+            choice,
             partitions: views,
             curves_us,
             plan_us: began.elapsed().as_micros() as u64,
             plans_adopted: self.plans_adopted,
-            models_bytes: self.models.iter().map(|m| m.memory_bytes() as u64).sum(),
+            models_bytes: self.models_bytes(),
+        }
+    }
+
+    fn models_bytes(&self) -> u64 {
+        let models: usize = self.models.iter().map(Model::memory_bytes).sum();
+        (models + self.chooser.memory_bytes()) as u64
+    }
+
+    /// The cache as a whole.
+    fn whole(&self, snapshot: &Snapshot) -> Whole {
+        let (n, sum) = self.weights.iter().fold((0.0, 0.0), |(n, sum), w| (n + w.penalties, sum + w.penalty_us_sum));
+        Whole {
+            keys: snapshot.keys,
+            capacity_bytes: snapshot.capacity_bytes,
+            memory_bytes: snapshot.memory_bytes,
+            penalty_us_mean: if n > 0.0 { sum / n } else { 0.0 },
+            evictions: snapshot.evictions.0,
+            eviction_us: snapshot.evictions.1,
         }
     }
 
@@ -538,6 +576,8 @@ mod tests {
             bytes_max: vec![u64::MAX; 2],
             memory_bytes: capacity_bytes,
             capacity_bytes,
+            keys: 0,
+            evictions: (0, 0),
             is_watching: true,
             instructions: instructions(),
         }

@@ -161,7 +161,26 @@ impl<T> Pools<T> {
             self.pools[pool].met -= part;
             used_up -= part;
         }
-        self.pools[i].victims.pop()
+        let victim = self.pools[i].victims.pop();
+        if self.is_strict {
+            self.keep_what_is_due(giver);
+        }
+        victim
+    }
+
+    /// Of m × K keys that were met the m worst go, and the others are met anew.
+    fn keep_what_is_due(&mut self, giver: Giver) {
+        let k = self.sample_size(giver);
+        match giver {
+            Giver::Partition(id) => {
+                let pool = &mut self.pools[id.index()];
+                pool.victims.truncate(pool.met / k);
+            }
+            Giver::Anyone => {
+                let met: usize = self.pools.iter().map(|pool| pool.met).sum();
+                self.pools.iter_mut().for_each(|pool| pool.victims.truncate(met / k));
+            }
+        }
     }
 
     /// As [`Pools::take`], but where the giver has no candidate, whoever has the worst gives.

@@ -49,8 +49,10 @@ pub struct Orders<'a> {
     pub bytes_max: &'a [u64],
     /// Keys sampled per eviction.
     pub sample_size: usize,
-    /// The same by partition, where they were chosen; then no key may be older than a sample of K gives.
+    /// The same by partition, where they differ.
     pub sample_sizes: &'a [u32],
+    /// K was chosen: no key may be older than a sample of K gives.
+    pub keeps_to_samples: bool,
     /// Which key goes.
     pub scoring: Scoring,
     /// Mean miss penalty by partition, in µs, for keys whose own isn't known; one for each partition there can be.
@@ -118,7 +120,7 @@ impl Evictor {
     pub fn relieve(&mut self, server: &Server, walk: &mut Walk, guides: &mut Guides, orders: &Orders) -> usize {
         let started = Instant::now();
         self.pools.set_sample_sizes(orders.sample_size, orders.sample_sizes);
-        self.pools.keep_to_sample_sizes(!orders.sample_sizes.is_empty());
+        self.pools.keep_to_sample_sizes(orders.keeps_to_samples);
         let n = orders.bytes_max.len();
         let (mut freed_bytes, mut failures, mut evicted) = (0, 0, 0);
         loop {
@@ -188,7 +190,7 @@ impl Evictor {
         let Giver::Partition(id) = giver else { return None };
         let keys = guides.usage.keys()[id.index()];
         // A newcomer is the oldest of its partition; what is worth least is found by a sample.
-        let by_sample = !orders.sample_sizes.is_empty() && self.pools.sample_size(giver) < NEARLY_LRU;
+        let by_sample = orders.keeps_to_samples && self.pools.sample_size(giver) < NEARLY_LRU;
         let by_age = matches!(orders.scoring, Scoring::Idle) && !by_sample;
         if orders.volatile_only || !by_age || self.pools.is_ready(giver) || !self.newcomers.cover(id, keys) {
             return None;

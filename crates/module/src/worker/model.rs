@@ -21,13 +21,15 @@ pub enum Modelling {
     Recency,
     /// KRR for each of [`SAMPLE_SIZES`]: the plan says under which K a partition is evicted.
     SampleSizes,
+    /// EAET, and miniature caches that say which K serves the whole cache best.
+    Miniatures,
 }
 
 impl Modelling {
     /// How many keys are remembered for one that is sampled.
     pub fn keys_per_sample(self) -> usize {
         match self {
-            Modelling::Recency => 1,
+            Modelling::Recency | Modelling::Miniatures => 1,
             Modelling::SampleSizes => SAMPLE_SIZES.len(),
         }
     }
@@ -36,7 +38,7 @@ impl Modelling {
 /// The model of one partition.
 pub enum Model {
     /// See [`Modelling::Recency`].
-    Recency(Eaet),
+    Recency(Box<Eaet>),
     /// See [`Modelling::SampleSizes`].
     SampleSizes(MergedKrr),
 }
@@ -45,7 +47,7 @@ impl Model {
     /// A model that knows nothing.
     pub fn new(modelling: Modelling, rate: SampleRate, seed: u64) -> Model {
         match modelling {
-            Modelling::Recency => Model::Recency(Eaet::new(rate, Counted::Reads)),
+            Modelling::Recency | Modelling::Miniatures => Model::Recency(Box::new(Eaet::new(rate, Counted::Reads))),
             Modelling::SampleSizes => {
                 let krr = MergedKrr::new(&SAMPLE_SIZES, Sampling::Rate(rate), Counted::Reads, seed);
                 Model::SampleSizes(krr.expect("the sizes that are merged are in range"))

@@ -4,6 +4,7 @@ use std::ffi::CStr;
 use std::sync::atomic::Ordering;
 
 use tenure_core::curve::even_sizes;
+use tenure_core::decide::sample_size::SAMPLE_SIZES;
 use tenure_core::units::{KeyHash, PartitionId};
 
 use crate::config::{TABLE, allowed};
@@ -139,6 +140,8 @@ fn status(tenure: &Tenure) -> Answer {
         ("maxmemory_bytes", count(tenure.memory.limit_bytes)),
         ("headroom_bytes", count(tenure.headroom_bytes())),
         ("planned_bytes", count(targets)),
+        ("k", Answer::Text(sample_sizes(tenure))),
+        ("miss_ratio_by_k", Answer::Text(miss_ratios(tenure))),
         ("predicted_cost_us", Answer::Number(published.plan.as_ref().map_or(0.0, |plan| plan.cost_us))),
         ("partitions", count(tenure.observer.partitions.len() as u64)),
         ("windows", count(published.window)),
@@ -150,6 +153,21 @@ fn status(tenure: &Tenure) -> Answer {
         ("memory_bytes", count(alloc::allocated_bytes() as u64)),
         ("panics", count(guard::panics())),
     ])
+}
+
+/// What miniature caches missed in the last window, as `1=0.4100 2=0.4200 …`; empty where there are none.
+fn miss_ratios(tenure: &Tenure) -> String {
+    let choice = &tenure.published.choice;
+    let pairs = SAMPLE_SIZES.iter().zip(choice.miss_ratios).map(|(k, ratio)| format!("{k}={ratio:.4}"));
+    if choice.sampled_keys == 0 { String::new() } else { pairs.collect::<Vec<_>>().join(" ") }
+}
+
+/// The sampling sizes in force, ascending, apart by spaces.
+fn sample_sizes(tenure: &Tenure) -> String {
+    let mut sizes: Vec<u32> = (0..tenure.observer.partitions.len()).map(|i| tenure.sample_size_of(i)).collect();
+    sizes.sort_unstable();
+    sizes.dedup();
+    sizes.iter().map(u32::to_string).collect::<Vec<_>>().join(" ")
 }
 
 fn partition(row: &info::PartitionRow) -> Answer {

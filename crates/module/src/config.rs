@@ -12,12 +12,17 @@ use crate::enforce::spill::file::Folder;
 use crate::observe::classes::{ClassRules, ClassSpec, Source};
 use crate::observe::tenants::TenantSpec;
 use crate::worker::Instructions;
+use crate::worker::model::Modelling;
 
 /// What evicts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Policy {
     /// Partitions are held to the targets of the plan.
     Predis,
+    /// The same, and each partition under the sampling size that serves it best.
+    Kredis,
+    /// The longest idle of a sample goes, whoever's it is, of as many keys as cost least.
+    Dlru,
     /// What is worth least goes: penalty × requests / time in the cache.
     Hyperbolic,
     /// The same per byte.
@@ -30,8 +35,30 @@ pub enum Policy {
 
 impl Policy {
     /// The names, in the order of [`Policy::ALL`].
-    pub const NAMES: &[&CStr] = &[c"predis", c"hyperbolic", c"hyperbolic-size", c"lru", c"off"];
-    const ALL: [Policy; 5] = [Policy::Predis, Policy::Hyperbolic, Policy::HyperbolicSize, Policy::Lru, Policy::Off];
+    pub const NAMES: &[&CStr] = &[c"predis", c"kredis", c"dlru", c"hyperbolic", c"hyperbolic-size", c"lru", c"off"];
+    const ALL: [Policy; 7] = [
+        Policy::Predis,
+        Policy::Kredis,
+        Policy::Dlru,
+        Policy::Hyperbolic,
+        Policy::HyperbolicSize,
+        Policy::Lru,
+        Policy::Off,
+    ];
+
+    /// True where partitions are held to the targets of the plan.
+    pub fn has_targets(self) -> bool {
+        matches!(self, Policy::Predis | Policy::Kredis)
+    }
+
+    /// What the worker models for it.
+    pub fn modelling(self) -> Modelling {
+        match self {
+            Policy::Kredis => Modelling::SampleSizes,
+            Policy::Dlru => Modelling::Miniatures,
+            _ => Modelling::Recency,
+        }
+    }
 
     /// True where every key of the cache has to be remembered.
     pub fn is_hyperbolic(self) -> bool {
@@ -159,7 +186,7 @@ pub const TABLE: &[Setting] = &[
             get: |s| s.policy as usize,
             set: |s, i| s.policy = Policy::ALL[i.min(Policy::ALL.len() - 1)],
         },
-        about: "What evicts: 'predis' holds partitions to the plan's targets, 'hyperbolic' evicts what is worth least (miss penalty x requests / time in the cache; 'hyperbolic-size' per byte), best with 64 samples, 'lru' evicts the longest idle whoever's it is, 'off' leaves eviction to the server.",
+        about: "What evicts: 'predis' holds partitions to the plan's targets, 'kredis' too, each under the K (1, 5, 8 or 16) that misses least there, 'dlru' evicts the longest idle of K keys, whoever's they are, with the K (1, 2, 5, 10 or 16) that costs least, which the server's maxmemory-samples follows, 'hyperbolic' evicts what is worth least (miss penalty x requests / time in the cache; 'hyperbolic-size' per byte), best with 64 samples, 'lru' evicts the longest idle whoever's it is, 'off' leaves eviction to the server.",
     },
     Setting {
         name: c"tenants",
@@ -199,7 +226,7 @@ pub const TABLE: &[Setting] = &[
         5,
         1..=64,
         false,
-        "Keys sampled per eviction (K). More find older keys, and cost main-thread time for each."
+        "Keys sampled per eviction (K), where the policy doesn't choose. More find older keys, and cost main-thread time for each."
     ),
     number!(
         window_requests,
@@ -439,6 +466,8 @@ impl Settings {
             gain_min: self.gain_min_percent as f64 / 100.0,
             rate_min: SampleRate::new(self.sample_percent as f64 / 100.0).unwrap_or(SampleRate::ALL),
             samples_per_second: self.samples_per_second as u64,
+            modelling: self.policy.modelling(),
+            sample_size: self.samples as u32,
         }
     }
 }

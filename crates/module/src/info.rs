@@ -193,7 +193,7 @@ pub fn partitions(tenure: &Tenure) -> Vec<PartitionRow> {
             penalty_us_mean: view.penalty_us_mean,
             penalty_us_spread: view.penalty_us_spread,
             evictions: tenure.evictor.work.evicted[i],
-            k: tenure.settings().samples as u64,
+            k: u64::from(tenure.sample_size_of(i)),
             sleeping_keys: observer.touches.sleepers.of(PartitionId(i as u16)) as u64,
             rest: tenure.rest_of(PartitionId(i as u16)),
         }

@@ -1,6 +1,7 @@
 //! Tenure's state on the main thread, and what happens at the end of each turn of the event loop: look at what was sampled, take
 //! a new plan, free memory, and, ten times a second, settle the accounts.
 
+mod samples;
 pub mod sleep;
 
 use std::ffi::CStr;
@@ -11,6 +12,7 @@ use tenure_core::key_table::{KeyTable, tick};
 use tenure_core::policy::hyperbolic::Hyperbolic;
 use tenure_core::units::{KeyHash, PARTITIONS_MAX, PartitionId};
 
+use self::samples::ServerSamples;
 use crate::config::{Policy, Settings};
 use crate::enforce::evict::{Evictor, Orders, Scoring};
 use crate::enforce::newcomers::Newcomer;
@@ -179,6 +181,8 @@ pub struct Tenure {
     ticked_at_us: u64,
     visited_at_tick: u64,
     started_at_us: u64,
+    /// `maxmemory-samples` of the server, while it follows.
+    server_samples: Option<ServerSamples>,
     /// Found dead at the last tick.
     worker_died: bool,
     /// Set by tests: the next turn panics.
@@ -226,6 +230,7 @@ impl Tenure {
             ticked_at_us: 0,
             visited_at_tick: 0,
             started_at_us: now_us,
+            server_samples: None,
             worker_died: false,
             panic_please: false,
         };
@@ -248,6 +253,7 @@ impl Tenure {
         let others = settings.tenants != self.settings.tenants
             || settings.classes != self.settings.classes
             || settings.remembers_keys() != self.settings.remembers_keys()
+            || settings.policy.modelling() != self.settings.policy.modelling()
             || settings.policy.is_hyperbolic() != self.settings.policy.is_hyperbolic()
             || settings.key_table_bytes != self.settings.key_table_bytes;
         self.apply(&settings);
@@ -366,6 +372,7 @@ impl Tenure {
             self.published = published;
             self.published_at_us = now_us;
         }
+        self.follow_sample_size(server);
         if self.may_be_short {
             self.relieve(server, now_us, When::BeforeReplies);
         }
@@ -401,7 +408,7 @@ impl Tenure {
         }
         let free_bytes = if planned { used_bytes.saturating_sub(limit_bytes - self.headroom_bytes()) } else { 0 };
         let published = Arc::clone(&self.published);
-        let plan = published.plan.as_ref().filter(|_| planned && self.settings.policy == Policy::Predis);
+        let plan = published.plan.as_ref().filter(|_| planned && self.settings.policy.has_targets());
         let target_bytes = plan.map_or(&[][..], |plan| &plan.target_bytes);
         let partitions = &self.observer.partitions;
         let is_guaranteed = |i: usize| partitions.tenants().bytes_min()[partitions.of_what()[i].0.0 as usize] > 0;
@@ -438,13 +445,16 @@ impl Tenure {
             // The first keys have come since the last tick.
             self.count_keys(server);
         }
+        let sample_sizes = if self.sample_sizes().is_empty() { &[][..] } else { &published.sample_sizes };
         let unbounded = || vec![u64::MAX; self.observer.partitions.len()];
         let bytes_max = maximums.unwrap_or_else(unbounded);
         let orders = Orders {
             free_bytes,
             target_bytes,
             bytes_max: &bytes_max,
-            sample_size: self.settings.samples as usize,
+            sample_size: self.sample_size() as usize,
+            sample_sizes,
+            keeps_to_samples: matches!(self.settings.policy, Policy::Kredis | Policy::Dlru),
             scoring: match self.settings.policy {
                 Policy::Hyperbolic => Scoring::Worth(Hyperbolic { per_size: false }),
                 Policy::HyperbolicSize => Scoring::Worth(Hyperbolic { per_size: true }),
@@ -468,6 +478,28 @@ impl Tenure {
         self.growth.last_used_bytes = Some(self.used_bytes(server));
     }
 
+    /// Keys sampled per eviction by partition, as planned; empty where they are as set.
+    fn sample_sizes(&self) -> &[u32] {
+        let in_force = self.settings.policy == Policy::Kredis && self.published.epoch == self.observer.epoch();
+        if in_force { &self.published.sample_sizes } else { &[] }
+    }
+
+    /// Keys sampled per eviction, whoever gives: as set, or as chosen.
+    fn sample_size(&self) -> u32 {
+        self.chosen_sample_size().unwrap_or(self.settings.samples as u32)
+    }
+
+    /// The K that the worker chose for the whole cache.
+    fn chosen_sample_size(&self) -> Option<u32> {
+        let in_force = self.settings.policy == Policy::Dlru && self.published.epoch == self.observer.epoch();
+        self.published.choice.sample_size.filter(|_| in_force)
+    }
+
+    /// Keys sampled per eviction of a partition.
+    pub fn sample_size_of(&self, partition: usize) -> u32 {
+        self.sample_sizes().get(partition).copied().unwrap_or_else(|| self.sample_size())
+    }
+
     /// Mean miss penalty by partition, in µs; 1 where none is known.
     fn penalties_us(&self) -> [f32; PARTITIONS_MAX] {
         let mut penalties_us = [1.0; PARTITIONS_MAX];
@@ -488,7 +520,7 @@ impl Tenure {
             Standing::NoEviction
         } else if self.memory.limit_bytes == 0 {
             Standing::NoLimit
-        } else if self.settings.policy != Policy::Predis {
+        } else if !self.settings.policy.has_targets() {
             Standing::Ready
         } else if self.worker_died {
             Standing::NoWorker
@@ -631,6 +663,8 @@ impl Tenure {
             bytes_max: partitions.tenants().bytes_max().to_vec(),
             memory_bytes: limit_bytes,
             capacity_bytes: if limit_bytes == 0 { 0 } else { (items as i64 + room_bytes).max(1) as u64 },
+            keys: self.usage.keys().iter().sum::<f64>() as u64,
+            evictions: (self.evictor.work.evicted.iter().sum(), self.evictor.work.spent_us),
             is_watching: !self.observer.is_paused,
             instructions: self.instructions(used_bytes),
         });

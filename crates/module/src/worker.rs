@@ -5,6 +5,9 @@
 //! It also steers the sampling rate: low enough that watching costs the main thread little, high enough that a small working set
 //! is seen well.
 
+pub mod chooser;
+pub mod model;
+
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -15,11 +18,12 @@ use crossbeam_queue::ArrayQueue;
 use tenure_core::curve::MissRatioCurve;
 use tenure_core::decide::allocation::{Claim, Group};
 use tenure_core::decide::plan::{Plan, next_plan};
-use tenure_core::model::CurveModel;
-use tenure_core::model::eaet::{Counted, Eaet};
+use tenure_core::model::merged::MergedCurve;
 use tenure_core::sampling::SampleRate;
 use tenure_core::units::TenantId;
 
+use self::chooser::{Choice, Chooser, Whole};
+use self::model::{Model, Modelling};
 use crate::ffi::guard;
 use crate::observe::{Counters, Sampled};
 
@@ -55,6 +59,10 @@ pub struct Instructions {
     pub rate_min: SampleRate,
     /// Sampled accesses a second that the main thread may spend its time on.
     pub samples_per_second: u64,
+    /// What models the partitions.
+    pub modelling: Modelling,
+    /// Keys sampled per eviction, where nothing better is known.
+    pub sample_size: u32,
 }
 
 /// What the main thread leaves for the worker.
@@ -74,6 +82,10 @@ pub struct Snapshot {
     pub memory_bytes: u64,
     /// What all keys together may take, in bytes; 0 without a limit.
     pub capacity_bytes: u64,
+    /// Keys there are.
+    pub keys: u64,
+    /// Keys evicted so far, and the time that took, in µs.
+    pub evictions: (u64, u64),
     /// False while commands run unseen: the counters stand still.
     pub is_watching: bool,
     /// The settings.
@@ -104,6 +116,10 @@ pub struct Published {
     pub window: u64,
     /// Target bytes by partition, and what they are predicted to cost; `None` where there is nothing to divide.
     pub plan: Option<Plan>,
+    /// Keys sampled per eviction, by partition, as they go with the plan; empty where they are as set.
+    pub sample_sizes: Vec<u32>,
+    /// Keys sampled per eviction in the whole cache, where one K is chosen for it.
+    pub choice: Choice,
     /// By partition.
     pub partitions: Vec<PartitionView>,
     /// Time to make all curves, in µs.
@@ -220,12 +236,15 @@ struct Weights {
 /// The worker's own state.
 struct Models {
     epoch: u32,
-    models: Vec<Eaet>,
+    models: Vec<Model>,
+    modelling: Modelling,
     weights: Vec<Weights>,
     /// The counters as they were when the last window ended.
     before: Vec<Counters>,
     rate: SampleRate,
     plan: Option<Plan>,
+    sample_sizes: Vec<u32>,
+    chooser: Chooser,
     window: u64,
     plans_adopted: u64,
     window_began: Instant,
@@ -243,10 +262,13 @@ impl Models {
         Models {
             epoch: 0,
             models: Vec::new(),
+            modelling: Modelling::default(),
             weights: Vec::new(),
             before: Vec::new(),
             rate: shared.rate(),
             plan: None,
+            sample_sizes: Vec::new(),
+            chooser: Chooser::default(),
             window: 0,
             plans_adopted: 0,
             window_began: Instant::now(),
@@ -278,15 +300,15 @@ impl Models {
             self.start_epoch(sampled.epoch);
         }
         self.samples += 1;
-        let model = self.model(sampled.partition.index());
-        if model.rate().takes(sampled.access.key) {
-            model.record_sampled(&sampled.access, sampled.at);
+        if self.modelling == Modelling::Miniatures {
+            self.chooser.record(&sampled.access);
         }
+        self.model(sampled.partition.index()).record_sampled(&sampled.access, sampled.at);
     }
 
-    fn model(&mut self, partition: usize) -> &mut Eaet {
+    fn model(&mut self, partition: usize) -> &mut Model {
         while self.models.len() <= partition {
-            self.models.push(Eaet::new(self.rate, Counted::Reads));
+            self.models.push(Model::new(self.modelling, self.rate, self.models.len() as u64));
             self.weights.push(Weights::default());
             self.before.push(Counters::default());
         }
@@ -299,6 +321,8 @@ impl Models {
         self.weights.clear();
         self.before.clear();
         self.plan = None;
+        self.sample_sizes.clear();
+        self.chooser = Chooser::default();
     }
 
     /// Lowers the rate where watching costs too much or remembers too much.
@@ -336,26 +360,28 @@ impl Models {
 
     fn set_rate(&mut self, shared: &Shared, rate: f64) {
         let Ok(rate) = SampleRate::new(rate.min(1.0)) else { return };
-        let lower = rate < self.rate;
-        self.models.iter_mut().for_each(|model| if lower { model.thin(rate) } else { model.widen(rate) });
+        self.models.iter_mut().for_each(|model| model.set_rate(rate));
         self.rate = rate;
         shared.rate_threshold.store(rate.threshold(), Ordering::Relaxed);
     }
 
     fn sampled_keys(&self) -> usize {
-        self.models.iter().map(Eaet::sampled_keys).sum()
+        self.models.iter().map(Model::sampled_keys).sum()
     }
 
     /// Ends the window where it is time to.
     fn look_at(&mut self, shared: &Shared, snapshot: &Snapshot) {
-        if snapshot.epoch != self.epoch {
+        let modelling = snapshot.instructions.modelling;
+        if snapshot.epoch != self.epoch || modelling != self.modelling {
+            self.modelling = modelling;
             self.start_epoch(snapshot.epoch);
         }
         self.instructions = Some(snapshot.instructions);
-        self.sampled_keys_max = match snapshot.memory_bytes {
+        let keys_max = match snapshot.memory_bytes {
             0 => SAMPLED_KEYS_MAX,
             limit => ((limit / 128 / SAMPLED_KEY_BYTES) as usize).clamp(SAMPLED_KEYS_MIN, SAMPLED_KEYS_MAX),
         };
+        self.sampled_keys_max = keys_max / modelling.keys_per_sample();
         let n_partitions = snapshot.tenant_of.len();
         if n_partitions == 0 {
             return;
@@ -380,7 +406,8 @@ impl Models {
             shared.version.fetch_add(1, Ordering::Release);
         }
         if self.is_paused {
-            self.models.iter_mut().for_each(Eaet::skip);
+            self.models.iter_mut().for_each(Model::skip);
+            self.chooser.skip();
         }
         self.raise_rate(shared, samples_per_second, snapshot.instructions.samples_per_second);
         self.window_began = Instant::now();
@@ -388,35 +415,70 @@ impl Models {
 
     fn end_window(&mut self, snapshot: &Snapshot) -> Published {
         let began = Instant::now();
-        let views: Vec<PartitionView> = (0..self.models.len()).map(|i| self.close(i, &snapshot.counters[i])).collect();
+        let capacity_bytes = snapshot.capacity_bytes;
+        let (views, merged): (Vec<PartitionView>, Vec<Option<MergedCurve>>) =
+            (0..self.models.len()).map(|i| self.close(i, &snapshot.counters[i], capacity_bytes)).unzip();
         let curves_us = began.elapsed().as_micros() as u64;
         let began = Instant::now();
         let plan = self.decide(snapshot, &views);
-        if let (Some(new), old) = (&plan, &self.plan) {
-            let moved = old.as_ref().is_none_or(|old| old.target_bytes != new.target_bytes);
-            self.plans_adopted += u64::from(moved);
-        }
+        let targets = |plan: &Option<Plan>| plan.as_ref().map(|plan| plan.target_bytes.clone());
+        let moved = targets(&plan) != targets(&self.plan);
+        self.plans_adopted += u64::from(moved && plan.is_some());
         self.plan = plan;
+        self.choose_sample_sizes(&merged, moved, &snapshot.instructions);
+        let choice = match self.modelling {
+            Modelling::Miniatures => self.chooser.end_window(self.whole(snapshot), self.rate),
+            _ => Choice::default(),
+        };
         self.window += 1;
-        for model in &mut self.models {
-            model.decay(WINDOW_DECAY);
-            model.all_known();
-            model.forget_older_than(64 * snapshot.instructions.window_requests);
-        }
+        let age = 64 * snapshot.instructions.window_requests;
+        self.models.iter_mut().for_each(|model| model.end_window(WINDOW_DECAY, age, capacity_bytes));
         Published {
             epoch: self.epoch,
             window: self.window,
             plan: self.plan.clone(),
+            sample_sizes: self.sample_sizes.clone(),
+            choice,
             partitions: views,
             curves_us,
             plan_us: began.elapsed().as_micros() as u64,
             plans_adopted: self.plans_adopted,
-            models_bytes: self.models.iter().map(|m| m.memory_bytes() as u64).sum(),
+            models_bytes: self.models_bytes(),
         }
     }
 
+    fn models_bytes(&self) -> u64 {
+        let models: usize = self.models.iter().map(Model::memory_bytes).sum();
+        (models + self.chooser.memory_bytes()) as u64
+    }
+
+    /// The cache as a whole.
+    fn whole(&self, snapshot: &Snapshot) -> Whole {
+        let (n, sum) = self.weights.iter().fold((0.0, 0.0), |(n, sum), w| (n + w.penalties, sum + w.penalty_us_sum));
+        Whole {
+            keys: snapshot.keys,
+            capacity_bytes: snapshot.capacity_bytes,
+            memory_bytes: snapshot.memory_bytes,
+            penalty_us_mean: if n > 0.0 { sum / n } else { 0.0 },
+            evictions: snapshot.evictions.0,
+            eviction_us: snapshot.evictions.1,
+        }
+    }
+
+    /// The K of each partition for its target: that which its curve is of there. Adopted with new targets; under the old ones
+    /// another K has to be worth as much as another plan.
+    fn choose_sample_sizes(&mut self, merged: &[Option<MergedCurve>], moved: bool, instructions: &Instructions) {
+        let Some(plan) = &self.plan else { return self.sample_sizes.clear() };
+        let held = std::mem::take(&mut self.sample_sizes);
+        let k = |(i, (merged, &target)): (usize, (&Option<MergedCurve>, &u64))| {
+            let held = held.get(i).copied().filter(|_| !moved);
+            Some(merged.as_ref()?.k_from(held, target, instructions.gain_min).unwrap_or(instructions.sample_size))
+        };
+        self.sample_sizes = merged.iter().zip(&plan.target_bytes).enumerate().filter_map(k).collect();
+    }
+
     /// Adds up one partition's window.
-    fn close(&mut self, partition: usize, now: &Counters) -> PartitionView {
+    fn close(&mut self, partition: usize, now: &Counters, capacity_bytes: u64) -> (PartitionView, Option<MergedCurve>) {
         let before = std::mem::replace(&mut self.before[partition], *now);
         let model = &mut self.models[partition];
         let reads = now.reads.saturating_sub(before.reads);
@@ -432,19 +494,21 @@ impl Models {
         let mean = if weights.penalties > 0.0 { weights.penalty_us_sum / weights.penalties } else { 0.0 };
         let mean_square = weights.penalty_us_square_sum / weights.penalties.max(1e-9);
         let misses = now.misses.saturating_sub(before.misses);
-        PartitionView {
-            curve: model.full_curve(),
+        let (curve, merged) = model.curve(capacity_bytes);
+        let view = PartitionView {
+            curve,
             penalty_us_mean: mean,
             penalty_us_spread: (mean_square - mean * mean).max(0.0).sqrt(),
             miss_ratio: (reads > 0).then(|| (misses as f64 / reads as f64).min(1.0)),
             sampled_keys: model.sampled_keys(),
-        }
+        };
+        (view, merged)
     }
 
     /// The next plan; `None` without a limit to divide, or before any request.
     fn decide(&self, snapshot: &Snapshot, views: &[PartitionView]) -> Option<Plan> {
         let capacity_bytes = snapshot.capacity_bytes;
-        if capacity_bytes == 0 || self.models.iter().all(|model| model.clock() == 0) {
+        if capacity_bytes == 0 || self.before.iter().all(|counted| counted.requests() == 0) {
             return None;
         }
         let penalty_us = self.penalties_us(views);
@@ -498,6 +562,8 @@ mod tests {
             gain_min: 0.01,
             rate_min: SampleRate::new(0.01).unwrap(),
             samples_per_second: 1_000_000,
+            modelling: Modelling::Recency,
+            sample_size: 5,
         }
     }
 
@@ -510,6 +576,8 @@ mod tests {
             bytes_max: vec![u64::MAX; 2],
             memory_bytes: capacity_bytes,
             capacity_bytes,
+            keys: 0,
+            evictions: (0, 0),
             is_watching: true,
             instructions: instructions(),
         }
@@ -549,6 +617,34 @@ mod tests {
         assert!(targets[1] >= 1000, "{targets:?}");
         assert_eq!(published.partitions[1].penalty_us_mean, 1000.0);
         assert!(shared.news(&mut version).is_none());
+    }
+
+    /// A loop over 1.2 times what fits beside keys of recency, both in need of all memory: the loop is to be evicted at random, or
+    /// to fit; the other by recency.
+    #[test]
+    fn each_partition_gets_a_k_with_its_target() {
+        let shared = Shared::new();
+        let mut models = Models::new(&shared);
+        let mut settings = instructions();
+        settings.modelling = Modelling::SampleSizes;
+        let mut counters = vec![Counters::default(); PARTITIONS_MAX];
+        models.look_at(&shared, &Snapshot { instructions: settings, ..snapshot(counters.clone(), 1_900) });
+        let mut random = tenure_core::random::Random::new(7);
+        for i in 0..100_000_u64 {
+            let recent = 1_000_000 + i / 4 + random.below(1_500);
+            for (partition, key) in [i % 1_100, recent].into_iter().enumerate() {
+                counters[partition].reads += 1;
+                let access = Access::read(KeyHash::of_number(key), 1);
+                let (at, partition) = (counters[partition].requests(), PartitionId(partition as u16));
+                models.take(&Sampled { access, at, partition, epoch: 0 });
+            }
+        }
+        models.look_at(&shared, &Snapshot { instructions: settings, ..snapshot(counters, 1_900) });
+        let published = shared.news(&mut 0).expect("a window has ended");
+        let targets = &published.plan.as_ref().unwrap().target_bytes;
+        let k = &published.sample_sizes;
+        assert!(k[1] >= 8, "{k:?} {targets:?}");
+        assert!(k[0] < 5 || targets[0] >= 1_100, "{k:?} {targets:?}");
     }
 
     /// A backend slows down from one window to the next: the mean is the new one at once, where enough misses say so.

@@ -39,6 +39,8 @@ pub struct Krr {
     expiries: ExpiryQueue,
     tally: Tally,
     census: Census,
+    /// Until enough was seen, the first access of a key says nothing.
+    first_access_is_unknown: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -66,6 +68,7 @@ impl Krr {
             expiries: ExpiryQueue::default(),
             tally: Tally::new(counted),
             census: Census::beside(sampling),
+            first_access_is_unknown: false,
         })
     }
 
@@ -92,7 +95,10 @@ impl Krr {
                 Some(distance_at_rate_one(depth_bytes, own_bytes, self.rate))
             }
         };
-        self.tally.count(access, distance);
+        match distance {
+            None if self.first_access_is_unknown => self.tally.leave_out(access, self.rate),
+            _ => self.tally.count(access, distance),
+        }
         let expires_us = expires_us_after(access, known.map(|known| known.expires_us));
         let id = match known {
             Some(known) => {
@@ -138,6 +144,51 @@ impl Krr {
         self.known.shrink_to_fit();
         let kept: Vec<u32> = self.known.values().map(|known| known.id).collect();
         self.stack.keep_only(&kept, share, &mut self.random);
+    }
+
+    /// Raises the rate. The stack holds too few keys for it, so it starts empty, as after a gap ([`Krr::skip`]).
+    ///
+    /// # Panics
+    /// Where `rate` is below the present one: thinning is another thing.
+    pub fn widen(&mut self, rate: SampleRate) {
+        assert!(rate >= self.rate, "thinning is another thing");
+        self.tally.thin(rate.rate() / self.rate.rate());
+        self.rate = rate;
+        self.skip();
+    }
+
+    /// A part of the stream goes by unseen: keys are forgotten, and until [`Krr::all_known`] their next access is not taken for a
+    /// cold miss.
+    pub fn skip(&mut self) {
+        self.known = KeyMap::default();
+        self.stack = Stack::default();
+        self.expiries = ExpiryQueue::default();
+        self.first_access_is_unknown = true;
+    }
+
+    /// Enough was seen since the rate was raised, or since a gap: a key not met so far is new.
+    pub fn all_known(&mut self) {
+        self.first_access_is_unknown = false;
+    }
+
+    /// Forgets keys that no cache of `bytes` holds: their next access is a miss in any smaller one all the same. O(sampled keys).
+    pub fn forget_beyond(&mut self, bytes: u64) {
+        let (stack, rate) = (&self.stack, self.rate);
+        let is_within = |known: &Known| {
+            let (depth_bytes, own_bytes) = stack.depth(known.id);
+            distance_at_rate_one(depth_bytes, own_bytes, rate) <= bytes
+        };
+        let before = self.known.len();
+        self.known.retain(|_, known| is_within(known));
+        if self.known.len() < before {
+            let kept: Vec<u32> = self.known.values().map(|known| known.id).collect();
+            self.stack.keep_only(&kept, 1.0, &mut self.random);
+        }
+    }
+
+    /// Bytes of all keys that are remembered, those that they stand for included.
+    pub fn known_bytes(&self) -> u64 {
+        (self.stack.bytes() as f64 / self.rate.rate()) as u64
     }
 
     /// The rate of the sample now.
@@ -250,6 +301,42 @@ mod tests {
             |number: u64, time_us: u64| Access { time_us, ttl_us: 50, ..Access::read(KeyHash::of_number(number), 8) };
         let accesses: Vec<Access> = (0..1000_u64).map(|i| read(i % 10, i * 10)).collect();
         assert_eq!(fed(krr(5, Sampling::ALL), &accesses).curve(&[1 << 20]).points()[0].miss_ratio, 1.0);
+    }
+
+    /// A loop that is watched in part stays one, and what lies beyond the sizes of interest isn't missed.
+    #[test]
+    fn a_gap_is_no_miss_and_what_no_cache_holds_can_be_forgotten() {
+        let mut krr = krr(16, Sampling::ALL);
+        for round in 0..40 {
+            if round % 4 == 0 {
+                krr.skip();
+            }
+            (0..1000).for_each(|i| krr.record(&Access::read(KeyHash::of_number(i), 1)));
+            if round % 4 == 1 {
+                krr.all_known();
+            }
+        }
+        let curve = krr.curve(&[800, 1000]);
+        assert!(curve.miss_ratio_at(1000) < 0.01 && curve.miss_ratio_at(800) > 0.5, "{curve:?}");
+        assert_eq!(krr.known_bytes(), 1000);
+        krr.forget_beyond(600);
+        assert!((590..=600).contains(&krr.sampled_keys()), "{}", krr.sampled_keys());
+    }
+
+    /// Half of the keys join the sample late; a loop that is all hits stays one.
+    #[test]
+    fn a_widened_sample_takes_no_old_key_for_a_new_one() {
+        let mut krr = krr(5, Sampling::Rate(SampleRate::new(0.5).unwrap()));
+        let round = |krr: &mut Krr| {
+            krr.advance(1000);
+            let keys = (0..1000).map(KeyHash::of_number).filter(|&key| krr.rate().takes(key)).collect::<Vec<_>>();
+            keys.into_iter().for_each(|key| krr.record_sampled(&Access::read(key, 1)));
+        };
+        (0..10).for_each(|_| round(&mut krr));
+        krr.decay(0.0);
+        krr.widen(SampleRate::ALL);
+        (0..10).for_each(|_| round(&mut krr));
+        assert!(krr.curve(&[1000]).miss_ratio_at(1000) < 1e-6);
     }
 
     #[test]

@@ -113,6 +113,11 @@ impl Stack {
         self.drop_holes_at_the_end();
     }
 
+    /// Bytes of all entries and holes.
+    pub fn bytes(&self) -> u64 {
+        self.items.len().checked_sub(1).map_or(0, |last| self.sums.up_to(last as u32 + 1, self.items.len()))
+    }
+
     /// Own memory, in bytes.
     pub fn memory_bytes(&self) -> usize {
         self.items.capacity() * size_of::<Item>()

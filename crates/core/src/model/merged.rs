@@ -10,7 +10,7 @@ use super::{Counted, CurveModel};
 use crate::access::Access;
 use crate::curve::{CurvePoint, MissRatioCurve};
 use crate::error::ConfigError;
-use crate::sampling::Sampling;
+use crate::sampling::{SampleRate, Sampling};
 
 /// One point of a merged curve.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -28,6 +28,7 @@ pub struct MergedPoint {
 pub struct MergedCurve {
     points: Vec<MergedPoint>,
     curve: MissRatioCurve,
+    by_k: Vec<(u32, MissRatioCurve)>,
 }
 
 impl MergedCurve {
@@ -45,7 +46,8 @@ impl MergedCurve {
         let points: Vec<MergedPoint> = sizes.into_iter().filter_map(lowest_at).collect();
         let of_curve = points.iter().map(|point| CurvePoint { bytes: point.bytes, miss_ratio: point.miss_ratio });
         let curve = MissRatioCurve::new(of_curve.collect());
-        MergedCurve { points, curve }
+        let by_k = by_k.into_iter().cloned().collect();
+        MergedCurve { points, curve, by_k }
     }
 
     /// The points, sizes increasing.
@@ -63,6 +65,20 @@ impl MergedCurve {
         let after = self.points.partition_point(|point| point.bytes <= bytes);
         let around = self.points[after.saturating_sub(1)..].iter().take(2);
         around.min_by_key(|point| point.bytes.abs_diff(bytes)).map(|point| point.k)
+    }
+}
+
+impl MergedCurve {
+    /// As [`MergedCurve::k_at`] for a cache that runs with `held`, which it leaves only where that saves more than the share
+    /// `gain_min` of its misses: curves that lie together cross by noise.
+    pub fn k_from(&self, held: Option<u32>, bytes: u64, gain_min: f64) -> Option<u32> {
+        let best = self.k_at(bytes)?;
+        let misses = |k: u32| self.by_k.iter().find(|(of, _)| *of == k).map(|(_, curve)| curve.miss_ratio_at(bytes));
+        let is_as_good = |held: &u32| match (misses(*held), misses(best)) {
+            (Some(with_held), Some(with_best)) => with_held - with_best <= gain_min * with_held,
+            _ => false,
+        };
+        held.filter(is_as_good).or(Some(best))
     }
 }
 
@@ -86,6 +102,58 @@ impl MergedKrr {
     pub fn merged(&self, sizes_bytes: &[u64]) -> MergedCurve {
         let curves: Vec<_> = self.models.iter().map(|(k, model)| (*k, model.curve(sizes_bytes))).collect();
         MergedCurve::new(&curves)
+    }
+
+    /// As [`Krr::advance`].
+    pub fn advance(&mut self, counted: u64) {
+        self.each(|model| model.advance(counted));
+    }
+
+    /// As [`Krr::record_sampled`].
+    pub fn record_sampled(&mut self, access: &Access) {
+        self.each(|model| model.record_sampled(access));
+    }
+
+    /// As [`Krr::thin`] where `rate` is the lower, and [`Krr::widen`] where it is the higher.
+    pub fn set_rate(&mut self, rate: SampleRate) {
+        self.each(|model| if rate <= model.rate() { model.thin(rate) } else { model.widen(rate) });
+    }
+
+    /// As [`Krr::skip`].
+    pub fn skip(&mut self) {
+        self.each(Krr::skip);
+    }
+
+    /// Ends a window: as [`Krr::decay`] and [`Krr::all_known`].
+    pub fn end_window(&mut self, decay: f64) {
+        self.each(|model| {
+            model.decay(decay);
+            model.all_known();
+        });
+    }
+
+    /// As [`Krr::forget_beyond`].
+    pub fn forget_beyond(&mut self, bytes: u64) {
+        self.each(|model| model.forget_beyond(bytes));
+    }
+
+    /// As [`Krr::rate`].
+    pub fn rate(&self) -> SampleRate {
+        self.models.first().map_or(SampleRate::ALL, |(_, model)| model.rate())
+    }
+
+    /// Sampled keys that are remembered now, by the model that remembers most.
+    pub fn sampled_keys(&self) -> usize {
+        self.models.iter().map(|(_, model)| model.sampled_keys()).max().unwrap_or(0)
+    }
+
+    /// As [`Krr::known_bytes`].
+    pub fn known_bytes(&self) -> u64 {
+        self.models.iter().map(|(_, model)| model.known_bytes()).max().unwrap_or(0)
+    }
+
+    fn each(&mut self, change: impl Fn(&mut Krr)) {
+        self.models.iter_mut().for_each(|(_, model)| change(model));
     }
 }
 

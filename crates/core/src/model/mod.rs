@@ -12,6 +12,7 @@ mod krr_stack;
 mod lru_stack;
 pub mod merged;
 pub mod miniature;
+pub mod miniatures;
 #[cfg(test)]
 mod properties;
 mod reuse_time;

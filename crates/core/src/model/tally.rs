@@ -68,6 +68,13 @@ impl Tally {
         }
     }
 
+    /// One access of a sampled key says nothing: the requests that it stands for are none.
+    pub fn leave_out(&mut self, access: &Access, rate: SampleRate) {
+        if self.counted.includes(access.op) {
+            self.requests -= 1.0 / rate.rate();
+        }
+    }
+
     /// Everything counted so far weighs `decay` of what it did.
     pub fn decay(&mut self, decay: f64) {
         self.requests *= decay;

@@ -121,6 +121,12 @@ impl KLru {
         })
     }
 
+    /// Changes the capacity, and evicts what no longer fits.
+    pub fn set_capacity(&mut self, capacity_bytes: u64) {
+        self.capacity_bytes = capacity_bytes;
+        self.make_room(0);
+    }
+
     /// Keys that are resident now.
     pub fn n_resident(&self) -> usize {
         self.resident.len()

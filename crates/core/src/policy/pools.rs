@@ -66,19 +66,41 @@ struct Pool<T> {
 #[derive(Debug)]
 pub struct Pools<T> {
     pools: Vec<Pool<T>>,
+    /// K, where any partition gives.
     sample_size: usize,
+    /// K by partition; past its end as where any gives.
+    sample_sizes: Vec<usize>,
+    /// No key is looked at for nothing, so that a victim is the worst of K and no more: see [`Pools::keep_to_sample_sizes`].
+    is_strict: bool,
 }
 
 impl<T> Pools<T> {
     /// Empty lists; `sample_size` is K, at least 1.
     pub fn new(sample_size: usize) -> Self {
         let pool = || Pool { victims: Shortlist::new(SHORTLIST), met: 0 };
-        Pools { pools: (0..PARTITIONS_MAX).map(|_| pool()).collect(), sample_size: sample_size.max(1) }
+        let pools = (0..PARTITIONS_MAX).map(|_| pool()).collect();
+        Pools { pools, sample_size: sample_size.max(1), sample_sizes: Vec::new(), is_strict: false }
     }
 
-    /// Changes K.
-    pub fn set_sample_size(&mut self, sample_size: usize) {
+    /// Changes K, for any partition and by partition.
+    pub fn set_sample_sizes(&mut self, sample_size: usize, by_partition: &[u32]) {
         self.sample_size = sample_size.max(1);
+        self.sample_sizes.clear();
+        self.sample_sizes.extend(by_partition.iter().map(|&k| (k as usize).max(1)));
+    }
+
+    /// Whether a victim is to be the worst of no more than K. Else keys that were met while others gave find the worse ones,
+    /// which is welcome where recency tells, and not where K was chosen small for a loop.
+    pub fn keep_to_sample_sizes(&mut self, is_strict: bool) {
+        self.is_strict = is_strict;
+    }
+
+    /// K, for who gives.
+    pub fn sample_size(&self, giver: Giver) -> usize {
+        match giver {
+            Giver::Partition(id) => self.sample_sizes.get(id.index()).copied().unwrap_or(self.sample_size),
+            Giver::Anyone => self.sample_size,
+        }
     }
 
     /// Forgets all candidates: they were made under another plan.
@@ -91,14 +113,18 @@ impl<T> Pools<T> {
 
     /// A key of `partition` was sampled; the lower its score, the sooner it goes. `make` is called where it is shortlisted.
     pub fn offer(&mut self, partition: PartitionId, score: f64, make: impl FnOnce() -> T) {
+        let most = SHORTLIST * self.sample_size(Giver::Partition(partition));
         let pool = &mut self.pools[partition.index()];
-        pool.met = (pool.met + 1).min(SHORTLIST * self.sample_size);
+        if self.is_strict && pool.met >= most {
+            return;
+        }
+        pool.met = (pool.met + 1).min(most);
         pool.victims.offer(score, make);
     }
 
     /// True once the giver is ready, or where after `drawn` keys it turns out to be so rare that one candidate has to do.
     pub fn will_do(&self, giver: Giver, drawn: usize) -> bool {
-        self.is_ready(giver) || (drawn >= RARE * self.sample_size && self.has_candidate(giver))
+        self.is_ready(giver) || (drawn >= RARE * self.sample_size(giver) && self.has_candidate(giver))
     }
 
     fn has_candidate(&self, giver: Giver) -> bool {
@@ -116,7 +142,7 @@ impl<T> Pools<T> {
             }
             Giver::Anyone => self.pools.iter().filter(|p| !p.victims.is_empty()).map(|p| p.met).sum(),
         };
-        met >= self.sample_size
+        met >= self.sample_size(giver)
     }
 
     /// Takes the giver's candidate of the lowest score, ready or not; K of the keys that were met are used up by it.
@@ -128,14 +154,33 @@ impl<T> Pools<T> {
                 self.pools.iter().enumerate().filter_map(lowest).min_by(|a, b| a.1.total_cmp(&b.1))?.0
             }
         };
-        let mut used_up = self.sample_size;
+        let mut used_up = self.sample_size(giver);
         let others = (0..self.pools.len()).filter(|&other| giver == Giver::Anyone && other != i);
         for pool in std::iter::once(i).chain(others) {
             let part = used_up.min(self.pools[pool].met);
             self.pools[pool].met -= part;
             used_up -= part;
         }
-        self.pools[i].victims.pop()
+        let victim = self.pools[i].victims.pop();
+        if self.is_strict {
+            self.keep_what_is_due(giver);
+        }
+        victim
+    }
+
+    /// Of m × K keys that were met the m worst go, and the others are met anew.
+    fn keep_what_is_due(&mut self, giver: Giver) {
+        let k = self.sample_size(giver);
+        match giver {
+            Giver::Partition(id) => {
+                let pool = &mut self.pools[id.index()];
+                pool.victims.truncate(pool.met / k);
+            }
+            Giver::Anyone => {
+                let met: usize = self.pools.iter().map(|pool| pool.met).sum();
+                self.pools.iter_mut().for_each(|pool| pool.victims.truncate(met / k));
+            }
+        }
     }
 
     /// As [`Pools::take`], but where the giver has no candidate, whoever has the worst gives.
@@ -175,5 +220,25 @@ mod tests {
         assert_eq!(pools.take_or_anyone(A), Some("a5"));
         assert_eq!(pools.take_or_anyone(A), Some("b1"));
         assert_eq!(pools.take_or_anyone(A), None);
+    }
+
+    /// A gives for each key that is met, B for every third; kept to K, A takes no more than it can give up.
+    #[test]
+    fn each_partition_has_its_k() {
+        let mut pools = Pools::new(5);
+        pools.set_sample_sizes(5, &[1, 3]);
+        pools.keep_to_sample_sizes(true);
+        for i in 0..20_u32 {
+            pools.offer(PartitionId(0), f64::from(20 - i), || i);
+        }
+        pools.offer(PartitionId(1), 0.0, || 100);
+        pools.offer(PartitionId(1), 1.0, || 101);
+        assert!(!pools.is_ready(B));
+        pools.offer(PartitionId(1), 2.0, || 102);
+        assert!(pools.is_ready(B));
+        let all_of_a: Vec<u32> = std::iter::from_fn(|| pools.is_ready(A).then(|| pools.take(A)).flatten()).collect();
+        assert_eq!(all_of_a, [7, 6, 5, 4, 3, 2, 1, 0], "the first eight that were met");
+        assert_eq!(pools.take(B), Some(100));
+        assert!(!pools.is_ready(B));
     }
 }

@@ -27,6 +27,9 @@ const FAILURES_MAX: usize = 16;
 /// Steps of the walk between two looks at the clock.
 const STEPS_PER_LOOK: usize = 8;
 
+/// From this K on, of the four that are planned with, the oldest key is as good as the oldest of a sample.
+const NEARLY_LRU: usize = 8;
+
 /// Which of a partition's keys goes first.
 #[derive(Clone, Copy, Debug)]
 pub enum Scoring {
@@ -46,6 +49,10 @@ pub struct Orders<'a> {
     pub bytes_max: &'a [u64],
     /// Keys sampled per eviction.
     pub sample_size: usize,
+    /// The same by partition, where they differ.
+    pub sample_sizes: &'a [u32],
+    /// K was chosen: no key may be older than a sample of K gives.
+    pub keeps_to_samples: bool,
     /// Which key goes.
     pub scoring: Scoring,
     /// Mean miss penalty by partition, in µs, for keys whose own isn't known; one for each partition there can be.
@@ -112,7 +119,8 @@ impl Evictor {
     /// One slice of work; how many keys went.
     pub fn relieve(&mut self, server: &Server, walk: &mut Walk, guides: &mut Guides, orders: &Orders) -> usize {
         let started = Instant::now();
-        self.pools.set_sample_size(orders.sample_size);
+        self.pools.set_sample_sizes(orders.sample_size, orders.sample_sizes);
+        self.pools.keep_to_sample_sizes(orders.keeps_to_samples);
         let n = orders.bytes_max.len();
         let (mut freed_bytes, mut failures, mut evicted) = (0, 0, 0);
         loop {
@@ -152,7 +160,7 @@ impl Evictor {
         if let Some(victim) = self.newcomer(server, guides, orders, giver) {
             return Some(victim);
         }
-        let patience = PATIENCE * orders.sample_size;
+        let patience = PATIENCE * self.pools.sample_size(giver);
         let (mut met, mut steps) = (0, 0);
         while !self.pools.will_do(giver, met) {
             let out_of_time = steps % STEPS_PER_LOOK == STEPS_PER_LOOK - 1 && started.elapsed() >= orders.budget;
@@ -182,7 +190,8 @@ impl Evictor {
         let Giver::Partition(id) = giver else { return None };
         let keys = guides.usage.keys()[id.index()];
         // A newcomer is the oldest of its partition; what is worth least is found by a sample.
-        let by_age = matches!(orders.scoring, Scoring::Idle);
+        let by_sample = orders.keeps_to_samples && self.pools.sample_size(giver) < NEARLY_LRU;
+        let by_age = matches!(orders.scoring, Scoring::Idle) && !by_sample;
         if orders.volatile_only || !by_age || self.pools.is_ready(giver) || !self.newcomers.cover(id, keys) {
             return None;
         }

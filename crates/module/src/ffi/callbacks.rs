@@ -24,9 +24,11 @@ pub fn now_us() -> u64 {
     unsafe { api!(RedisModule_MonotonicMicroseconds()) }
 }
 
-/// Stops the worker and drops all state.
-pub(super) fn retire(proof: &impl MainThread) {
-    drop(STATE.set(proof, None));
+/// Gives the server back what was set for it, stops the worker and drops all state.
+pub(super) fn retire(server: &Server) {
+    if let Some(mut tenure) = STATE.set(server, None) {
+        tenure.give_back_samples(server);
+    }
 }
 
 pub(super) unsafe extern "C" fn on_command(call: *mut raw::RedisModuleCommandFilterCtx) {
@@ -135,8 +137,11 @@ pub(super) fn start(server: &Server) {
 /// After a panic: lets go of the state, says so once, and waits until it is asked to start again.
 #[cold]
 fn recover(server: &Server) {
-    let held = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| STATE.set(server, None)));
-    if matches!(held, Ok(Some(_))) {
+    let had_state = || {
+        let held = STATE.set(server, None);
+        held.map(|mut tenure| tenure.give_back_samples(server)).is_some()
+    };
+    if let Ok(true) = std::panic::catch_unwind(std::panic::AssertUnwindSafe(had_state)) {
         let text = format!(
             "Tenure has turned itself off after a fault, the server serves as stock: panic {}; CONFIG SET tenure.enabled yes starts it again",
             guard::last_panic()

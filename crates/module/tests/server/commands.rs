@@ -34,7 +34,7 @@ fn names_of(value: &Value) -> BTreeSet<String> {
     }
 }
 
-const STATUS: [&str; 16] = [
+const STATUS: [&str; 17] = [
     "state",
     "policy",
     "eviction",
@@ -42,6 +42,7 @@ const STATUS: [&str; 16] = [
     "maxmemory_bytes",
     "headroom_bytes",
     "planned_bytes",
+    "k",
     "predicted_cost_us",
     "partitions",
     "windows",

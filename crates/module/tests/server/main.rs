@@ -15,5 +15,6 @@ mod load;
 mod observe;
 mod penalties;
 mod replication;
+mod sample_sizes;
 mod sleep;
 mod unload;

@@ -1,0 +1,56 @@
+//! `maxmemory-samples` of the server under `tenure.policy dlru`: what the server itself evicts goes by the chosen K too.
+//!
+//! It is set where K changes, and has its value back when the policy is another, or Tenure stops. Whoever sets it meanwhile is
+//! right: it isn't put back then.
+
+use super::Tenure;
+use crate::config::Policy;
+use crate::ffi::server::{Level, Server};
+
+const NAME: &str = "maxmemory-samples";
+
+/// The server's setting while it follows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServerSamples {
+    /// What it was before.
+    before: String,
+    /// What it was set to last.
+    set: u32,
+}
+
+impl Tenure {
+    /// Sets the server's sampling size, where another was chosen, and gives it back, where none is to be chosen. Two comparisons
+    /// else.
+    pub(super) fn follow_sample_size(&mut self, server: &Server) {
+        if self.settings.policy != Policy::Dlru || !self.settings.enabled {
+            return self.give_back_samples(server);
+        }
+        let Some(k) = self.chosen_sample_size() else { return };
+        if self.server_samples.as_ref().is_some_and(|held| held.set == k) {
+            return;
+        }
+        let before = self.server_samples.take().map(|held| held.before);
+        let Some(before) = before.or_else(|| read(server)) else { return };
+        if !write(server, &k.to_string()) {
+            server.log(Level::Warning, &format!("the server refused {NAME} {k}; its own eviction goes on as set"));
+        }
+        self.server_samples = Some(ServerSamples { before, set: k });
+    }
+
+    /// Puts back what the server's setting was.
+    pub fn give_back_samples(&mut self, server: &Server) {
+        if let Some(held) = self.server_samples.take()
+            && read(server).is_some_and(|now| now == held.set.to_string())
+        {
+            write(server, &held.before);
+        }
+    }
+}
+
+fn read(server: &Server) -> Option<String> {
+    server.call(c"CONFIG", &[b"GET", NAME.as_bytes()])?.get(NAME)?.text().map(str::to_owned)
+}
+
+fn write(server: &Server, value: &str) -> bool {
+    server.call(c"CONFIG", &[b"SET", NAME.as_bytes(), value.as_bytes()]).is_some()
+}

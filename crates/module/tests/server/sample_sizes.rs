@@ -1,0 +1,172 @@
+//! The sampling size K, chosen by what the traffic is like: by partition with its target (kredis), or for the whole cache, and the
+//! server's own eviction with it (dlru).
+
+use tenure_servers::{Server, ServerOptions};
+
+use crate::harness::{
+    CacheAside, Random, config_get, config_set, evicted_by_server, info, limit_memory, on_oldest_and_newest, partition,
+    partitions, send, status, wait_for, with_module,
+};
+
+const MB: u64 = 1 << 20;
+
+fn evicting() -> ServerOptions {
+    // Time enough for a turn's evictions on a slow machine: this is about which keys go.
+    with_module().set("maxmemory-policy", "allkeys-lru").set("tenure.turn-budget-us", 5000)
+}
+
+/// A reader of values of 1000 bytes, which take about 1100.
+fn client(server: &Server, prefix: &'static str) -> CacheAside {
+    CacheAside::new(server.connection().unwrap(), prefix, 1, 1000)
+}
+
+/// Reads key after key, round and round.
+struct Loop {
+    client: CacheAside,
+    keys: u64,
+    at: u64,
+}
+
+impl Loop {
+    fn new(server: &Server, prefix: &'static str, keys: u64) -> Loop {
+        Loop { client: client(server, prefix), keys, at: 0 }
+    }
+
+    fn read_some(&mut self, n: u64) {
+        let keys: Vec<u64> = (0..n).map(|i| (self.at + i) % self.keys).collect();
+        self.at += n;
+        self.client.read(&keys);
+    }
+}
+
+/// Reads among `width` keys that drift: what was used last is used next.
+struct Drift {
+    client: CacheAside,
+    random: Random,
+    width: u64,
+    at: u64,
+}
+
+impl Drift {
+    fn new(server: &Server, prefix: &'static str, width: u64) -> Drift {
+        Drift { client: client(server, prefix), random: Random::new(3), width, at: 0 }
+    }
+
+    fn read_some(&mut self, n: u64) {
+        let keys: Vec<u64> = (0..n).map(|i| (self.at + i) / 4 + self.random.below(self.width)).collect();
+        self.at += n;
+        self.client.read(&keys);
+    }
+}
+
+/// One tenant loops over more keys than fit, the other drifts: the first wants a random victim, the second the oldest.
+#[test]
+fn each_tenant_is_evicted_under_its_own_k() {
+    let options =
+        evicting().set("tenure.policy", "kredis").set("tenure.tenants", "\"loop=l:*,min=3mb drift=d:*,min=3mb\"");
+    on_oldest_and_newest(&options.set("tenure.window-requests", 20_000), |server| {
+        let mut connection = server.connection().unwrap();
+        limit_memory(server, 12 * MB);
+        let (mut looping, mut drifting) = (Loop::new(server, "l:", 6000), Drift::new(server, "d:", 6000));
+        let mut seen = String::new();
+        let is_settled = || {
+            looping.read_some(200);
+            drifting.read_some(200);
+            let rows = partitions(&mut connection);
+            let (l, d) = (&rows["loop"], &rows["drift"]);
+            let sum = l["used_bytes"] + d["used_bytes"];
+            let is_held = [l, d].iter().all(|row| (row["used_bytes"] - row["target_bytes"]).abs() / sum < 0.05);
+            seen = format!("{rows:?}");
+            is_held && l["evictions"] > 2000.0 && d["evictions"] > 2000.0 && l["k"] < 5.0 && d["k"] >= 8.0
+        };
+        let waited = tenure_servers::wait_for(crate::harness::DEADLINE, "the K to part", is_settled);
+        assert!(waited.is_ok(), "{waited:?}: {seen}");
+        let k = status(&mut connection)["k"].clone();
+        assert!(k.starts_with("1 ") && k.split(' ').any(|k| k == "8" || k == "16"), "{k}");
+        // A loop of which a part fits hits what random eviction hits, and LRU never would.
+        let before = (looping.client.reads, looping.client.misses);
+        let evictions = |server: &Server| (info(server, "evictions"), evicted_by_server(server) as f64);
+        let (ours, theirs) = evictions(server);
+        for _ in 0..150 {
+            looping.read_some(200);
+            drifting.read_some(200);
+        }
+        let ratio = (looping.client.misses - before.1) as f64 / (looping.client.reads - before.0) as f64;
+        // Random eviction: a key is missed where one of the m N evictions of a round took it, of C keys.
+        let fits = partition(&mut connection, "loop")["keys"] / 6000.0;
+        let random = (0..100).fold(1.0, |m: f64, _| 1.0 - (-m / fits).exp());
+        assert!((ratio - random).abs() < 0.1 && ratio < 0.99, "{ratio}, at random {random}: {seen}");
+        let (ours, theirs) = (evictions(server).0 - ours, evictions(server).1 - theirs);
+        assert!(ours > 9.0 * theirs, "{ours} by Tenure, {theirs} by the server");
+        // Another policy has models of its own, and one K.
+        config_set(&mut connection, "tenure.policy", "predis");
+        wait_for("one K", || status(&mut connection)["k"] == "5");
+        wait_for("a plan of the other models", || {
+            drifting.read_some(200);
+            status(&mut connection)["eviction"] == "ready" && partition(&mut connection, "loop")["target_bytes"] > 0.0
+        });
+    });
+}
+
+/// A loop over more than fits, then keys that drift: K changes over, and the server's own sampling size with it, until it is asked
+/// to be as it was.
+#[test]
+fn the_whole_cache_gets_the_k_of_its_traffic_and_the_server_follows() {
+    let options = evicting().set("maxmemory-samples", 7).set("tenure.policy", "dlru");
+    on_oldest_and_newest(&options.set("tenure.window-requests", 10_000), |server| {
+        let mut connection = server.connection().unwrap();
+        limit_memory(server, 8 * MB);
+        let (mut looping, mut drifting) = (Loop::new(server, "l:", 8000), Drift::new(server, "d:", 8000));
+        assert_eq!(config_get(&mut connection, "maxmemory-samples"), "7", "nothing was chosen yet");
+        let mut seen = String::new();
+        let loop_k = tenure_servers::wait_for(crate::harness::DEADLINE, "a loop's K", || {
+            looping.read_some(500);
+            let status = status(&mut connection);
+            seen = format!("{status:?}");
+            status["k"] == "1" && config_get(&mut connection, "maxmemory-samples") == "1"
+        });
+        assert!(loop_k.is_ok(), "{loop_k:?}: {seen}");
+        assert!(status(&mut connection)["miss_ratio_by_k"].starts_with("1=0."));
+        wait_for("a drift's K", || {
+            drifting.read_some(500);
+            let k = status(&mut connection)["k"].parse::<u32>().unwrap();
+            k >= 10 && config_get(&mut connection, "maxmemory-samples") == k.to_string()
+        });
+        // It comes back with another policy, when Tenure is turned off, and when it is unloaded.
+        config_set(&mut connection, "tenure.policy", "lru");
+        wait_for("the former value", || config_get(&mut connection, "maxmemory-samples") == "7");
+        let mut follows_again = |drifting: &mut Drift| {
+            config_set(&mut connection, "tenure.policy", "dlru");
+            config_set(&mut connection, "tenure.enabled", "yes");
+            wait_for("a K again", || {
+                drifting.read_some(500);
+                config_get(&mut connection, "maxmemory-samples") != "7"
+            });
+        };
+        follows_again(&mut drifting);
+        let mut other = server.connection().unwrap();
+        config_set(&mut other, "tenure.enabled", "no");
+        wait_for("the former value", || config_get(&mut other, "maxmemory-samples") == "7");
+        follows_again(&mut drifting);
+        send::<()>(&mut other, "MODULE UNLOAD tenure");
+        assert_eq!(config_get(&mut other, "maxmemory-samples"), "7");
+    });
+}
+
+/// Who sets the server's sampling size by hand while it follows has the last word.
+#[test]
+fn a_sampling_size_set_by_hand_is_not_put_back() {
+    on_oldest_and_newest(&evicting().set("tenure.policy", "dlru").set("tenure.window-requests", 10_000), |server| {
+        let mut connection = server.connection().unwrap();
+        limit_memory(server, 8 * MB);
+        let mut looping = Loop::new(server, "l:", 8000);
+        wait_for("a loop's K", || {
+            looping.read_some(500);
+            config_get(&mut connection, "maxmemory-samples") == "1"
+        });
+        config_set(&mut connection, "maxmemory-samples", 9);
+        config_set(&mut connection, "tenure.policy", "predis");
+        wait_for("the other policy", || status(&mut connection)["k"] == "5");
+        assert_eq!(config_get(&mut connection, "maxmemory-samples"), "9");
+    });
+}

@@ -45,16 +45,17 @@ pub struct System {
 }
 
 /// Every system there is, by name. One whose policy lives in the module is one line here.
-const SYSTEMS: [System; 8] = [
+const SYSTEMS: [System; 10] = [
     System::STOCK,
     System::TENURE,
     System::with_module("predis-auto", Told::Nothing, &[("tenure.classes", "auto")]).simulated_as("predis"),
     System::with_module("predis-hint", Told::Classes, &[("tenure.classes", "hinted")]).simulated_as("predis"),
+    System::with_module("kredis", Told::Tenants, &[("tenure.policy", "kredis")]).simulated_as("kredis"),
+    System::with_module("dlru", Told::Nothing, &[("tenure.policy", "dlru")]).simulated_as("dlru"),
     // As its authors sample, and as Redis does.
     System::with_module("hyperbolic", Told::Nothing, &[("tenure.policy", "hyperbolic"), ("tenure.samples", "64")])
         .simulated_as("hyperbolic"),
     System::with_module("hyperbolic-5", Told::Nothing, &[("tenure.policy", "hyperbolic")]).simulated_as("hyperbolic:5"),
-    // Seconds in place of minutes, since a benchmark's day is half a minute.
     System::with_module(
         "tenure-sleep",
         Told::Tenants,

@@ -9,7 +9,7 @@ use crate::harness::{
 /// Every setting that can be set at run time: a value other than its default, how it reads back, and values that are refused.
 const SETTINGS: &[(&str, &str, &str, &[&str])] = &[
     ("enabled", "no", "no", &["maybe", "2"]),
-    ("policy", "lru", "lru", &["mru", "", "0"]),
+    ("policy", "kredis", "kredis", &["mru", "", "0"]),
     ("tenants", "a=x:*,min=1mb b=db:3", "a=x:*,min=1mb b=db:3", &["a", "a=x* a=y*", "a=x*,min=2mb,max=1mb"]),
     ("samples", "16", "16", &["0", "65", "many", "-1"]),
     ("classes", "auto", "auto", &["yes", "3"]),

@@ -60,7 +60,10 @@ fn a_wrong_argument_ends_the_start_with_a_line_that_says_what_is_allowed() {
             (&["samples"][..], "argument 'samples' has no value"),
             (&["samples", "0"], "setting 'samples' is '0'; allowed: 1 to 64"),
             (&["sample", "5"], "there is no setting 'sample'"),
-            (&["policy", "mru"], "setting 'policy' is 'mru'; allowed: predis, hyperbolic, hyperbolic-size, lru, off"),
+            (
+                &["policy", "mru"],
+                "setting 'policy' is 'mru'; allowed: predis, kredis, dlru, hyperbolic, hyperbolic-size, lru, off",
+            ),
             (&["enabled", "maybe"], "setting 'enabled' is 'maybe'; allowed: yes or no"),
             (&["tenants", "a"], "tenant 'a' has no selector"),
         ] {

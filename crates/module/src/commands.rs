@@ -17,10 +17,11 @@ use crate::observe::partitions::in_database;
 use crate::tenure::Tenure;
 
 /// The commands, as they are registered: names and flags. Those that change what Tenure does are for who may write or administer.
-pub const COMMANDS: [(&CStr, &CStr); 8] = [
+pub const COMMANDS: [(&CStr, &CStr); 9] = [
     (c"tenure.help", LOOKS),
     (c"tenure.status", LOOKS),
     (c"tenure.partitions", LOOKS),
+    (c"tenure.tenants", LOOKS),
     (c"tenure.mrc", LOOKS),
     (c"tenure.class", c"write fast allow-stale"),
     (c"tenure.sleep", c"admin fast"),
@@ -29,13 +30,15 @@ pub const COMMANDS: [(&CStr, &CStr); 8] = [
 ];
 const LOOKS: &CStr = c"readonly fast allow-stale";
 
-const HELP: [&str; 24] = [
+const HELP: [&str; 26] = [
     "TENURE.HELP [settings]",
     "    This text, or every tenure.* setting with its allowed values, default and what it trades.",
     "TENURE.STATUS",
     "    Whether Tenure runs and evicts, what it plans on, and what that costs.",
     "TENURE.PARTITIONS",
     "    Each partition: keys, used and target bytes, accesses, miss ratio, miss penalty, evictions, K.",
+    "TENURE.TENANTS",
+    "    The same of each tenant, its partitions taken together: hits, misses, penalty, used, target, minimum and maximum.",
     "TENURE.MRC partition [points]",
     "    The partition's miss ratio curve: pairs of bytes and the miss ratio of its reads at that memory; 40 points by default.",
     "TENURE.CLASS KEY key class|none",
@@ -66,6 +69,7 @@ pub fn run(tenure: &mut Tenure, server: &Server, words: &[&[u8]]) -> Answer {
         ("tenure.help", arguments) => help(arguments),
         ("tenure.status", []) => status(tenure),
         ("tenure.partitions", []) => Answer::Array(info::partitions(tenure).iter().map(partition).collect()),
+        ("tenure.tenants", []) => Answer::Array(info::tenants(tenure).iter().map(tenant).collect()),
         ("tenure.mrc", [of]) => curve(tenure, of, POINTS_DEFAULT),
         ("tenure.mrc", [of, points]) => match text(points).parse() {
             Ok(n) if (1..=POINTS_MAX).contains(&n) => curve(tenure, of, n),
@@ -168,6 +172,30 @@ fn sample_sizes(tenure: &Tenure) -> String {
     sizes.sort_unstable();
     sizes.dedup();
     sizes.iter().map(u32::to_string).collect::<Vec<_>>().join(" ")
+}
+
+fn tenant(row: &info::TenantRow) -> Answer {
+    let count = |n: u64| Answer::Integer(n as i64);
+    let or_none = |n: Option<u64>| n.map_or(Answer::Integer(-1), count);
+    let sum = |part: fn(&info::PartitionRow) -> u64| count(row.sum(part));
+    let first = row.partitions.first();
+    Answer::Map(vec![
+        ("name", Answer::Text(row.name.clone())),
+        ("partitions", count(row.partitions.len() as u64)),
+        ("keys", sum(|row| row.keys)),
+        ("used_bytes", sum(|row| row.used_bytes)),
+        ("target_bytes", or_none(row.target_bytes())),
+        ("bytes_min", count(first.map_or(0, |row| row.bytes_min))),
+        ("bytes_max", or_none(first.and_then(|row| row.bytes_max))),
+        ("reads", sum(|row| row.counters.reads)),
+        ("hits", sum(|row| row.counters.reads.saturating_sub(row.counters.misses))),
+        ("misses", sum(|row| row.counters.misses)),
+        ("miss_ratio", Answer::Number(row.miss_ratio())),
+        ("penalty_us_mean", Answer::Number(row.penalty_us_mean())),
+        ("evictions", sum(|row| row.evictions)),
+        ("k", count(row.k())),
+        ("sleeping_keys", sum(|row| row.sleeping_keys)),
+    ])
 }
 
 fn partition(row: &info::PartitionRow) -> Answer {

@@ -11,8 +11,8 @@ use tenure_core::sampling::SampleRate;
 use crate::enforce::spill::file::Folder;
 use crate::observe::classes::{ClassRules, ClassSpec, Source};
 use crate::observe::tenants::TenantSpec;
-use crate::worker::Instructions;
 use crate::worker::model::Modelling;
+use crate::worker::{Instructions, Objective};
 
 /// What evicts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,6 +103,8 @@ pub struct Settings {
     pub granularity_bytes: i64,
     /// `tenure.gain-min-percent`
     pub gain_min_percent: i64,
+    /// `tenure.objective`
+    pub objective: Objective,
     /// `tenure.headroom-bytes`
     pub headroom_bytes: i64,
     /// `tenure.turn-budget-us`
@@ -191,7 +193,7 @@ pub const TABLE: &[Setting] = &[
     Setting {
         name: c"tenants",
         kind: Kind::Text { get: |s| &s.tenants_text, set: Settings::set_tenants },
-        about: "Who is a tenant: entries NAME=PREFIX* or NAME=db:N, apart by spaces, each with ,min=BYTES and ,max=BYTES if wanted. Empty: one per logical database in use.",
+        about: "Who is a tenant: entries NAME=PREFIX* or NAME=db:N, apart by spaces, each with ,min=BYTES, ,max=BYTES and ,weight=N (how much its misses count, 1 to 1000) if wanted. Empty: one per logical database in use.",
     },
     Setting {
         name: c"classes",
@@ -260,6 +262,15 @@ pub const TABLE: &[Setting] = &[
         false,
         "A plan that saves less than this share of predicted cost isn't adopted. Higher moves less memory about."
     ),
+    Setting {
+        name: c"objective",
+        kind: Kind::Choice {
+            names: &[c"penalty", c"hits"],
+            get: |s| s.objective as usize,
+            set: |s, i| s.objective = [Objective::Penalty, Objective::Hits][i.min(1)],
+        },
+        about: "What a plan is to reach: 'penalty' the least time lost to misses in all, 'hits' the most hits. A tenant's weight counts in both.",
+    },
     number!(
         headroom_bytes,
         c"headroom-bytes",
@@ -383,6 +394,7 @@ impl Default for Settings {
             window_seconds: 0,
             granularity_bytes: 0,
             gain_min_percent: 0,
+            objective: Objective::Penalty,
             headroom_bytes: 0,
             turn_budget_us: 0,
             sample_percent: 0,
@@ -464,6 +476,7 @@ impl Settings {
             window: Duration::from_secs(self.window_seconds as u64),
             granularity_bytes: self.granularity_bytes as u64,
             gain_min: self.gain_min_percent as f64 / 100.0,
+            objective: self.objective,
             rate_min: SampleRate::new(self.sample_percent as f64 / 100.0).unwrap_or(SampleRate::ALL),
             samples_per_second: self.samples_per_second as u64,
             modelling: self.policy.modelling(),

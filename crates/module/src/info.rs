@@ -88,8 +88,11 @@ pub fn write(tenure: &Tenure, sink: &mut impl Sink) {
     for (name, value) in fields {
         sink.field(name, value);
     }
-    for view in partitions(tenure) {
-        sink.field(&format!("partition_{}", view.name), Value::Fields(view.fields()));
+    for tenant in tenants(tenure) {
+        sink.field(&format!("tenant_{}", tenant.name), Value::Fields(tenant.fields()));
+        for view in &tenant.partitions {
+            sink.field(&format!("partition_{}", view.name), Value::Fields(view.fields()));
+        }
     }
 }
 
@@ -164,6 +167,74 @@ impl PartitionRow {
             ("sleeping_keys", Count(self.sleeping_keys)),
         ]
     }
+}
+
+/// One tenant: its partitions taken together.
+pub struct TenantRow {
+    /// Its name.
+    pub name: String,
+    /// Its partitions.
+    pub partitions: Vec<PartitionRow>,
+}
+
+impl TenantRow {
+    /// A sum over its partitions.
+    pub fn sum(&self, part: impl Fn(&PartitionRow) -> u64) -> u64 {
+        self.partitions.iter().map(part).sum()
+    }
+
+    /// Planned bytes; `None` without a plan.
+    pub fn target_bytes(&self) -> Option<u64> {
+        self.partitions.iter().map(|row| row.target_bytes).sum()
+    }
+
+    /// Misses / reads since the counting began; 0 without reads.
+    pub fn miss_ratio(&self) -> f64 {
+        self.sum(|row| row.counters.misses) as f64 / self.sum(|row| row.counters.reads).max(1) as f64
+    }
+
+    /// Mean miss penalty of late, each partition's by its misses, in µs.
+    pub fn penalty_us_mean(&self) -> f64 {
+        let misses = |row: &PartitionRow| row.counters.misses as f64;
+        let weighed: f64 = self.partitions.iter().map(|row| row.penalty_us_mean * misses(row)).sum();
+        weighed / self.partitions.iter().map(misses).sum::<f64>().max(1.0)
+    }
+
+    /// The K under which most of its bytes are evicted.
+    pub fn k(&self) -> u64 {
+        self.partitions.iter().max_by_key(|row| row.used_bytes).map_or(0, |row| row.k)
+    }
+
+    fn fields(&self) -> Vec<(&'static str, Value)> {
+        use Value::{Count, Number};
+        let first = self.partitions.first();
+        vec![
+            ("partitions", Count(self.partitions.len() as u64)),
+            ("keys", Count(self.sum(|row| row.keys))),
+            ("used_bytes", Count(self.sum(|row| row.used_bytes))),
+            ("target_bytes", Count(self.target_bytes().unwrap_or(0))),
+            ("bytes_min", Count(first.map_or(0, |row| row.bytes_min))),
+            ("bytes_max", Count(first.and_then(|row| row.bytes_max).unwrap_or(0))),
+            ("hits", Count(self.sum(|row| row.counters.reads.saturating_sub(row.counters.misses)))),
+            ("misses", Count(self.sum(|row| row.counters.misses))),
+            ("miss_ratio", Number(self.miss_ratio())),
+            ("penalty_us_mean", Number(self.penalty_us_mean())),
+            ("evictions", Count(self.sum(|row| row.evictions))),
+            ("k", Count(self.k())),
+        ]
+    }
+}
+
+/// All tenants, in the order of their first partitions.
+pub fn tenants(tenure: &Tenure) -> Vec<TenantRow> {
+    let mut tenants: Vec<TenantRow> = Vec::new();
+    for row in partitions(tenure) {
+        match tenants.iter_mut().find(|tenant| tenant.name == row.tenant) {
+            Some(tenant) => tenant.partitions.push(row),
+            None => tenants.push(TenantRow { name: row.tenant.clone(), partitions: vec![row] }),
+        }
+    }
+    tenants
 }
 
 /// All partitions.

@@ -661,6 +661,7 @@ impl Tenure {
             tenant_of: partitions.of_what().iter().map(|(tenant, _)| *tenant).collect(),
             bytes_min: partitions.tenants().bytes_min().to_vec(),
             bytes_max: partitions.tenants().bytes_max().to_vec(),
+            weights: partitions.tenants().weights().to_vec(),
             memory_bytes: limit_bytes,
             capacity_bytes: if limit_bytes == 0 { 0 } else { (items as i64 + room_bytes).max(1) as u64 },
             keys: self.usage.keys().iter().sum::<f64>() as u64,

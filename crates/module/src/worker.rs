@@ -44,6 +44,16 @@ const NAP: Duration = Duration::from_millis(10);
 /// How often the rate is looked at.
 const RATE_EVERY: Duration = Duration::from_millis(100);
 
+/// What a plan is to reach.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Objective {
+    /// The least penalty in all (dissertation eq. 4.3; pRedis eq. 9).
+    #[default]
+    Penalty,
+    /// The most hits (dissertation eq. 4.4): every miss counts alike.
+    Hits,
+}
+
 /// What the worker is told to do: the settings that concern it.
 #[derive(Clone, Copy, Debug)]
 pub struct Instructions {
@@ -55,6 +65,8 @@ pub struct Instructions {
     pub granularity_bytes: u64,
     /// A plan that saves less than this share of the present one's cost is not adopted.
     pub gain_min: f64,
+    /// What a plan is to reach.
+    pub objective: Objective,
     /// The rate isn't lowered below this while memory for the sample lasts.
     pub rate_min: SampleRate,
     /// Sampled accesses a second that the main thread may spend its time on.
@@ -78,6 +90,8 @@ pub struct Snapshot {
     pub bytes_min: Vec<u64>,
     /// Allowed, by tenant.
     pub bytes_max: Vec<u64>,
+    /// How much its misses count, by tenant.
+    pub weights: Vec<u32>,
     /// The server's limit, in bytes; 0 = none.
     pub memory_bytes: u64,
     /// What all keys together may take, in bytes; 0 without a limit.
@@ -511,11 +525,14 @@ impl Models {
         if capacity_bytes == 0 || self.before.iter().all(|counted| counted.requests() == 0) {
             return None;
         }
-        let penalty_us = self.penalties_us(views);
+        let penalty_us = match snapshot.instructions.objective {
+            Objective::Penalty => self.penalties_us(views),
+            Objective::Hits => vec![1.0; views.len()],
+        };
         let minimums = fitting_minimums(&snapshot.bytes_min, capacity_bytes);
         let claim = |(i, tenant): (usize, &TenantId)| Claim {
             curve: &views[i].curve,
-            cost_us_max: self.weights[i].reads * penalty_us[i],
+            cost_us_max: self.weights[i].reads * penalty_us[i] * f64::from(snapshot.weights[tenant.0 as usize]),
             group: tenant.0 as usize,
         };
         let claims: Vec<Claim> = snapshot.tenant_of.iter().enumerate().map(claim).collect();
@@ -560,6 +577,7 @@ mod tests {
             window: Duration::from_secs(3600),
             granularity_bytes: 0,
             gain_min: 0.01,
+            objective: Objective::Penalty,
             rate_min: SampleRate::new(0.01).unwrap(),
             samples_per_second: 1_000_000,
             modelling: Modelling::Recency,
@@ -574,6 +592,7 @@ mod tests {
             tenant_of: vec![TenantId(0), TenantId(1)],
             bytes_min: vec![0; 2],
             bytes_max: vec![u64::MAX; 2],
+            weights: vec![1; 2],
             memory_bytes: capacity_bytes,
             capacity_bytes,
             keys: 0,
@@ -645,6 +664,36 @@ mod tests {
         let k = &published.sample_sizes;
         assert!(k[1] >= 8, "{k:?} {targets:?}");
         assert!(k[0] < 5 || targets[0] >= 1_100, "{k:?} {targets:?}");
+    }
+
+    /// As above, but every miss counts alike, or the cheap tenant a hundredfold: it has the memory.
+    #[test]
+    fn objective_and_weight_change_whose_misses_count() {
+        for (objective, weights, dear_has_it) in [
+            (Objective::Penalty, vec![1, 1], true),
+            (Objective::Penalty, vec![100, 1], false),
+            (Objective::Hits, vec![3, 2], false),
+            (Objective::Hits, vec![2, 3], true),
+        ] {
+            let shared = Shared::new();
+            let mut models = Models::new(&shared);
+            let mut counters = vec![Counters::default(); PARTITIONS_MAX];
+            for i in 0..4000_u64 {
+                let (partition, key) = (i as u16 % 2, i / 2 % 100);
+                let counted = &mut counters[usize::from(partition)];
+                counted.reads += 1;
+                counted.penalties += 1;
+                counted.penalty_us_sum += [100.0, 1000.0][usize::from(partition)];
+                let access = Access::read(KeyHash::of_number(u64::from(partition) * 1000 + key), 10);
+                let (at, partition) = (counted.requests(), PartitionId(partition));
+                models.take(&Sampled { access, at, partition, epoch: 0 });
+            }
+            let instructions = Instructions { objective, ..instructions() };
+            models.look_at(&shared, &Snapshot { instructions, weights: weights.clone(), ..snapshot(counters, 1050) });
+            let published = shared.news(&mut 0).expect("a window has ended");
+            let targets = &published.plan.as_ref().unwrap().target_bytes;
+            assert_eq!(targets[1] >= 1000, dear_has_it, "{objective:?} {weights:?}: {targets:?}");
+        }
     }
 
     /// A backend slows down from one window to the next: the mean is the new one at once, where enough misses say so.

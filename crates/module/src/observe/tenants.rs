@@ -1,6 +1,6 @@
 //! Who is who: tenants as `tenure.tenants` states them, and whose any key is.
 //!
-//! Grammar: entries apart by spaces, each `NAME=SELECTOR[,min=BYTES][,max=BYTES]`, a selector being `PREFIX*` or `db:N`. The longest
+//! Grammar: entries apart by spaces, each `NAME=SELECTOR[,min=BYTES][,max=BYTES][,weight=N]`, a selector being `PREFIX*` or `db:N`. The longest
 //! prefix that fits wins, then the database, then `other`. Without entries every logical database in use is a tenant, named
 //! `db0`, `db1`, ….
 
@@ -10,6 +10,9 @@ use super::DBS_MAX;
 
 /// How many tenants there may be: one partition each, at least.
 pub const TENANTS_MAX: usize = PARTITIONS_MAX;
+
+/// The highest weight of a tenant.
+const WEIGHT_MAX: u32 = 1000;
 
 /// What makes a key a tenant's.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,6 +34,8 @@ pub struct Tenant {
     pub bytes_min: u64,
     /// What it may hold, in bytes.
     pub bytes_max: u64,
+    /// How much its misses count in a plan, 1 to [`WEIGHT_MAX`].
+    pub weight: u32,
 }
 
 /// The setting, read. An empty one means: one tenant per logical database in use.
@@ -66,7 +71,7 @@ impl TenantSpec {
 fn parse_tenant(entry: &str) -> Result<Tenant, String> {
     let mut parts = entry.split(',');
     let (name, selector) = parts.next().and_then(|head| head.split_once('=')).ok_or_else(|| {
-        format!("tenant '{entry}' has no selector; write NAME=PREFIX* or NAME=db:N, then ,min=BYTES and ,max=BYTES if wanted")
+        format!("tenant '{entry}' has no selector; write NAME=PREFIX* or NAME=db:N, then ,min=BYTES, ,max=BYTES and ,weight=N if wanted")
     })?;
     let name_is_plain = name.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-.".contains(&b));
     if name.is_empty() || name.len() > 64 || !name_is_plain || name == "other" {
@@ -74,14 +79,28 @@ fn parse_tenant(entry: &str) -> Result<Tenant, String> {
             "tenant name '{name}'; allowed are 1 to 64 letters, digits, '_', '-', '.', and not 'other'"
         ));
     }
-    let mut tenant =
-        Tenant { name: name.to_owned(), selector: parse_selector(entry, selector)?, bytes_min: 0, bytes_max: u64::MAX };
+    let mut tenant = Tenant {
+        name: name.to_owned(),
+        selector: parse_selector(entry, selector)?,
+        bytes_min: 0,
+        bytes_max: u64::MAX,
+        weight: 1,
+    };
     for option in parts {
         let bytes = |text: &str| parse_bytes(text).map_err(|e| format!("tenant '{name}': {e}"));
         match option.split_once('=') {
             Some(("min", text)) => tenant.bytes_min = bytes(text)?,
             Some(("max", text)) => tenant.bytes_max = bytes(text)?,
-            _ => return Err(format!("tenant '{name}': option '{option}'; allowed are min=BYTES and max=BYTES")),
+            Some(("weight", text)) => {
+                let weight = text.parse().ok().filter(|weight| (1..=WEIGHT_MAX).contains(weight));
+                tenant.weight =
+                    weight.ok_or_else(|| format!("tenant '{name}': weight '{text}'; allowed is 1 to {WEIGHT_MAX}"))?;
+            }
+            _ => {
+                return Err(format!(
+                    "tenant '{name}': option '{option}'; allowed are min=BYTES, max=BYTES and weight=N"
+                ));
+            }
         }
     }
     if tenant.bytes_min > tenant.bytes_max {
@@ -114,6 +133,7 @@ pub struct Tenants {
     names: Vec<String>,
     bytes_min: Vec<u64>,
     bytes_max: Vec<u64>,
+    weights: Vec<u32>,
     /// Longest first, with the tenant of each.
     prefixes: Vec<(Vec<u8>, TenantId)>,
     /// By a key's first byte: which of `prefixes` may fit, one bit each.
@@ -134,6 +154,7 @@ impl Tenants {
             names: Vec::new(),
             bytes_min: Vec::new(),
             bytes_max: Vec::new(),
+            weights: Vec::new(),
             prefixes: Vec::new(),
             by_first_byte: vec![0; 256],
             has_prefixes: false,
@@ -142,7 +163,7 @@ impl Tenants {
             grows: spec.tenants.is_empty(),
         };
         for tenant in &spec.tenants {
-            let id = tenants.add(tenant.name.clone(), tenant.bytes_min, tenant.bytes_max);
+            let id = tenants.add(tenant.name.clone(), tenant.bytes_min, tenant.bytes_max, tenant.weight);
             match &tenant.selector {
                 Selector::Prefix(prefix) => tenants.prefixes.push((prefix.clone(), id)),
                 Selector::Database(db) => tenants.by_db[*db as usize] = id.0 as u8,
@@ -154,7 +175,7 @@ impl Tenants {
             tenants.by_first_byte[prefix[0] as usize] |= 1 << i;
         }
         if !tenants.grows {
-            let other = tenants.add("other".to_owned(), 0, u64::MAX).0 as u8;
+            let other = tenants.add("other".to_owned(), 0, u64::MAX, 1).0 as u8;
             tenants.by_db.iter_mut().filter(|p| **p == UNASSIGNED).for_each(|p| *p = other);
         }
         for &id in tenants.by_db.iter().filter(|&&id| id != UNASSIGNED) {
@@ -163,10 +184,11 @@ impl Tenants {
         tenants
     }
 
-    fn add(&mut self, name: String, bytes_min: u64, bytes_max: u64) -> TenantId {
+    fn add(&mut self, name: String, bytes_min: u64, bytes_max: u64, weight: u32) -> TenantId {
         self.names.push(name);
         self.bytes_min.push(bytes_min);
         self.bytes_max.push(bytes_max);
+        self.weights.push(weight);
         TenantId(self.names.len() as u16 - 1)
     }
 
@@ -195,9 +217,9 @@ impl Tenants {
     #[cold]
     fn assign(&mut self, db: u16) -> TenantId {
         let id = match self.names.len() {
-            n if n < TENANTS_MAX - 1 && db < DBS_MAX => self.add(format!("db{db}"), 0, u64::MAX),
+            n if n < TENANTS_MAX - 1 && db < DBS_MAX => self.add(format!("db{db}"), 0, u64::MAX, 1),
             n if n < TENANTS_MAX && self.names.last().is_none_or(|name| name != "other") => {
-                self.add("other".to_owned(), 0, u64::MAX)
+                self.add("other".to_owned(), 0, u64::MAX, 1)
             }
             n => TenantId(n as u16 - 1),
         };
@@ -216,6 +238,11 @@ impl Tenants {
     /// Guaranteed bytes, by tenant.
     pub fn bytes_min(&self) -> &[u64] {
         &self.bytes_min
+    }
+
+    /// How much their misses count, by tenant.
+    pub fn weights(&self) -> &[u32] {
+        &self.weights
     }
 
     /// Allowed bytes, by tenant.
@@ -241,7 +268,7 @@ mod tests {
 
     #[test]
     fn the_longest_prefix_wins_then_the_database_then_other() {
-        let spec = TenantSpec::parse("users=user:* vips=user:vip:*,min=1mb queue=db:3,max=2kb").unwrap();
+        let spec = TenantSpec::parse("users=user:* vips=user:vip:*,min=1mb queue=db:3,max=2kb,weight=7").unwrap();
         let mut tenants = Tenants::new(&spec);
         for (db, key, expected) in [
             (0, &b"user:1"[..], "users"),
@@ -257,6 +284,7 @@ mod tests {
         }
         assert_eq!(tenants.bytes_min(), [0, 1 << 20, 0, 0]);
         assert_eq!(tenants.bytes_max()[2], 2048);
+        assert_eq!(tenants.weights(), [1, 1, 7, 1]);
     }
 
     #[test]
@@ -286,7 +314,8 @@ mod tests {
             ("a=x* b=x*", "select the same keys"),
             ("a=db:70000", "database '70000'"),
             ("a=x*,min=2mb,max=1mb", "above max"),
-            ("a=x*,weight=3", "option 'weight=3'"),
+            ("a=x*,colour=3", "option 'colour=3'"),
+            ("a=x*,weight=0", "weight '0'; allowed is 1 to 1000"),
             ("a=x*,min=lots", "'lots' is not a number of bytes"),
             ("other=x*", "tenant name 'other'"),
         ] {

@@ -91,6 +91,36 @@ fn a_class_is_remembered_after_the_key_has_gone_and_tenants_have_their_own() {
     });
 }
 
+/// A tenant's line is the sum of its classes'.
+#[test]
+fn a_tenant_is_its_partitions_together() {
+    on_every_server(&auto().set("tenure.tenants", "\"a=a:*,min=1mb,max=9mb\"").set("maxmemory", "64mb"), |server| {
+        let mut connection = server.connection().unwrap();
+        client(server, "a:", 20).with_backend(FAR).read_all();
+        let mut near = CacheAside::new(server.connection().unwrap(), "a:near:", 30, 1000);
+        near.read_all();
+        near.read_all();
+        client(server, "b:", 10).read_all();
+        wait_for("the keys to be counted", || {
+            let rows: Vec<BTreeMap<String, String>> = send(&mut connection, "TENURE.TENANTS");
+            rows.iter().map(|row| row["keys"].parse::<u64>().unwrap()).sum::<u64>() == 60
+        });
+        let rows: Vec<BTreeMap<String, String>> = send(&mut connection, "TENURE.TENANTS");
+        let names: Vec<&str> = rows.iter().map(|row| row["name"].as_str()).collect();
+        assert_eq!(names, ["a", "other"]);
+        let number = |i: usize, field: &str| rows[i][field].parse::<f64>().unwrap();
+        let counted = ["partitions", "keys", "reads", "hits", "misses", "bytes_min"].map(|field| number(0, field));
+        assert_eq!(counted, [3.0, 50.0, 80.0, 30.0, 50.0, MB as f64]);
+        assert_eq!((number(0, "bytes_max"), number(1, "bytes_max")), (9.0 * MB as f64, -1.0));
+        assert!((number(0, "miss_ratio") - 0.625).abs() < 1e-9);
+        let parts: f64 =
+            partitions(&mut connection).iter().filter(|(n, _)| n.starts_with('a')).map(|(_, r)| r["used_bytes"]).sum();
+        assert!((number(0, "used_bytes") - parts).abs() < 0.01 * parts);
+        let fields = server.info("tenure").unwrap();
+        assert!(fields["tenure_tenant_a"].contains("hits=30,misses=50"), "{}", fields["tenure_tenant_a"]);
+    });
+}
+
 #[test]
 fn hints_are_by_key_by_prefix_and_by_connection() {
     on_every_server(&with_module().set("tenure.classes", "hinted"), |server| {

@@ -189,10 +189,12 @@ fn info_has_every_field_and_its_numbers_are_numbers() {
                 "state" | "worker" => assert_eq!(value, "running", "{name}"),
                 "watching" => assert_eq!(value, "all"),
                 "eviction" | "sleep" | "last_panic" => {}
-                _ if name.starts_with("partition_") => value.split(',').for_each(|field| {
-                    let (name, number) = field.split_once('=').unwrap_or_else(|| panic!("{field} in {value}"));
-                    assert!(number.parse::<f64>().is_ok_and(f64::is_finite), "{name}={number}");
-                }),
+                _ if name.starts_with("partition_") || name.starts_with("tenant_") => {
+                    value.split(',').for_each(|field| {
+                        let (name, number) = field.split_once('=').unwrap_or_else(|| panic!("{field} in {value}"));
+                        assert!(number.parse::<f64>().is_ok_and(f64::is_finite), "{name}={number}");
+                    })
+                }
                 _ => assert!(value.parse::<f64>().is_ok_and(f64::is_finite), "{name}: {value}"),
             }
         }
@@ -214,7 +216,7 @@ fn tools_that_list_commands_see_ours() {
         let mut connection = server.connection().unwrap();
         let names: Vec<String> = send(&mut connection, "COMMAND LIST FILTERBY MODULE tenure");
         let names: BTreeSet<String> = names.into_iter().collect();
-        let expected = ["help", "status", "partitions", "mrc", "class", "sleep", "wake", "await", "debug"];
+        let expected = ["help", "status", "partitions", "tenants", "mrc", "class", "sleep", "wake", "await", "debug"];
         let expected = expected.map(|name| format!("tenure.{name}"));
         assert_eq!(names, expected.into());
         for line in ["COMMAND DOCS", "COMMAND DOCS tenure.mrc", "COMMAND INFO tenure.mrc", "COMMAND", "MODULE LIST"] {

@@ -373,11 +373,12 @@ impl Tenure {
             self.published_at_us = now_us;
         }
         self.follow_sample_size(server);
+        self.note_reuses(now_us);
+        // What wakes needs room before the next commands do: else the server takes what has just come, which is the longest idle.
+        self.sleep_some(server, now_us);
         if self.may_be_short {
             self.relieve(server, now_us, When::BeforeReplies);
         }
-        self.note_reuses(now_us);
-        self.sleep_some(server, now_us);
         if now_us >= self.ticked_at_us + TICK_US {
             self.tick(server, now_us);
         }
@@ -386,8 +387,8 @@ impl Tenure {
     /// The event loop has nothing else to do, unless commands have come just now.
     pub fn idle(&mut self, server: &Server) {
         if !self.observer.is_busy {
-            self.relieve(server, now_us(), When::Idle);
             self.sleep_some(server, now_us());
+            self.relieve(server, now_us(), When::Idle);
         }
     }
 

@@ -59,7 +59,7 @@ impl CurveModel for Exact {
     }
 
     fn memory_bytes(&self) -> usize {
-        self.stack.memory_bytes() + self.distances.memory_bytes()
+        size_of::<Self>() + self.stack.memory_bytes() + self.distances.memory_bytes()
     }
 }
 

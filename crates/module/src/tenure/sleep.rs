@@ -121,9 +121,13 @@ impl Tenure {
 
     /// A slice of falling asleep and waking. Where there is more to do, an idle event loop is asked for more.
     pub(super) fn sleep_some(&mut self, server: &Server, now_us: u64) {
-        let worked = self.with_spill(server, now_us, |spill, around| {
-            spill.is_busy() && spill.work(around, TURN_BUDGET) && spill.is_busy()
-        });
+        if !self.spill.as_ref().is_some_and(Spill::is_busy) {
+            return;
+        }
+        // What wakes fills memory faster than the ticks that look how full it is.
+        self.may_be_short = true;
+        let worked =
+            self.with_spill(server, now_us, |spill, around| spill.work(around, TURN_BUDGET) && spill.is_busy());
         if worked == Some(true) {
             soon::call_soon(server);
         }

@@ -407,12 +407,12 @@ fn slices_keep_to_their_budget() {
         let evicted_before = evicted_by_server(server);
         // A script's writes are all in one turn.
         let script = "for i = ARGV[1], ARGV[1] + 499 do redis.call('SET', 'k:' .. i, string.rep('v', 1000)) end";
-        for first in (0..20_000).step_by(500) {
+        for first in (0..60_000).step_by(500) {
             redis::cmd("EVAL").arg(script).arg(0).arg(first).exec(&mut connection).unwrap();
         }
         assert!(info(server, "eviction_slices_out_of_time") > 0.0, "500 writes a turn need more than 50 µs");
         let (spent, n) = (info(server, "eviction_us"), evictions(server));
-        assert!(n > 100.0 && spent / n < 200.0, "{spent} µs for {n} evictions");
+        assert!(n > 500.0 && spent / n < 200.0, "{spent} µs for {n} evictions");
         assert!(info(server, "eviction_slice_us_max") < 20_000.0, "{}", info(server, "eviction_slice_us_max"));
         assert!(evicted_by_server(server) > evicted_before, "what Tenure has no time for, the server does");
     });

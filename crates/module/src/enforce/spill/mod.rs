@@ -323,6 +323,10 @@ impl Spill {
         window: u64,
         now_us: u64,
     ) -> Option<Vec<u64>> {
+        // Called every turn, and nearly always for nothing.
+        if !self.rhythms.iter().any(|rhythm| rhythm.is_held(window, now_us)) {
+            return None;
+        }
         let held = |(i, &target): (usize, &u64)| {
             let rhythm = self.rhythms.get(i)?;
             (rhythm.is_held(window, now_us) && rhythm.held_bytes > target).then_some(rhythm.held_bytes)
@@ -472,8 +476,8 @@ impl Spill {
             return;
         }
         let expires_at_ms = key.expires_at_ms();
-        let idle_seconds = (key.idle() / 1000).min(u64::from(u32::MAX)) as u32;
         let idle_ms = key.idle();
+        let idle_seconds = (idle_ms / 1000).min(u64::from(u32::MAX)) as u32;
         drop(key);
         let pending = Pending { db, name: name.as_ref().to_vec(), expires_at_ms, idle_seconds, hash: 0 };
         let Some(record) = record_of(around.server, &pending) else { return };

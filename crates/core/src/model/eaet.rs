@@ -467,7 +467,8 @@ impl CurveModel for Eaet {
     }
 
     fn memory_bytes(&self) -> usize {
-        key_map::memory_bytes(&self.seen)
+        size_of::<Self>()
+            + key_map::memory_bytes(&self.seen)
             + self.reuses.memory_bytes()
             + self.slowdowns.memory_bytes()
             + self.census.memory_bytes()

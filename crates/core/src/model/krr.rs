@@ -220,7 +220,8 @@ impl CurveModel for Krr {
     }
 
     fn memory_bytes(&self) -> usize {
-        key_map::memory_bytes(&self.known)
+        size_of::<Self>()
+            + key_map::memory_bytes(&self.known)
             + self.stack.memory_bytes()
             + self.expiries.memory_bytes()
             + self.tally.memory_bytes()

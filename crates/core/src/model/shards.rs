@@ -100,7 +100,8 @@ impl CurveModel for Shards {
     }
 
     fn memory_bytes(&self) -> usize {
-        self.stack.memory_bytes()
+        size_of::<Self>()
+            + self.stack.memory_bytes()
             + self.highest.capacity() * size_of::<KeyHash>()
             + self.tally.memory_bytes()
             + self.census.memory_bytes()

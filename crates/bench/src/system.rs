@@ -7,7 +7,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
-use tenure_servers::{Server, ServerBinary, ServerOptions, module_path, wait_for};
+use tenure_servers::{Server, ServerBinary, ServerOptions, clock_path, module_path, wait_for};
 
 use crate::placement::Placement;
 use crate::workload::keys::Tenant;
@@ -33,11 +33,13 @@ struct Module {
     settings: &'static [(&'static str, &'static str)],
 }
 
-/// One system. All are the server that is installed, with `allkeys-lru` and a sample of five keys.
+/// One system. All are the server that is installed, with `allkeys-lru`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct System {
     /// What tables call it.
     pub label: &'static str,
+    /// Keys that the server samples per eviction, where it evicts.
+    samples: u32,
     /// `None`: the server alone.
     module: Option<Module>,
     /// The simulator's policy that does the same, if one does.
@@ -45,13 +47,17 @@ pub struct System {
 }
 
 /// Every system there is, by name. One whose policy lives in the module is one line here.
-const SYSTEMS: [System; 10] = [
+const SYSTEMS: [System; 13] = [
     System::STOCK,
+    System { label: "stock-1", samples: 1, simulated_policy: Some("redis:1"), ..System::STOCK },
+    System { label: "stock-16", samples: 16, simulated_policy: Some("redis:16"), ..System::STOCK },
     System::TENURE,
     System::with_module("predis-auto", Told::Nothing, &[("tenure.classes", "auto")]).simulated_as("predis"),
     System::with_module("predis-hint", Told::Classes, &[("tenure.classes", "hinted")]).simulated_as("predis"),
     System::with_module("kredis", Told::Tenants, &[("tenure.policy", "kredis")]).simulated_as("kredis"),
     System::with_module("dlru", Told::Nothing, &[("tenure.policy", "dlru")]).simulated_as("dlru"),
+    System::with_module("dlru-tenure", Told::Nothing, &[("tenure.policy", "dlru"), ("tenure.dlru-evictor", "tenure")])
+        .simulated_as("dlru"),
     // As its authors sample, and as Redis does.
     System::with_module("hyperbolic", Told::Nothing, &[("tenure.policy", "hyperbolic"), ("tenure.samples", "64")])
         .simulated_as("hyperbolic"),
@@ -71,13 +77,18 @@ const SPILL_FOLDER: &str = "spill";
 
 impl System {
     /// The server alone: what the others are compared with.
-    pub const STOCK: System = System { label: "stock", module: None, simulated_policy: Some("redis") };
+    pub const STOCK: System = System { label: "stock", samples: 5, module: None, simulated_policy: Some("redis") };
 
     /// The server with the module at its defaults, told whose the keys are.
     pub const TENURE: System = System::with_module("tenure", Told::Tenants, &[]).simulated_as("predis");
 
     const fn with_module(label: &'static str, told: Told, settings: &'static [(&'static str, &'static str)]) -> System {
-        System { label, module: Some(Module { told, spills: false, settings }), simulated_policy: None }
+        System {
+            label,
+            module: Some(Module { told, spills: false, settings }),
+            simulated_policy: None,
+            ..System::STOCK
+        }
     }
 
     const fn simulated_as(self, policy: &'static str) -> System {
@@ -112,11 +123,11 @@ impl System {
     /// # Errors
     /// When the server does not start, the module is not built, or the module refuses a setting.
     pub fn start(&self, setup: &Setup, maxmemory_bytes: Option<u64>, tenants: &[Tenant]) -> anyhow::Result<Server> {
-        let mut options = ServerOptions { cpu: setup.placement.server, ..ServerOptions::default() };
+        let mut options = setup.options()?;
         if let Some(bytes) = maxmemory_bytes {
             options = options.set("maxmemory", bytes);
         }
-        options = options.set("maxmemory-policy", "allkeys-lru").set("maxmemory-samples", 5);
+        options = options.set("maxmemory-policy", "allkeys-lru").set("maxmemory-samples", self.samples);
         let Some(module) = &self.module else {
             return Server::start(&setup.binary, &options);
         };
@@ -195,6 +206,24 @@ pub struct Setup {
     pub placement: Placement,
     /// Settings of the module that the user gives, as `("tenure.window-requests", "10000")`.
     pub settings: Vec<(String, String)>,
+    /// How many times as fast the server's wall clock runs, and with it the LRU clock.
+    pub clock_speed: u32,
+}
+
+impl Setup {
+    /// What every server of a comparison is started with.
+    fn options(&self) -> anyhow::Result<ServerOptions> {
+        let options = ServerOptions { cpu: self.placement.server, ..ServerOptions::default() };
+        if self.clock_speed == 1 {
+            return Ok(options);
+        }
+        let environment = vec![
+            ("LD_PRELOAD".to_string(), clock_path()?.display().to_string()),
+            ("TENURE_CLOCK_SPEED".to_string(), self.clock_speed.to_string()),
+        ];
+        // The server looks at the clock for its LRU clock as often as its timer fires.
+        Ok(ServerOptions { environment, ..options }.set("hz", 100))
+    }
 }
 
 /// How the module is told which keys are whose, or of which class: `b0=b0:* b1=b1:*`.

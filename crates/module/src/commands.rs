@@ -146,6 +146,7 @@ fn status(tenure: &Tenure) -> Answer {
         ("planned_bytes", count(targets)),
         ("k", Answer::Text(sample_sizes(tenure))),
         ("miss_ratio_by_k", Answer::Text(miss_ratios(tenure))),
+        ("miss_ratio_error_mean", Answer::Number(published.choice.error.mean().unwrap_or(0.0))),
         ("predicted_cost_us", Answer::Number(published.plan.as_ref().map_or(0.0, |plan| plan.cost_us))),
         ("partitions", count(tenure.observer.partitions.len() as u64)),
         ("windows", count(published.window)),

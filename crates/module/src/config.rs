@@ -71,6 +71,15 @@ impl Policy {
     }
 }
 
+/// Who evicts under `dlru`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DlruEvictor {
+    /// The server, whose sampling size is set.
+    Server,
+    /// Tenure, as under every other policy.
+    Tenure,
+}
+
 /// The names of [`Source`], in its order.
 const SOURCES: &[&CStr] = &[c"off", c"auto", c"hinted"];
 
@@ -81,6 +90,8 @@ pub struct Settings {
     pub enabled: bool,
     /// `tenure.policy`
     pub policy: Policy,
+    /// `tenure.dlru-evictor`
+    pub dlru_evictor: DlruEvictor,
     /// `tenure.tenants`, as written.
     pub tenants_text: String,
     /// `tenure.tenants`, read.
@@ -230,6 +241,15 @@ pub const TABLE: &[Setting] = &[
         false,
         "Keys sampled per eviction (K), where the policy doesn't choose. More find older keys, and cost main-thread time for each."
     ),
+    Setting {
+        name: c"dlru-evictor",
+        kind: Kind::Choice {
+            names: &[c"server", c"tenure"],
+            get: |s| s.dlru_evictor as usize,
+            set: |s, i| s.dlru_evictor = [DlruEvictor::Server, DlruEvictor::Tenure][i.min(1)],
+        },
+        about: "Who evicts under the policy dlru: 'server' the server itself, with maxmemory-samples set to the chosen K, where maxmemory-policy is allkeys-lru or volatile-lru (Tenure else, and from tenants above their maximum), 'tenure' Tenure, ahead of the limit and without the server's pool.",
+    },
     number!(
         window_requests,
         c"window-requests",
@@ -395,6 +415,7 @@ impl Default for Settings {
             granularity_bytes: 0,
             gain_min_percent: 0,
             objective: Objective::Penalty,
+            dlru_evictor: DlruEvictor::Server,
             headroom_bytes: 0,
             turn_budget_us: 0,
             sample_percent: 0,

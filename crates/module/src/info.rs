@@ -62,6 +62,8 @@ pub fn write(tenure: &Tenure, sink: &mut impl Sink) {
         ("plans_adopted", Count(published.plans_adopted)),
         ("curves_us", Count(published.curves_us)),
         ("plan_us", Count(published.plan_us)),
+        ("predicted_windows", Count(published.choice.error.windows)),
+        ("miss_ratio_error_mean", Number(published.choice.error.mean().unwrap_or(0.0))),
         ("evictions", Count(work.evicted.iter().sum())),
         ("evicted_bytes", Count(work.evicted_bytes)),
         ("eviction_us", Count(work.spent_us)),

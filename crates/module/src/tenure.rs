@@ -13,7 +13,7 @@ use tenure_core::policy::hyperbolic::Hyperbolic;
 use tenure_core::units::{KeyHash, PARTITIONS_MAX, PartitionId};
 
 use self::samples::ServerSamples;
-use crate::config::{Policy, Settings};
+use crate::config::{DlruEvictor, Policy, Settings};
 use crate::enforce::evict::{Evictor, Orders, Scoring};
 use crate::enforce::newcomers::Newcomer;
 use crate::enforce::spill::Spill;
@@ -77,6 +77,8 @@ pub enum Standing {
     NoEviction,
     /// `tenure.policy` is `off`.
     PolicyOff,
+    /// The server evicts, with the K that was chosen.
+    ByServer,
     /// No plan was made yet.
     NoPlan,
     /// The worker hasn't been heard of for too long.
@@ -99,6 +101,7 @@ impl Standing {
             Standing::NoLimit => "standing by: maxmemory is 0",
             Standing::NoEviction => "standing by: maxmemory-policy is noeviction",
             Standing::PolicyOff => "standing by: tenure.policy is off",
+            Standing::ByServer => "left to the server, whose maxmemory-samples follows",
             Standing::NoPlan => "standing by: no plan yet",
             Standing::StalePlan => "standing by: the last plan is too old",
             Standing::NoWorker => "standing by: the worker has died; CONFIG SET tenure.enabled yes starts it again",
@@ -398,8 +401,8 @@ impl Tenure {
         self.standing = self.standing_by_plan(now_us);
         let planned = self.standing == Standing::Ready;
         // A maximum holds without a plan too, and without a limit.
-        let may_hold_maximums = matches!(self.standing, Standing::NoPlan | Standing::StalePlan | Standing::NoLimit)
-            && self.memory.policy != "noeviction";
+        let may_hold_maximums = self.memory.policy != "noeviction"
+            && matches!(self.standing, Standing::NoPlan | Standing::StalePlan | Standing::NoLimit | Standing::ByServer);
         if !planned && !may_hold_maximums {
             return;
         }
@@ -521,6 +524,8 @@ impl Tenure {
             Standing::NoEviction
         } else if self.memory.limit_bytes == 0 {
             Standing::NoLimit
+        } else if self.server_evicts() {
+            Standing::ByServer
         } else if !self.settings.policy.has_targets() {
             Standing::Ready
         } else if self.worker_died {
@@ -534,8 +539,18 @@ impl Tenure {
         }
     }
 
+    /// True where only the sampling size is Tenure's business.
+    fn server_evicts(&self) -> bool {
+        self.settings.policy == Policy::Dlru
+            && self.settings.dlru_evictor == DlruEvictor::Server
+            && self.memory.policy.ends_with("-lru")
+    }
+
     /// How far below the limit memory is kept, in bytes.
     pub fn headroom_bytes(&self) -> u64 {
+        if self.server_evicts() {
+            return 0;
+        }
         match self.settings.headroom_bytes as u64 {
             0 => self.growth.headroom_bytes(self.memory.limit_bytes),
             set => set.min(self.memory.limit_bytes / 2),

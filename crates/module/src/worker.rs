@@ -476,6 +476,8 @@ impl Models {
             penalty_us_mean: if n > 0.0 { sum / n } else { 0.0 },
             evictions: snapshot.evictions.0,
             eviction_us: snapshot.evictions.1,
+            reads: self.before.iter().map(|counted| counted.reads).sum(),
+            misses: self.before.iter().map(|counted| counted.misses).sum(),
         }
     }
 

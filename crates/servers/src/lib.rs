@@ -13,7 +13,7 @@ pub mod server;
 mod wait;
 
 pub use binary::{Loader, Product, ServerBinary};
-pub use module::module_path;
+pub use module::{clock_path, module_path};
 pub use options::ServerOptions;
 pub use server::Server;
 pub use wait::wait_for;

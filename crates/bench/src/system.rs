@@ -17,6 +17,8 @@ use crate::workload::keys::Tenant;
 enum Told {
     /// Whose they are: each backend's keys are a tenant.
     Tenants,
+    /// Whose they are: each tenant's keys are in a database of their own.
+    Databases,
     /// What they cost: each backend's keys are a hinted class.
     Classes,
     /// Nothing.
@@ -47,7 +49,7 @@ pub struct System {
 }
 
 /// Every system there is, by name. One whose policy lives in the module is one line here.
-const SYSTEMS: [System; 13] = [
+const SYSTEMS: [System; 16] = [
     System::STOCK,
     System { label: "stock-1", samples: 1, simulated_policy: Some("redis:1"), ..System::STOCK },
     System { label: "stock-16", samples: 16, simulated_policy: Some("redis:16"), ..System::STOCK },
@@ -55,6 +57,10 @@ const SYSTEMS: [System; 13] = [
     System::with_module("predis-auto", Told::Nothing, &[("tenure.classes", "auto")]).simulated_as("predis"),
     System::with_module("predis-hint", Told::Classes, &[("tenure.classes", "hinted")]).simulated_as("predis"),
     System::with_module("kredis", Told::Tenants, &[("tenure.policy", "kredis")]).simulated_as("kredis"),
+    // What kRedis consists of, one part after the other: a dictionary per tenant, KRR in place of EAET, K by curve.
+    System::with_module("predis-db", Told::Databases, &[]).simulated_as("predis"),
+    System::with_module("kredis-db-k5", Told::Databases, &[("tenure.policy", "kredis"), ("tenure.kredis-k", "as-set")]),
+    System::with_module("kredis-db", Told::Databases, &[("tenure.policy", "kredis")]).simulated_as("kredis"),
     System::with_module("dlru", Told::Nothing, &[("tenure.policy", "dlru")]).simulated_as("dlru"),
     System::with_module("dlru-tenure", Told::Nothing, &[("tenure.policy", "dlru"), ("tenure.dlru-evictor", "tenure")])
         .simulated_as("dlru"),
@@ -113,6 +119,11 @@ impl System {
         self.module.is_some()
     }
 
+    /// True where each tenant's keys are in a database of their own.
+    pub fn has_databases(&self) -> bool {
+        self.module.as_ref().is_some_and(|module| module.told == Told::Databases)
+    }
+
     /// The simulator's name for what the system does; `None` where it does nothing of the kind.
     pub fn simulated_policy(&self) -> Option<&'static str> {
         self.simulated_policy
@@ -127,7 +138,11 @@ impl System {
         if let Some(bytes) = maxmemory_bytes {
             options = options.set("maxmemory", bytes);
         }
-        options = options.set("maxmemory-policy", "allkeys-lru").set("maxmemory-samples", self.samples);
+        let n_databases = tenants.len().max(16);
+        options = options
+            .set("databases", n_databases)
+            .set("maxmemory-policy", "allkeys-lru")
+            .set("maxmemory-samples", self.samples);
         let Some(module) = &self.module else {
             return Server::start(&setup.binary, &options);
         };
@@ -171,7 +186,8 @@ impl Module {
         match self.told {
             Told::Tenants => add("tenure.tenants", &prefixes(tenants)),
             Told::Classes => add("tenure.class-rules", &prefixes(tenants)),
-            Told::Nothing => {}
+            // One per database in use is what the module takes for a tenant by itself.
+            Told::Databases | Told::Nothing => {}
         }
         if self.spills {
             let folder = server_folder.join(SPILL_FOLDER);

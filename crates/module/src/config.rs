@@ -51,15 +51,6 @@ impl Policy {
         matches!(self, Policy::Predis | Policy::Kredis)
     }
 
-    /// What the worker models for it.
-    pub fn modelling(self) -> Modelling {
-        match self {
-            Policy::Kredis => Modelling::SampleSizes,
-            Policy::Dlru => Modelling::Miniatures,
-            _ => Modelling::Recency,
-        }
-    }
-
     /// True where every key of the cache has to be remembered.
     pub fn is_hyperbolic(self) -> bool {
         matches!(self, Policy::Hyperbolic | Policy::HyperbolicSize)
@@ -69,6 +60,15 @@ impl Policy {
     pub fn name(self) -> String {
         Self::NAMES[self as usize].to_string_lossy().into_owned()
     }
+}
+
+/// Under which K `kredis` plans and evicts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KredisK {
+    /// Each partition under the one that misses least there.
+    ByCurve,
+    /// All under `tenure.samples`.
+    AsSet,
 }
 
 /// Who evicts under `dlru`.
@@ -90,6 +90,8 @@ pub struct Settings {
     pub enabled: bool,
     /// `tenure.policy`
     pub policy: Policy,
+    /// `tenure.kredis-k`
+    pub kredis_k: KredisK,
     /// `tenure.dlru-evictor`
     pub dlru_evictor: DlruEvictor,
     /// `tenure.tenants`, as written.
@@ -241,6 +243,15 @@ pub const TABLE: &[Setting] = &[
         false,
         "Keys sampled per eviction (K), where the policy doesn't choose. More find older keys, and cost main-thread time for each."
     ),
+    Setting {
+        name: c"kredis-k",
+        kind: Kind::Choice {
+            names: &[c"by-curve", c"as-set"],
+            get: |s| s.kredis_k as usize,
+            set: |s, i| s.kredis_k = [KredisK::ByCurve, KredisK::AsSet][i.min(1)],
+        },
+        about: "Under which K the policy kredis plans and evicts: 'by-curve' each partition under that of 1, 5, 8 and 16 that misses least there, 'as-set' all under tenure.samples, for a quarter of the model's time and memory.",
+    },
     Setting {
         name: c"dlru-evictor",
         kind: Kind::Choice {
@@ -415,6 +426,7 @@ impl Default for Settings {
             granularity_bytes: 0,
             gain_min_percent: 0,
             objective: Objective::Penalty,
+            kredis_k: KredisK::ByCurve,
             dlru_evictor: DlruEvictor::Server,
             headroom_bytes: 0,
             turn_budget_us: 0,
@@ -490,6 +502,16 @@ impl Settings {
         self.classes.source != Source::Off || self.policy.is_hyperbolic()
     }
 
+    /// What the worker models.
+    pub fn modelling(&self) -> Modelling {
+        match (self.policy, self.kredis_k) {
+            (Policy::Kredis, KredisK::ByCurve) => Modelling::SampleSizes,
+            (Policy::Kredis, KredisK::AsSet) => Modelling::OneSampleSize(self.samples as u32),
+            (Policy::Dlru, _) => Modelling::Miniatures,
+            _ => Modelling::Recency,
+        }
+    }
+
     /// What concerns the worker.
     pub fn instructions(&self) -> Instructions {
         Instructions {
@@ -500,7 +522,7 @@ impl Settings {
             objective: self.objective,
             rate_min: SampleRate::new(self.sample_percent as f64 / 100.0).unwrap_or(SampleRate::ALL),
             samples_per_second: self.samples_per_second as u64,
-            modelling: self.policy.modelling(),
+            modelling: self.modelling(),
             sample_size: self.samples as u32,
         }
     }

@@ -256,7 +256,7 @@ impl Tenure {
         let others = settings.tenants != self.settings.tenants
             || settings.classes != self.settings.classes
             || settings.remembers_keys() != self.settings.remembers_keys()
-            || settings.policy.modelling() != self.settings.policy.modelling()
+            || settings.modelling() != self.settings.modelling()
             || settings.policy.is_hyperbolic() != self.settings.policy.is_hyperbolic()
             || settings.key_table_bytes != self.settings.key_table_bytes;
         self.apply(&settings);

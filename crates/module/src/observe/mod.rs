@@ -11,6 +11,7 @@ pub mod command_table;
 pub mod duty;
 pub mod misses;
 pub mod partitions;
+pub mod prefixes;
 pub mod ring;
 pub mod sizes;
 pub mod tenants;

@@ -7,6 +7,7 @@
 use tenure_core::units::{PARTITIONS_MAX, TenantId, format_bytes, parse_bytes};
 
 use super::DBS_MAX;
+use super::prefixes::Prefixes;
 
 /// How many tenants there may be: one partition each, at least.
 pub const TENANTS_MAX: usize = PARTITIONS_MAX;
@@ -134,11 +135,7 @@ pub struct Tenants {
     bytes_min: Vec<u64>,
     bytes_max: Vec<u64>,
     weights: Vec<u32>,
-    /// Longest first, with the tenant of each.
-    prefixes: Vec<(Vec<u8>, TenantId)>,
-    /// By a key's first byte: which of `prefixes` may fit, one bit each.
-    by_first_byte: Vec<u64>,
-    has_prefixes: bool,
+    prefixes: Prefixes<TenantId>,
     /// By database.
     by_db: [u8; DBS_MAX as usize],
     /// How many databases each tenant has.
@@ -155,25 +152,20 @@ impl Tenants {
             bytes_min: Vec::new(),
             bytes_max: Vec::new(),
             weights: Vec::new(),
-            prefixes: Vec::new(),
-            by_first_byte: vec![0; 256],
-            has_prefixes: false,
+            prefixes: Prefixes::new([]),
             by_db: [UNASSIGNED; DBS_MAX as usize],
             n_dbs: [0; TENANTS_MAX],
             grows: spec.tenants.is_empty(),
         };
+        let mut prefixes = Vec::new();
         for tenant in &spec.tenants {
             let id = tenants.add(tenant.name.clone(), tenant.bytes_min, tenant.bytes_max, tenant.weight);
             match &tenant.selector {
-                Selector::Prefix(prefix) => tenants.prefixes.push((prefix.clone(), id)),
+                Selector::Prefix(prefix) => prefixes.push((prefix.clone(), id)),
                 Selector::Database(db) => tenants.by_db[*db as usize] = id.0 as u8,
             }
         }
-        tenants.has_prefixes = !tenants.prefixes.is_empty();
-        tenants.prefixes.sort_by_key(|(prefix, _)| std::cmp::Reverse(prefix.len()));
-        for (i, (prefix, _)) in tenants.prefixes.iter().enumerate() {
-            tenants.by_first_byte[prefix[0] as usize] |= 1 << i;
-        }
+        tenants.prefixes = Prefixes::new(prefixes);
         if !tenants.grows {
             let other = tenants.add("other".to_owned(), 0, u64::MAX, 1).0 as u8;
             tenants.by_db.iter_mut().filter(|p| **p == UNASSIGNED).for_each(|p| *p = other);
@@ -192,20 +184,11 @@ impl Tenants {
         TenantId(self.names.len() as u16 - 1)
     }
 
-    /// The tenant of a key. A few ns, and one comparison per prefix that starts with the key's first byte.
+    /// The tenant of a key. A few ns, and a search among the prefixes that start with the key's first byte.
     #[inline]
     pub fn of(&mut self, db: u16, key: &[u8]) -> TenantId {
-        if self.has_prefixes
-            && let Some(first) = key.first()
-        {
-            let mut fits = self.by_first_byte[*first as usize];
-            while fits != 0 {
-                let (prefix, id) = &self.prefixes[fits.trailing_zeros() as usize];
-                if key.starts_with(prefix) {
-                    return *id;
-                }
-                fits &= fits - 1;
-            }
+        if let Some(id) = self.prefixes.longest(key) {
+            return id;
         }
         match self.by_db.get(db as usize) {
             Some(&id) if id != UNASSIGNED => TenantId(u16::from(id)),
@@ -254,7 +237,7 @@ impl Tenants {
     pub fn whole_database(&self, db: u16) -> Option<TenantId> {
         let id = *self.by_db.get(db as usize)?;
         let alone = id != UNASSIGNED && self.n_dbs[id as usize] == 1;
-        (!self.has_prefixes && alone).then_some(TenantId(u16::from(id)))
+        (self.prefixes.is_empty() && alone).then_some(TenantId(u16::from(id)))
     }
 }
 

@@ -9,6 +9,7 @@ use tenure_core::decide::penalty_class::ClassLimits;
 use tenure_core::sampling::SampleRate;
 
 use crate::enforce::spill::file::Folder;
+use crate::ffi::filter;
 use crate::observe::classes::{ClassRules, ClassSpec, Source};
 use crate::observe::tenants::TenantSpec;
 use crate::worker::model::Modelling;
@@ -206,7 +207,7 @@ pub const TABLE: &[Setting] = &[
     Setting {
         name: c"tenants",
         kind: Kind::Text { get: |s| &s.tenants_text, set: Settings::set_tenants },
-        about: "Who is a tenant: entries NAME=PREFIX* or NAME=db:N, apart by spaces, each with ,min=BYTES, ,max=BYTES and ,weight=N (how much its misses count, 1 to 1000) if wanted. Empty: one per logical database in use.",
+        about: "Who is a tenant: entries NAME=PREFIX*, NAME=user:USERNAME (keys that this ACL user creates) or NAME=db:N, apart by spaces, each with ,min=BYTES, ,max=BYTES and ,weight=N (how much its misses count, 1 to 1000) if wanted. Empty: one per logical database in use.",
     },
     Setting {
         name: c"classes",
@@ -458,9 +459,17 @@ impl Settings {
     /// Takes a new text for `tenure.tenants`.
     ///
     /// # Errors
-    /// As [`TenantSpec::parse`]; nothing changes then.
+    /// As [`TenantSpec::parse`], and tenants by user where the server doesn't tell who sends a command; nothing changes then.
     pub fn set_tenants(&mut self, text: &str) -> Result<(), String> {
-        self.tenants = TenantSpec::parse(text)?;
+        let tenants = TenantSpec::parse(text)?;
+        if tenants.has_users() && !filter::knows_clients() {
+            return Err(
+                "tenants by user need a server that tells modules who sends a command: Valkey 7.2, Redis 7.2; here, \
+                        allowed are a prefix with one '*' at its end, and db:N"
+                    .to_owned(),
+            );
+        }
+        self.tenants = tenants;
         self.tenants_text = text.to_owned();
         Ok(())
     }

@@ -21,7 +21,8 @@ use crate::enforce::usage::Usage;
 use crate::enforce::walk::{Guides, Walk};
 use crate::ffi::callbacks::now_us;
 use crate::ffi::server::{Kind, Level, Server, Text};
-use crate::ffi::{filter, soon};
+use crate::ffi::{acl, filter, soon};
+use crate::observe::claims::Claim;
 use crate::observe::classes::{Class, Classes};
 use crate::observe::command_table::CommandTable;
 use crate::observe::duty::Duty;
@@ -112,6 +113,19 @@ impl Standing {
     }
 }
 
+/// What becomes of the data set as a whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DataChange {
+    /// A database was emptied, or all were.
+    Emptied(Option<u16>),
+    /// Two databases have changed places.
+    Swapped(u16, u16),
+    /// Another data set takes its place.
+    Loaded,
+    /// This server follows another, or does no longer.
+    OtherRole,
+}
+
 /// When memory is freed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum When {
@@ -200,7 +214,7 @@ impl Tenure {
     pub fn start(server: &Server, settings_version: u64, settings: Settings) -> Result<Tenure, String> {
         let commands = read_command_table(server)?;
         let worker = Worker::start().map_err(|e| format!("no thread for the worker: {e}"))?;
-        let partitions = Partitions::new(Tenants::new(&settings.tenants), Classes::default());
+        let partitions = Partitions::new(Tenants::new(&settings.tenants), Classes::default(), None);
         let observer = Observer::new(commands, partitions, Arc::clone(&worker.shared.queue));
         let now_us = now_us();
         if !filter::watch(server, true) {
@@ -280,7 +294,8 @@ impl Tenure {
         let table_bytes = settings.remembers_keys().then(|| self.key_table_bytes());
         let held = std::mem::take(&mut self.observer.partitions.classes);
         let classes = held.renewed(settings.classes.clone(), table_bytes, settings.policy.is_hyperbolic());
-        self.observer.set_partitions(Partitions::new(Tenants::new(&settings.tenants), classes));
+        let owners = self.observer.partitions.owners.take();
+        self.observer.set_partitions(Partitions::new(Tenants::new(&settings.tenants), classes, owners));
         self.observer.sizes().forget_partitions();
         self.usage = Usage::new();
         self.walk = Walk::default();
@@ -342,6 +357,22 @@ impl Tenure {
         }
     }
 
+    /// The data set as a whole has changed, or is about to.
+    pub fn on_data_change(&mut self, change: DataChange) {
+        let emptied = match change {
+            DataChange::Emptied(db) => db,
+            _ => None,
+        };
+        self.forget_sleepers(emptied);
+        let Some(owners) = &mut self.observer.partitions.owners else { return };
+        match change {
+            DataChange::Emptied(db) => owners.forget(db),
+            DataChange::Loaded => owners.forget(None),
+            DataChange::Swapped(one, other) => owners.swap(one, other),
+            DataChange::OtherRole => {}
+        }
+    }
+
     /// The first keys of a partition tell their size at once; a collection is still empty then.
     fn look_at_new_key(&mut self, server: &Server, partition: PartitionId, key: &[u8]) {
         let sizes = self.observer.sizes();
@@ -375,6 +406,7 @@ impl Tenure {
             self.published = published;
             self.published_at_us = now_us;
         }
+        self.settle_claims(server);
         self.follow_sample_size(server);
         self.note_reuses(now_us);
         // What wakes needs room before the next commands do: else the server takes what has just come, which is the longest idle.
@@ -570,6 +602,7 @@ impl Tenure {
         self.count_keys(server);
         let dbs: Vec<u16> = self.db_sizes.iter().map(|(db, _)| *db).collect();
         self.observer.set_dbs_in_use(&dbs);
+        self.look_after_owners();
         let moved = std::mem::take(&mut self.observer.partitions.classes.moved);
         self.usage.moved(moved);
         self.census(server);
@@ -602,7 +635,9 @@ impl Tenure {
             self.standing = self.standing_by_plan(now_us);
         }
         let enough_per_second = self.settings.watched_per_second as u64;
-        let may_pause = !self.may_be_short && !self.sleep_needs_watching();
+        // Of a key that comes unseen nobody knows whose it is.
+        let has_owners = self.observer.partitions.owners.is_some();
+        let may_pause = !self.may_be_short && !has_owners && !self.sleep_needs_watching();
         let wanted = self.duty.decide(now_us, self.observer.requests(), may_pause, enough_per_second);
         if wanted == self.observer.is_paused && filter::watch(server, wanted) {
             self.observer.is_paused = !wanted;
@@ -712,18 +747,61 @@ impl Tenure {
 
     /// A key is of `class` from now on, also while it is in the cache.
     pub fn hint_key(&mut self, server: &Server, db: u16, key: &[u8], class: Class) {
-        let before = self.observer.partitions.of(db, key);
         let (hash, now) = (in_database(KeyHash::of(key), db), tick(now_us()));
         let moved = self.observer.partitions.classes.moved;
-        self.observer.partitions.classes.hint(hash, class, now);
-        let after = self.observer.partitions.of(db, key);
         server.select_db(db);
-        if server.open(&server.text(key)).kind() != Kind::Absent && before != after {
-            self.usage.went(db, before, self.observer.sizes_seen());
-            self.usage.came(db, after, self.observer.sizes_seen());
-            // This one is accounted for.
+        let is_there = server.open(&server.text(key)).kind() != Kind::Absent;
+        let accounted = self.reassign(db, key, is_there, |partitions| partitions.classes.hint(hash, class, now));
+        if accounted {
             self.observer.partitions.classes.moved = moved;
         }
+    }
+
+    /// Changes what a key's partition is told by, and the account with it. True where the key was moved there.
+    fn reassign(&mut self, db: u16, key: &[u8], is_there: bool, change: impl FnOnce(&mut Partitions)) -> bool {
+        let partitions = &mut self.observer.partitions;
+        let before = partitions.of(db, key);
+        change(partitions);
+        let after = partitions.of(db, key);
+        let is_moved = is_there && before != after;
+        if is_moved {
+            self.usage.changed(db, before, after, self.observer.sizes_seen());
+        }
+        is_moved
+    }
+
+    /// Keys of nobody that tenants' users have asked for in this turn are theirs now, where they are there and the users may use
+    /// them: a command that was refused was seen as well.
+    fn settle_claims(&mut self, server: &Server) {
+        if self.observer.claims.is_empty() {
+            return;
+        }
+        let mut claims = std::mem::take(&mut self.observer.claims);
+        for (Claim { db, user, .. }, key) in claims.iter() {
+            let partitions = &self.observer.partitions;
+            let owner = partitions.owners.as_ref().and_then(|owners| owners.name_of(user));
+            let Some(owner) = owner.and_then(|name| acl::User::named(&server.text(name))) else { continue };
+            let name = server.text(key);
+            server.select_db(db);
+            if partitions.may_claim(db, KeyHash::of(key), user)
+                && owner.may_use(&name)
+                && server.open(&name).kind() != Kind::Absent
+            {
+                self.reassign(db, key, true, |partitions| partitions.created(db, key, user));
+            }
+        }
+        claims.clear();
+        self.observer.claims = claims;
+    }
+
+    /// Whether there are keys of nobody; ten times a second.
+    fn look_after_owners(&mut self) {
+        let keys: u64 = self.db_sizes.iter().map(|(_, keys)| keys).sum();
+        let owners = &mut self.observer.partitions.owners;
+        self.observer.claims.are_wanted = owners.as_mut().is_some_and(|owners| {
+            owners.bound(keys);
+            keys > owners.keys()
+        });
     }
 
     /// Seconds since this state was made.

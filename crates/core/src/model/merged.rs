@@ -60,6 +60,11 @@ impl MergedCurve {
         &self.curve
     }
 
+    /// The curve of one of the merged sizes.
+    pub fn of(&self, k: u32) -> Option<&MissRatioCurve> {
+        self.by_k.iter().find(|(of, _)| *of == k).map(|(_, curve)| curve)
+    }
+
     /// The sampling size to run a cache of `bytes` with: that of the nearest point; `None` on an empty curve. O(log points).
     pub fn k_at(&self, bytes: u64) -> Option<u32> {
         let after = self.points.partition_point(|point| point.bytes <= bytes);
@@ -73,7 +78,7 @@ impl MergedCurve {
     /// `gain_min` of its misses: curves that lie together cross by noise.
     pub fn k_from(&self, held: Option<u32>, bytes: u64, gain_min: f64) -> Option<u32> {
         let best = self.k_at(bytes)?;
-        let misses = |k: u32| self.by_k.iter().find(|(of, _)| *of == k).map(|(_, curve)| curve.miss_ratio_at(bytes));
+        let misses = |k: u32| self.of(k).map(|curve| curve.miss_ratio_at(bytes));
         let is_as_good = |held: &u32| match (misses(*held), misses(best)) {
             (Some(with_held), Some(with_best)) => with_held - with_best <= gain_min * with_held,
             _ => false,

@@ -258,7 +258,7 @@ impl Evictor {
         if !key.unlink() {
             return None;
         }
-        guides.partitions.classes.gone(|| key_hash);
+        guides.partitions.gone(victim.db, hash);
         server.replicate_unlink(&victim.name);
         server.signal_modified(&victim.name);
         server.notify_evicted(&victim.name);

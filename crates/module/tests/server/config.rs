@@ -126,10 +126,10 @@ fn a_wrong_tenant_is_named_and_changes_nothing() {
             let error = error_of(&mut connection, &format!("CONFIG SET tenure.tenants {text}"));
             assert!(error.contains(expected), "{text}: {error}");
         }
-        let many: Vec<String> = (0..64).map(|i| format!("t{i}=p{i}:*")).collect();
+        let many: Vec<String> = (0..65).map(|i| format!("t{i}=p{i}:*")).collect();
         let mut command = redis::cmd("CONFIG");
         let error = command.arg("SET").arg("tenure.tenants").arg(many.join(" ")).exec(&mut connection).unwrap_err();
-        assert!(error.to_string().contains("64 tenants; allowed are 63"), "{error}");
+        assert!(error.to_string().contains("65 tenants; allowed are 64"), "{error}");
         let rows = partitions(&mut connection);
         assert_eq!(rows.keys().collect::<Vec<_>>(), ["a", "other"]);
         assert_eq!(rows["a"]["writes"], 1.0, "counting went on");
@@ -140,12 +140,12 @@ fn a_wrong_tenant_is_named_and_changes_nothing() {
 fn the_most_tenants_there_can_be() {
     on_every_server(&with_module(), |server| {
         let mut connection = server.connection().unwrap();
-        let many: Vec<String> = (0..63).map(|i| format!("t{i}=p{i}:*")).collect();
+        let many: Vec<String> = (0..64).map(|i| format!("t{i}=p{i}:*")).collect();
         config_set(&mut connection, "tenure.tenants", many.join(" "));
-        wait_for("64 partitions", || partitions(&mut connection).len() == 64);
-        (0..63).for_each(|i| send(&mut connection, &format!("SET p{i}:key 1")));
+        wait_for("65 partitions", || partitions(&mut connection).len() == 65);
+        (0..64).for_each(|i| send(&mut connection, &format!("SET p{i}:key 1")));
         let rows = partitions(&mut connection);
-        (0..63).for_each(|i| assert_eq!(rows[&format!("t{i}")]["writes"], 1.0, "t{i}"));
+        (0..64).for_each(|i| assert_eq!(rows[&format!("t{i}")]["writes"], 1.0, "t{i}"));
         assert_eq!(rows["other"]["writes"], 0.0);
     });
 }

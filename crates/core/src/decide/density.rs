@@ -24,8 +24,11 @@ const GAPS: usize = 256 / GAP_STEPS_PER_FEATURE as usize;
 /// Ranges of the number of requests, from two on: 2, to 4, to 8, to 16, more.
 const COUNTS: usize = 5;
 
+/// Groups of keys that were seen once: of these nothing else is known, so what they have in common matters.
+pub const GROUPS: usize = 16;
+
 /// How many features there are.
-pub const FEATURES: usize = 1 + COUNTS * GAPS;
+pub const FEATURES: usize = GROUPS + COUNTS * GAPS;
 
 /// A new gap weighs at least this against the smoothed one.
 const GAP_WEIGHT_MIN: f32 = 0.25;
@@ -65,18 +68,18 @@ impl History {
         (self.n_requests > 1).then(|| (f32::from(self.gap) / GAP_STEPS).exp2())
     }
 
-    /// Where it stands in the table.
+    /// Where it stands in the table. `group` is what keys that were seen once are told apart by, the penalty's class for one; taken modulo [`GROUPS`].
     #[inline]
-    pub fn feature(self) -> Feature {
+    pub fn feature(self, group: u8) -> Feature {
         let count = match self.n_requests {
-            0 | 1 => return Feature(0),
+            0 | 1 => return Feature(u16::from(group) % GROUPS as u16),
             2 => 0,
             3..=4 => 1,
             5..=8 => 2,
             9..=16 => 3,
             _ => 4,
         };
-        Feature((1 + count * GAPS + usize::from(self.gap / GAP_STEPS_PER_FEATURE)) as u16)
+        Feature((GROUPS + count * GAPS + usize::from(self.gap / GAP_STEPS_PER_FEATURE)) as u16)
     }
 
     /// As two bytes, for a table that keeps them.
@@ -99,8 +102,8 @@ impl Feature {
     /// Whose counts it leans on where its own are few: all of the same gap, or all that were seen once.
     fn parent(self) -> usize {
         match usize::from(self.0) {
-            0 => 0,
-            i => 1 + (i - 1) % GAPS,
+            i if i < GROUPS => 0,
+            i => 1 + (i - GROUPS) % GAPS,
         }
     }
 }
@@ -402,27 +405,27 @@ mod tests {
         assert_eq!(History::from_bits(history.to_bits()), history);
         assert_eq!(History::default().asked(1).gap_ticks(), None);
         let often = (0..1000).fold(History::default(), |history, _| history.asked(u64::MAX));
-        assert!(usize::from(often.feature().0) < FEATURES);
+        assert!(usize::from(often.feature(0).0) < FEATURES);
     }
 
     /// Of keys asked for every 100 ticks and of keys never asked for again, the first are dense until 100 and the others never.
     #[test]
     fn what_comes_again_is_dense_until_it_is_overdue() {
         let mut model = model();
-        let mut histories = vec![History::default(); 50];
+        let mut histories = [History::default(); 50];
         for now in 0..20_000_u64 {
             let i = (now % 100) as usize;
             match histories.get_mut(i) {
                 Some(history) => {
                     *history = history.asked(100);
-                    model.record(key(i as u64), Op::Read, now, history.feature());
+                    model.record(key(i as u64), Op::Read, now, history.feature(0));
                 }
-                None => model.record(key(now), Op::Read, now, History::default().asked(0).feature()),
+                None => model.record(key(now), Op::Read, now, History::default().asked(0).feature(0)),
             }
         }
         let table = model.end_window(20_000, 1 << 20);
         let density = |feature, age| table.density(feature, age);
-        let (loops, once) = (histories[0].feature(), History::default().asked(0).feature());
+        let (loops, once) = (histories[0].feature(0), History::default().asked(0).feature(0));
         assert!((density(loops, 50) - 1.0 / 50.0).abs() < 0.006, "{}", density(loops, 50));
         assert!(density(loops, 90) > density(loops, 10), "nearer");
         assert!(density(loops, 1_000) < density(loops, 50) / 10.0, "overdue");
@@ -437,7 +440,7 @@ mod tests {
     #[test]
     fn silence_is_learned_from() {
         let mut model = model();
-        let once = History::default().asked(0).feature();
+        let once = History::default().asked(0).feature(0);
         (0..1000).for_each(|i| model.record(key(i), Op::Read, i, once));
         let before = model.clone().end_window(1000, 1 << 20).density(once, 2000);
         let after = model.end_window(5000, 1 << 20).density(once, 2000);
@@ -450,9 +453,9 @@ mod tests {
             let mut model = model();
             let mut random = Random::new(1);
             for now in 0..50_000 {
-                model.record(key(random.below(64)), op, now, Feature(1));
+                model.record(key(random.below(64)), op, now, Feature(GROUPS as u16));
             }
-            model.end_window(50_000, 1 << 20).density(Feature(1), 32)
+            model.end_window(50_000, 1 << 20).density(Feature(GROUPS as u16), 32)
         };
         let (read, written) = (learned(Op::Read), learned(Op::Write));
         assert!((read - 1.0 / 64.0).abs() < 0.002, "{read}");

@@ -19,15 +19,19 @@ const STRATA: usize = 16;
 /// What a window weighs one window later.
 const DECAY: f64 = 0.7;
 /// Another ranking must be ahead by this share of the cost…
-const GAIN_MIN: f64 = 0.005;
+const GAIN_MIN: f64 = 0.03;
 /// … and by so many standard errors.
-const ERRORS_MIN: f64 = 2.0;
+const ERRORS_MIN: f64 = 3.0;
+/// Windows that all caches evicted in before anything is believed: who evicts the cheap first pays at once and is paid later.
+const WINDOWS_MIN: u32 = 3;
 
 /// The contest. See the file's opening.
 #[derive(Clone, Debug)]
 pub struct Contest {
     rivals: [Rival; Ranking::ALL.len()],
     chosen: Ranking,
+    /// Windows in which all have evicted.
+    windows: u32,
 }
 
 impl Contest {
@@ -44,7 +48,7 @@ impl Contest {
             has_evicted: false,
             random: Random::new(seed),
         };
-        Contest { rivals: Ranking::ALL.map(rival), chosen: Ranking::Density }
+        Contest { rivals: Ranking::ALL.map(rival), chosen: Ranking::Density, windows: 0 }
     }
 
     /// Takes one access of the sample at `now`; `feature` is what the key has shown with it, `expires` when its value does, in ticks.
@@ -57,7 +61,8 @@ impl Contest {
     /// Ends a window: the ranking to evict by until the next ends.
     pub fn end_window(&mut self) -> Ranking {
         // A cache that never had to evict says nothing.
-        if self.rivals.iter().all(|rival| rival.has_evicted) {
+        self.windows += u32::from(self.rivals.iter().all(|rival| rival.has_evicted));
+        if self.windows > WINDOWS_MIN {
             let own = self.rivals.iter().find(|rival| rival.ranking == self.chosen).unwrap_or(&self.rivals[0]);
             let ahead = |rival: &Rival| own.gain_of(rival).filter(|_| rival.ranking != self.chosen);
             let best = self.rivals.iter().filter_map(|rival| Some((ahead(rival)?, rival.ranking)));
@@ -201,7 +206,7 @@ mod tests {
             histories.insert(access.key, (now, history));
             // A lie: what was just used is said to be written next.
             let op = if table_of_lies { Op::Write } else { Op::Read };
-            let feature = history.feature();
+            let feature = history.feature(0);
             model.record(access.key, if now % 7 == 0 { Op::Read } else { op }, now, feature);
             contest.record(&access, now, feature, u64::MAX, &table);
             if now % 2_000 == 1_999 {

@@ -4,7 +4,7 @@
 //! Cost density is penalty × density ÷ size (`decide/density.rs`). GDSF (Cherkasova, HP Labs 1998-69) needs of a key no more than is
 //! remembered of it anyway: its H is the age L at its last access plus requests × penalty ÷ size, and L at any time past is looked up in
 //! a short list, the same for all keys. As in `gdsf.rs`, L is a moving mean of the victims' H.
-//! Cost: one look-up in a table of 160 KiB, or nine steps in a list of 8 KiB.
+//! Cost: one look-up in a table of 160 KiB, or eleven steps in a list of 32 KiB.
 
 use std::collections::VecDeque;
 
@@ -96,7 +96,7 @@ impl Ranker<'_> {
 }
 
 /// Points of the list: what is idle for longer counts as the oldest.
-const POINTS: usize = 512;
+const POINTS: usize = 2048;
 /// What a victim's H moves L by, of the difference.
 const AGE_WEIGHT: f32 = 1.0 / 16.0;
 
@@ -110,7 +110,7 @@ pub struct GreedyAges {
 }
 
 impl GreedyAges {
-    /// An age of 0, noted at most every `step_ticks`; it looks back over 512 of these.
+    /// An age of 0, noted at most every `step_ticks`; it looks back over 2048 of these.
     pub fn new(step_ticks: u64) -> Self {
         GreedyAges { points: VecDeque::with_capacity(POINTS), step_ticks: step_ticks.max(1), age: 0.0 }
     }
@@ -146,7 +146,7 @@ mod tests {
     use crate::units::KeyHash;
 
     fn subject(last: u64, penalty_us: f32) -> Subject {
-        let feature = History::default().asked(0).feature();
+        let feature = History::default().asked(0).feature(0);
         Subject { feature, last, expires: u64::MAX, n_requests: 1, size_bytes: 100, penalty_us }
     }
 

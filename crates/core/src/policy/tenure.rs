@@ -15,6 +15,7 @@ use super::ranking::{GreedyAges, Ranker, Ranking, Subject};
 use super::table::{Entry, Order, Table, TableCache};
 use crate::access::Access;
 use crate::decide::density::{DensityConfig, DensityModel, DensityTable, History};
+use crate::decide::penalty_class::penalty_class;
 use crate::error::ConfigError;
 use crate::expiry::{NEVER_US, expires_us_after};
 use crate::key_table::KeyTable;
@@ -25,14 +26,14 @@ use crate::units::{KeyHash, PARTITIONS_MAX, PartitionId};
 
 /// How many values are sampled where nothing else is asked for.
 pub const SAMPLE_SIZE: u32 = 16;
-/// The key table's share of the memory, as in the server.
-const TABLE_SHARE: u64 = 64;
+/// The key table's share of the memory: of keys of 1 KiB, as many again as are there are remembered.
+const TABLE_SHARE: u64 = 32;
 /// The first window ends after so many requests, each next is twice as long, up to the length that was asked for.
 const WINDOW_REQUESTS_MIN: u64 = 1000;
 /// Keys not asked for in this many windows are forgotten by the model.
 const WINDOWS_REMEMBERED: u64 = 64;
 /// Points of GDSF's ages in a window.
-const AGES_PER_WINDOW: u64 = 8;
+const AGES_PER_WINDOW: u64 = 64;
 
 /// How the policy works.
 #[derive(Clone, Debug, PartialEq)]
@@ -45,7 +46,7 @@ pub struct TenureConfig {
     pub decay: f32,
     /// Sampled keys at most; more halve the rate.
     pub sampled_keys_max: usize,
-    /// Bytes of the table of keys; 0 = a 64th of the memory.
+    /// Bytes of the table of keys; 0 = a 32nd of the memory.
     pub key_table_bytes: u64,
     /// The one ranking to use; `None` = whichever is ahead.
     pub ranking: Option<Ranking>,
@@ -156,7 +157,7 @@ impl Tenure {
     fn subject(&self, entry: &Entry, now: u64) -> Subject {
         let history = self.keys.get(entry.key).map_or(History::default(), |known| known.history());
         Subject {
-            feature: history.feature(),
+            feature: history.feature(group(entry.penalty_us)),
             last: entry.last_access,
             expires: self.expires_at(entry.expires_us, now),
             n_requests: entry.n_requests,
@@ -203,7 +204,7 @@ impl Tenure {
         if !self.rate.takes(access.key) {
             return;
         }
-        let feature = history.feature();
+        let feature = history.feature(group(access.penalty_us));
         self.model.record(access.key, access.op, now, feature);
         let expires_us = expires_us_after(access, None);
         self.contest.record(access, now, feature, self.expires_at(expires_us, now), &self.table);
@@ -226,6 +227,11 @@ impl Tenure {
         }
         self.window_ends = now + now.min(self.config.window_requests);
     }
+}
+
+/// What tells keys apart that were seen once: their penalty's class.
+fn group(penalty_us: f32) -> u8 {
+    penalty_class(f64::from(penalty_us)) as u8
 }
 
 impl Order for Tenure {
@@ -283,7 +289,7 @@ impl Order for Tenure {
         if outcome == Outcome::Miss
             && let Some(place) = table.place_of(access.key)
         {
-            self.offer(&table.entries()[place].clone(), now);
+            self.offer(&table.entries()[place], now);
         }
         if now >= self.window_ends {
             self.end_window(now);
@@ -343,7 +349,7 @@ mod tests {
     /// Half of the requests are for keys at fifty times the price that never come again: they don't keep the others out.
     #[test]
     fn dear_keys_that_never_come_again_leave() {
-        let trace = |i: u64| if i % 2 == 0 { read(0, i, 5_000.0) } else { read(1, i / 2 % 80, 100.0) };
+        let trace = |i: u64| if i.is_multiple_of(2) { read(0, i, 5_000.0) } else { read(1, i / 2 % 80, 100.0) };
         let (_, hits) = hit_ratio(config(), 1_000, (0..60_000).map(trace));
         assert!(hits > 0.9, "{hits}");
         let greedy = TenureConfig { ranking: Some(Ranking::Greedy), ..config() };

@@ -34,6 +34,17 @@ impl OverTarget {
         OverTarget(u128::MAX)
     }
 
+    /// One partition alone.
+    pub fn only(partition: PartitionId) -> Self {
+        OverTarget(1 << partition.index())
+    }
+
+    /// Who may give without falling below what it is guaranteed: who holds more than `bytes_min`, all past its end; all, where nobody does.
+    pub fn above_minimum(used_bytes: &[u64], bytes_min: &[u64]) -> Self {
+        let above = OverTarget::new(used_bytes, bytes_min);
+        if above.is_none() { OverTarget::all() } else { above }
+    }
+
     /// True where no partition is over its target.
     pub fn is_none(self) -> bool {
         self.0 == 0

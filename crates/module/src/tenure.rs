@@ -14,7 +14,7 @@ use tenure_core::units::{KeyHash, PARTITIONS_MAX, PartitionId};
 
 use self::samples::ServerSamples;
 use crate::config::{DlruEvictor, Policy, Settings};
-use crate::enforce::evict::{Evictor, Orders, Scoring};
+use crate::enforce::evict::{EVICTED_MIN, Evictor, Orders, Scoring};
 use crate::enforce::newcomers::Newcomer;
 use crate::enforce::spill::Spill;
 use crate::enforce::usage::Usage;
@@ -500,6 +500,7 @@ impl Tenure {
             volatile_only: self.memory.policy.starts_with("volatile"),
             db_sizes: &self.db_sizes,
             budget: Duration::from_micros(budget_us as u64),
+            evicted_min: if when == When::BeforeReplies && is_urgent { EVICTED_MIN } else { 0 },
             now_us,
         };
         let (partitions, sizes) = self.observer.guides();

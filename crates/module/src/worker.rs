@@ -485,14 +485,15 @@ impl Models {
         }
     }
 
-    /// The K of each partition for its target: that which its curve is of there. Adopted with new targets; under the old ones
-    /// another K has to be worth as much as another plan.
+    /// The K of each partition for its target: that which its curve is of there. To begin with it is as set, and another has to be
+    /// better than by chance; under targets that stay it has to be worth as much as another plan, too.
     fn choose_sample_sizes(&mut self, views: &[PartitionView], moved: bool, instructions: &Instructions) {
         let Some(plan) = &self.plan else { return self.sample_sizes.clear() };
         let held = std::mem::take(&mut self.sample_sizes);
+        let gain_min = if moved { 0.0 } else { instructions.gain_min };
         let k = |(i, (view, &target)): (usize, (&PartitionView, &u64))| {
-            let held = held.get(i).copied().filter(|_| !moved);
-            Some(view.merged.as_ref()?.k_from(held, target, instructions.gain_min).unwrap_or(instructions.sample_size))
+            let held = held.get(i).copied().unwrap_or(instructions.sample_size);
+            Some(view.merged.as_ref()?.k_from(held, target, gain_min, view.reads * self.rate.rate()))
         };
         self.sample_sizes = views.iter().zip(&plan.target_bytes).enumerate().filter_map(k).collect();
     }

@@ -247,7 +247,7 @@ impl Order for Tenure {
         };
         loop {
             self.meet(table, giver, may_give);
-            let place = self.pools.take_or_anyone(giver).and_then(|victim| {
+            let place = self.pools.take(giver).or_else(|| self.pools.take(Giver::Anyone)).and_then(|victim| {
                 let place = table.place_of(victim.key)?;
                 let entry = &table.entries()[place];
                 (entry.last_access == victim.last_access && may_give.holds(entry.partition)).then_some(place)

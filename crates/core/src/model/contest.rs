@@ -193,7 +193,7 @@ mod tests {
     use super::*;
     use crate::decide::density::{DensityConfig, DensityModel, History};
 
-    /// A hundred keys are read round and round, their prices change all the time: of those that fit, the last used are none of the next.
+    /// 20,000 reads of `keys` at one price with room for fifty. `table_of_lies` teaches that most accesses are writes.
     fn run(keys: impl Fn(u64, &mut Random) -> u64, table_of_lies: bool) -> (Contest, Ranking) {
         let mut contest = Contest::new(500, 100, 1);
         let mut histories: KeyMap<(u64, History)> = KeyMap::default();
@@ -204,7 +204,6 @@ mod tests {
             let (last, history) = histories.get(&access.key).copied().unwrap_or_default();
             let history = history.asked(now - last);
             histories.insert(access.key, (now, history));
-            // A lie: what was just used is said to be written next.
             let op = if table_of_lies { Op::Write } else { Op::Read };
             let feature = history.feature(0);
             model.record(access.key, if now % 7 == 0 { Op::Read } else { op }, now, feature);

@@ -4,7 +4,7 @@
 //! Cost density is penalty × density ÷ size (`decide/density.rs`). GDSF (Cherkasova, HP Labs 1998-69) needs of a key no more than is
 //! remembered of it anyway: its H is the age L at its last access plus requests × penalty ÷ size, and L at any time past is looked up in
 //! a short list, the same for all keys. As in `gdsf.rs`, L is a moving mean of the victims' H.
-//! Cost: one look-up in a table of 160 KiB, or eleven steps in a list of 32 KiB.
+//! Cost: one look-up in a table of 170 KiB, or eleven steps in a list of 32 KiB.
 
 use std::collections::VecDeque;
 

@@ -51,8 +51,6 @@ pub struct System {
 /// Every system there is, by name. One whose policy lives in the module is one line here.
 const SYSTEMS: [System; 16] = [
     System::STOCK,
-    System { label: "stock-1", samples: 1, simulated_policy: Some("redis:1"), ..System::STOCK },
-    System { label: "stock-16", samples: 16, simulated_policy: Some("redis:16"), ..System::STOCK },
     System::TENURE,
     System::with_module("predis-auto", Told::Nothing, &[("tenure.classes", "auto")]).simulated_as("predis"),
     System::with_module("predis-hint", Told::Classes, &[("tenure.classes", "hinted")]).simulated_as("predis"),
@@ -61,6 +59,9 @@ const SYSTEMS: [System; 16] = [
     System::with_module("predis-db", Told::Databases, &[]).simulated_as("predis"),
     System::with_module("kredis-db-k5", Told::Databases, &[("tenure.policy", "kredis"), ("tenure.kredis-k", "as-set")]),
     System::with_module("kredis-db", Told::Databases, &[("tenure.policy", "kredis")]).simulated_as("kredis"),
+    // What DLRU is compared with.
+    System { label: "stock-1", samples: 1, simulated_policy: Some("redis:1"), ..System::STOCK },
+    System { label: "stock-16", samples: 16, simulated_policy: Some("redis:16"), ..System::STOCK },
     System::with_module("dlru", Told::Nothing, &[("tenure.policy", "dlru")]).simulated_as("dlru"),
     System::with_module("dlru-tenure", Told::Nothing, &[("tenure.policy", "dlru"), ("tenure.dlru-evictor", "tenure")])
         .simulated_as("dlru"),

@@ -28,7 +28,7 @@ pub fn module_path() -> Result<PathBuf> {
 /// module is.
 ///
 /// # Errors
-/// As [`module_path`].
+/// As [`module_path()`].
 pub fn clock_path() -> Result<PathBuf> {
     library_path("TENURE_CLOCK", CLOCK_FILE)
 }

@@ -5,14 +5,14 @@ use tenure_servers::{Server, ServerOptions};
 
 use crate::harness::{
     CacheAside, Random, config_get, config_set, evicted_by_server, info, limit_memory, on_oldest_and_newest, partition,
-    partitions, send, status, wait_for, with_module,
+    partitions, send, status, wait_for, with_fine_clock, with_module,
 };
 
 const MB: u64 = 1 << 20;
 
 fn evicting() -> ServerOptions {
     // Time enough for a turn's evictions on a slow machine: this is about which keys go.
-    with_module().set("maxmemory-policy", "allkeys-lru").set("tenure.turn-budget-us", 5000)
+    with_fine_clock(with_module()).set("maxmemory-policy", "allkeys-lru").set("tenure.turn-budget-us", 5000)
 }
 
 /// A reader of values of 1000 bytes, which take about 1100.
@@ -145,7 +145,7 @@ fn follows_the_traffic(evictor: &str, check: impl Fn(f64, f64)) {
             k >= 10 && config_get(&mut connection, "maxmemory-samples") == k.to_string()
         });
         check(info(server, "evictions"), evicted_by_server(server) as f64);
-        // Windows in which K was chosen have been predicted; idle times are told by the second here, which miniatures don't do.
+        // Windows in which K was chosen have been predicted.
         assert!(info(server, "predicted_windows") > 0.0 && info(server, "miss_ratio_error_mean") < 0.5);
         // It comes back with another policy, when Tenure is turned off, and when it is unloaded.
         config_set(&mut connection, "tenure.policy", "lru");

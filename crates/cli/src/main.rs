@@ -7,6 +7,7 @@
 mod bench;
 mod mrc;
 mod progress;
+mod replies;
 mod simulate;
 mod trace_args;
 
@@ -29,6 +30,8 @@ enum Command {
     Bench(Box<bench::Arguments>),
     /// Predicts the miss ratio at each memory size from a trace.
     Mrc(Box<mrc::Arguments>),
+    /// Kills primaries and counts what is lost, or measures what it costs to lose nothing (tenure.replies).
+    Replies(Box<replies::Arguments>),
     /// Replays a trace under several policies and memory sizes.
     Simulate(Box<simulate::Arguments>),
 }
@@ -39,6 +42,7 @@ fn main() -> ExitCode {
     let result = match arguments.command {
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Mrc(arguments) => mrc::run(&arguments),
+        Command::Replies(arguments) => replies::run(&arguments),
         Command::Simulate(arguments) => simulate::run(&arguments),
     };
     match result {

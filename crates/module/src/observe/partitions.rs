@@ -49,6 +49,11 @@ impl Partitions {
         self.of_hashed(db, key, || KeyHash::of(key))
     }
 
+    /// The tenant of a key.
+    pub fn tenant_of(&mut self, db: u16, key: &[u8]) -> TenantId {
+        self.tenants.of(db, key)
+    }
+
     /// As [`Partitions::of`], for a key whose hash is known.
     #[inline]
     pub fn of_hashed(&mut self, db: u16, key: &[u8], hash: impl FnOnce() -> KeyHash) -> PartitionId {

@@ -631,6 +631,17 @@ fn with_threads_it_says_that_it_cannot() {
     }
 }
 
+/// Whether threads send replies is not known then.
+#[test]
+fn without_config_it_says_that_it_cannot() {
+    for binary in able_oldest_and_newest() {
+        let server = start(&binary, &with_module().set("tenure.replies", "acked").set("rename-command", "CONFIG \"\""));
+        let standing = || status(&mut server.connection().unwrap())["replies"].clone();
+        wait_for("its standing", || standing().starts_with("off: CONFIG can't be called"));
+        server.call::<()>(&["SET", "a", "1"]).unwrap();
+    }
+}
+
 /// Commands that wait by themselves, and pauses, go along with it.
 #[test]
 fn it_goes_along_with_waits_and_pauses() {

@@ -145,9 +145,15 @@ impl Gate {
         self.open.as_ref().is_some_and(|opened| opened.at_us <= then_us)
     }
 
-    /// While the gate is open, with the stream at `own`: whether replicas have come in time to where they were asked to, so that it
+    /// While the gate is open, with the stream of the length `own`: whether replicas have come in time to where they were asked to, so that it
     /// may be closed, and whether they are to be asked anew.
-    pub fn probe(&mut self, own: u64, is_there: impl Fn(u64) -> bool, now_us: u64, timeout_us: u64) -> (bool, bool) {
+    pub fn probe(
+        &mut self,
+        own: impl FnOnce() -> u64,
+        is_there: impl Fn(u64) -> bool,
+        now_us: u64,
+        timeout_us: u64,
+    ) -> (bool, bool) {
         let (is_there, is_in_time) = match self.probe {
             Some((target, at_us)) => (is_there(target), now_us <= at_us + timeout_us),
             None => (false, false),
@@ -157,7 +163,7 @@ impl Gate {
         }
         let asks = is_there || !is_in_time;
         if asks {
-            self.probe = Some((own, now_us));
+            self.probe = Some((own(), now_us));
         }
         (false, asks)
     }
@@ -209,7 +215,7 @@ mod tests {
     fn an_open_gate_closes_when_a_probe_is_answered_in_time() {
         let mut gate = Gate::new(Mode::Acked);
         gate.open("slow".to_owned(), 0);
-        let probe = |gate: &mut Gate, own, reached, now_us| gate.probe(own, |target| target <= reached, now_us, 100);
+        let probe = |gate: &mut Gate, own, reached, now_us| gate.probe(|| own, |target| target <= reached, now_us, 100);
         assert_eq!(probe(&mut gate, 50, 0, 10), (false, true));
         assert_eq!(probe(&mut gate, 60, 0, 20), (false, false), "one is under way");
         assert_eq!(probe(&mut gate, 70, 49, 111), (false, true), "too late: asked anew");

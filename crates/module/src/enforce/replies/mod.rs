@@ -17,19 +17,20 @@
 //! where a command follows that may let the server serve others before it ends (a script). A write whose client blocks (`BLPOP`) is
 //! remembered until it is answered. Whose write changed nothing waits no longer than the others of its turn.
 //!
-//! Cost: a look-up per writing connection and turn; under `acked` also one look at `INFO replication` a turn and four system calls.
+//! Cost: a look-up per writing connection and turn; under `acked` two, two system calls, and one look at `INFO replication` a turn.
 
 pub mod gate;
 pub mod mode;
 mod replicas;
 
 use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
 
 use tenure_core::units::TenantId;
 
 use self::gate::{Counts, Gate};
 use self::mode::{Mode, Modes, OnTimeout};
-use self::replicas::{Offsets, Replicas};
+use self::replicas::{Replicas, own_offset};
 use crate::config::Settings;
 use crate::ffi::filter::{FilterCall, is_blocked};
 use crate::ffi::holding::{self, Holding};
@@ -43,6 +44,25 @@ const CHANNEL: &[u8] = b"tenure:replies";
 /// More replicas than there can be: with so many wanted the server refuses every write.
 const NEVER_ENOUGH: &[u8] = b"2147483647";
 
+/// By client id: a gate's group. Ids are counted by the server, so they need little mixing.
+type Tickets = HashMap<u64, (Mode, u64), BuildHasherDefault<IdHasher>>;
+
+/// Mixes one number by a multiplication.
+#[derive(Default)]
+struct IdHasher(u64);
+
+impl Hasher for IdHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.write_u64(u64::from(*byte)));
+    }
+    fn write_u64(&mut self, id: u64) {
+        self.0 = (self.0 ^ id).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(26);
+    }
+}
+
 /// A connection that has written in this turn.
 #[derive(Clone, Copy, Debug)]
 struct Writer {
@@ -50,7 +70,7 @@ struct Writer {
     mode: Mode,
     /// Its replies are held already.
     is_held: bool,
-    /// It may be answered in a later turn.
+    /// It may be answered in a later turn, or have been let go by the server after a long script.
     may_block: bool,
     /// Then it waits for a key, which only a write brings.
     waits_for_keys: bool,
@@ -105,7 +125,7 @@ pub struct Replies {
     /// Some of them wait for something else than a key: the end of a pause, a module.
     any_wait_otherwise: bool,
     /// What each held connection waits for: a gate's group. Only the last one counts.
-    tickets: HashMap<u64, (Mode, u64)>,
+    tickets: Tickets,
     sent: Gate,
     acked: Gate,
     /// A write has run in this turn.
@@ -137,7 +157,7 @@ impl Replies {
             last: (0, Mode::Async),
             blocked: HashMap::new(),
             any_wait_otherwise: false,
-            tickets: HashMap::new(),
+            tickets: HashMap::default(),
             sent: Gate::new(Mode::Sent),
             acked: Gate::new(Mode::Acked),
             has_written: false,
@@ -185,7 +205,9 @@ impl Replies {
     /// A command is about to run, under the mode of the strictest of its keys.
     #[inline]
     pub fn on_command(&mut self, call: &FilterCall, marks: Marks, mode: Mode, may_block: bool) {
-        self.has_heard |= marks.acknowledges();
+        if marks.acknowledges() {
+            self.has_heard |= call.client_id().is_some_and(|client_id| self.replicas.heard(client_id, call));
+        }
         let Some(holding) = self.holding else { return };
         if self.may_refuse() {
             self.refuse_or_not(call, &holding, marks, mode);
@@ -198,7 +220,7 @@ impl Replies {
         if marks.writes() {
             self.has_written = true;
             let waits_for_keys = marks.waits_for_keys();
-            let may_block = may_block || waits_for_keys || marks.yields();
+            let may_block = may_block || waits_for_keys || runs_yielding;
             self.note_writer(call, &holding, mode, runs_yielding, (may_block, waits_for_keys));
         }
     }
@@ -355,20 +377,22 @@ impl Replies {
         let Replies { writers, blocked, tickets, any_wait_otherwise, .. } = self;
         let is_paused = !writers.is_empty() && turn.server.writes_are_paused();
         writers.retain_mut(|writer| {
+            let ticket = if tickets.is_empty() { None } else { tickets.get(&writer.client_id) };
+            // Who still waits for acknowledgements waits for its later writes' too.
+            writer.mode = ticket.map_or(writer.mode, |(mode, _)| writer.mode.max(*mode));
+            if !(is_paused || writer.may_block) {
+                return true;
+            }
             let Some(is_answered) = turn.holding.has_pending(turn.server, writer.client_id) else { return false };
-            let may_block = is_paused || writer.may_block || !is_answered;
-            if may_block && is_blocked(turn.server, writer.client_id) {
+            if is_blocked(turn.server, writer.client_id) {
                 let waits_for_keys = writer.waits_for_keys && !is_paused;
                 *any_wait_otherwise |= !waits_for_keys;
                 let mode = blocked.get(&writer.client_id).map_or(writer.mode, |held| writer.mode.max(held.mode));
                 blocked.insert(writer.client_id, Blocked { mode, waits_for_keys });
             }
-            let ticket = tickets.get(&writer.client_id);
             if !is_answered && writer.is_held && ticket.is_none() {
                 turn.holding.release(turn.server, writer.client_id);
             }
-            // Who still waits for acknowledgements waits for its later writes' too.
-            writer.mode = ticket.map_or(writer.mode, |(mode, _)| writer.mode.max(*mode));
             is_answered
         });
     }
@@ -420,20 +444,20 @@ impl Replies {
         if !has_new && !may_pass {
             return;
         }
-        let offsets = Offsets::read(turn.server);
-        let n_needed = self.n_needed(offsets.acked.len());
-        let is_there = |target| offsets.n_acked(target) >= n_needed;
+        let n_needed = self.n_needed(self.replicas.len());
         if is_open {
             self.let_go(turn, Mode::Acked);
-            return self.probe(turn, offsets.own, is_there);
+            return self.probe(turn, n_needed);
         }
-        self.acked.pass(turn.now_us, is_there, |client, ticket| {
-            pass(&mut self.tickets, turn, client, (Mode::Acked, ticket));
-        });
-        if has_new && is_there(offsets.own) {
-            self.let_go(turn, Mode::Acked);
-        } else if has_new {
-            self.hold(turn, Mode::Acked, offsets.own);
+        let Replies { acked, tickets, replicas, .. } = self;
+        let is_there = |target| replicas.n_acked(target) >= n_needed;
+        acked.pass(turn.now_us, is_there, |client, ticket| pass(tickets, turn, client, (Mode::Acked, ticket)));
+        if has_new {
+            let own = own_offset(turn.server);
+            if is_there(own) {
+                return self.let_go(turn, Mode::Acked);
+            }
+            self.hold(turn, Mode::Acked, own);
             turn.server.ask_for_acknowledgements();
         } else if turn.is_tick && self.acked.is_waiting() {
             turn.server.ask_for_acknowledgements();
@@ -447,8 +471,11 @@ impl Replies {
 
     /// This turn's writers under `mode` wait for the stream to come to `target`.
     fn hold(&mut self, turn: &Turn, mode: Mode, target: u64) {
-        let writers = self.writers.iter().filter(|writer| writer.mode == mode).map(|writer| writer.client_id);
-        let clients: Vec<u64> = writers.filter(|client_id| turn.holding.hold(turn.server, *client_id)).collect();
+        let is_held = |writer: &&Writer| {
+            (writer.is_held && !writer.may_block) || turn.holding.hold(turn.server, writer.client_id)
+        };
+        let writers = self.writers.iter().filter(|writer| writer.mode == mode).filter(is_held);
+        let clients: Vec<u64> = writers.map(|writer| writer.client_id).collect();
         if clients.is_empty() {
             return;
         }
@@ -467,7 +494,7 @@ impl Replies {
 }
 
 /// A connection's group goes: it is let go, unless it waits for a later write too.
-fn pass(tickets: &mut HashMap<u64, (Mode, u64)>, turn: &Turn, client_id: u64, ticket: (Mode, u64)) {
+fn pass(tickets: &mut Tickets, turn: &Turn, client_id: u64, ticket: (Mode, u64)) {
     if tickets.get(&client_id) == Some(&ticket) {
         tickets.remove(&client_id);
         turn.holding.release(turn.server, client_id);
@@ -535,7 +562,9 @@ impl Replies {
     }
 
     /// While the gate of `acked` is open: closes it where replicas acknowledge in time again.
-    fn probe(&mut self, turn: &Turn, own: u64, is_there: impl Fn(u64) -> bool) {
+    fn probe(&mut self, turn: &Turn, n_needed: usize) {
+        let is_there = |target| self.replicas.n_acked(target) >= n_needed;
+        let own = || own_offset(turn.server);
         let (may_close, asks) = self.acked.probe(own, is_there, turn.now_us, self.timeout_us);
         if may_close && self.threads.is_none() {
             self.close(turn, Mode::Acked);
@@ -562,6 +591,7 @@ impl Replies {
     fn fit(&mut self, server: &Server) {
         self.is_stale = false;
         let flags = server.flags();
+        let threads = server.setting("io-threads");
         let standing = if self.modes.strictest() == Mode::Async {
             Standing::Async
         } else if flags.is_replica() {
@@ -572,10 +602,15 @@ impl Replies {
             Standing::Loading
         } else if let Err(why) = holding::holding() {
             Standing::Unable(why)
+        } else if threads.is_none() {
+            Standing::Unable(
+                "CONFIG can't be called: whether threads send replies isn't known, nor can writes be refused"
+                    .to_owned(),
+            )
         } else {
             Standing::On
         };
-        let threads = server.setting("io-threads").filter(|n| n != "1");
+        let threads = threads.filter(|n| n != "1");
         self.threads = threads.map(|n| format!("io-threads is {n}, and replies can be held with 1 only"));
         match standing {
             Standing::On if self.holding.is_none() => {

@@ -20,6 +20,10 @@ pub struct Counters {
     pub n_woken: u64,
     /// Reads that found their key asleep.
     pub n_sleeping_reads: u64,
+    /// Windows whose miss ratio the module predicted, and the sum of the absolute errors.
+    pub n_predicted_windows: u64,
+    /// See above; miss ratios.
+    pub prediction_error_sum: f64,
     /// Time of the main thread on a core, in s.
     pub cpu_main_s: f64,
     /// Time of all threads on a core, in s.
@@ -43,6 +47,8 @@ impl Counters {
             n_slept: of_module("tenure_slept_keys"),
             n_woken: of_module("tenure_woken_keys"),
             n_sleeping_reads: of_module("tenure_sleeping_reads"),
+            n_predicted_windows: of_module("tenure_predicted_windows"),
+            prediction_error_sum: predicted_error_sum(&tenure),
             cpu_main_s,
             cpu_s,
         })
@@ -56,9 +62,16 @@ impl Counters {
             n_slept: self.n_slept + other.n_slept,
             n_woken: self.n_woken + other.n_woken,
             n_sleeping_reads: self.n_sleeping_reads + other.n_sleeping_reads,
+            n_predicted_windows: self.n_predicted_windows + other.n_predicted_windows,
+            prediction_error_sum: self.prediction_error_sum + other.prediction_error_sum,
             cpu_main_s: self.cpu_main_s + other.cpu_main_s,
             cpu_s: self.cpu_s + other.cpu_s,
         }
+    }
+
+    /// By how much the module's predictions of the miss ratio were off in the mean; `None` where it made none.
+    pub fn prediction_error_mean(&self) -> Option<f64> {
+        (self.n_predicted_windows > 0).then(|| self.prediction_error_sum / self.n_predicted_windows as f64)
     }
 
     /// What was added since `before`.
@@ -69,10 +82,17 @@ impl Counters {
             n_slept: self.n_slept.saturating_sub(before.n_slept),
             n_woken: self.n_woken.saturating_sub(before.n_woken),
             n_sleeping_reads: self.n_sleeping_reads.saturating_sub(before.n_sleeping_reads),
+            n_predicted_windows: self.n_predicted_windows.saturating_sub(before.n_predicted_windows),
+            prediction_error_sum: self.prediction_error_sum - before.prediction_error_sum,
             cpu_main_s: self.cpu_main_s - before.cpu_main_s,
             cpu_s: self.cpu_s - before.cpu_s,
         }
     }
+}
+
+fn predicted_error_sum(tenure: &BTreeMap<String, String>) -> f64 {
+    let number = |field: &str| tenure.get(field).and_then(|value| value.parse::<f64>().ok()).unwrap_or(0.0);
+    number("tenure_predicted_windows") * number("tenure_miss_ratio_error_mean")
 }
 
 /// A server's memory, in bytes.

@@ -13,7 +13,7 @@ use tenure_servers::Server;
 
 use crate::backend::Backends;
 use crate::client::probe::probe;
-use crate::client::{CacheAside, Connection};
+use crate::client::{CacheAside, Connection, Reply};
 use crate::moment::Moment;
 use crate::observation::{Counters, Memory};
 use crate::paced::Paced;
@@ -99,7 +99,7 @@ impl Conditions<'_> {
     /// When the server or a backend fails, or the user interrupts.
     pub fn run(&self, system: &System, maxmemory_bytes: u64) -> anyhow::Result<Measurement> {
         let mut server = system.start(self.setup, Some(maxmemory_bytes), self.stream.keys.tenants())?;
-        let measured = self.measure(&mut server);
+        let measured = self.measure(&mut server, system.has_databases());
         // Ctrl-C reaches the server too, so that what fails then is not the reason.
         if self.interrupted.load(Ordering::Relaxed) {
             bail!("interrupted");
@@ -110,11 +110,11 @@ impl Conditions<'_> {
         measured.with_context(|| format!("the run of {} failed", system.label))
     }
 
-    fn measure(&self, server: &mut Server) -> anyhow::Result<Measurement> {
+    fn measure(&self, server: &mut Server, databases: bool) -> anyhow::Result<Measurement> {
         let (stream, mut clients) = (self.stream, Vec::new());
         for _ in 0..self.n_connections {
-            let cache = Connection::open(server.port())?;
-            clients.push((CacheAside::new(stream, cache, self.backends.connect()?), Recorder::new(stream)));
+            let caches = self.connect(server, databases)?;
+            clients.push((CacheAside::new(stream, caches, self.backends.connect()?), Recorder::new(stream)));
         }
         self.backends.set_slow(false);
         self.perform(&mut clients, 0..stream.n_warmup)?;
@@ -126,7 +126,7 @@ impl Conditions<'_> {
         if let Some(restart_at) = restart_at {
             down = restart(server)?;
             for (client, _) in &mut clients {
-                client.reconnect(Connection::open(server.port())?);
+                client.reconnect(self.connect(server, databases)?);
             }
             // What the new process does to come back counts as well.
             let later = self.perform_observed(&mut clients, server, Counters::default(), restart_at..end)?;
@@ -144,6 +144,20 @@ impl Conditions<'_> {
             restart: restart_at.map(|restart_at| Restart::of(stream, &events, restart_at, down)),
             observed,
         })
+    }
+
+    /// One client's connections to the cache: one, or one in each tenant's database.
+    fn connect(&self, server: &Server, databases: bool) -> anyhow::Result<Vec<Connection>> {
+        if !databases {
+            return Ok(vec![Connection::open(server.port())?]);
+        }
+        let select = |tenant: usize| {
+            let mut connection = Connection::open(server.port())?;
+            let reply = connection.call(&[b"SELECT", tenant.to_string().as_bytes()])?;
+            ensure!(reply == Reply::Simple, "SELECT {tenant} was answered by {reply:?}");
+            Ok(connection)
+        };
+        (0..self.stream.keys.n_tenants()).map(select).collect()
     }
 
     /// Performs the requests of `range` and observes what the server does since its counters were `before`.

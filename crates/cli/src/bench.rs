@@ -117,6 +117,10 @@ pub struct Arguments {
     #[arg(long, value_name = "SERVER,CLIENTS|none", value_parser = parse::<Placement>)]
     cpus: Option<Placement>,
 
+    /// How many times as fast the servers' wall clock runs: their LRU clock ticks once a second, too coarse for a run of seconds. Of a trace that took an hour and is replayed in a minute, 60.
+    #[arg(long, value_name = "TIMES", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    clock_speed: u32,
+
     /// A setting of the module, as tenure.window-requests=10000; may be given several times.
     #[arg(long = "set", value_name = "NAME=VALUE", value_parser = parse_setting)]
     settings: Vec<(String, String)>,
@@ -155,6 +159,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         binary: ServerBinary::installed()?,
         placement: arguments.cpus.unwrap_or_else(Placement::default_for_this_machine),
         settings: arguments.settings.clone(),
+        clock_speed: arguments.clock_speed,
     };
     if arguments.workload == Workload::NoMiss {
         run_no_harm(arguments, &setup, &interrupted)

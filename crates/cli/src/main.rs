@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod bench;
+mod cluster;
 mod mrc;
 mod progress;
 mod replies;
@@ -28,6 +29,8 @@ struct Arguments {
 enum Command {
     /// Runs systems side by side on the same requests and reports latency, misses, throughput and cost.
     Bench(Box<bench::Arguments>),
+    /// Serves as a cluster on this machine, with the module on every node, until Ctrl-C.
+    Cluster(Box<cluster::Arguments>),
     /// Predicts the miss ratio at each memory size from a trace.
     Mrc(Box<mrc::Arguments>),
     /// Kills primaries and counts what is lost, or measures what it costs to lose nothing (tenure.replies).
@@ -41,6 +44,7 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let result = match arguments.command {
         Command::Bench(arguments) => bench::run(&arguments),
+        Command::Cluster(arguments) => cluster::run(&arguments),
         Command::Mrc(arguments) => mrc::run(&arguments),
         Command::Replies(arguments) => replies::run(&arguments),
         Command::Simulate(arguments) => simulate::run(&arguments),

@@ -10,7 +10,7 @@ use tenure_core::sampling::SampleRate;
 
 use crate::enforce::replies::mode::{Mode, OnTimeout};
 use crate::enforce::spill::file::Folder;
-use crate::ffi::holding;
+use crate::ffi::{filter, holding};
 use crate::observe::classes::{ClassRules, ClassSpec, Source};
 use crate::observe::tenants::TenantSpec;
 use crate::worker::model::Modelling;
@@ -53,15 +53,6 @@ impl Policy {
         matches!(self, Policy::Predis | Policy::Kredis)
     }
 
-    /// What the worker models for it.
-    pub fn modelling(self) -> Modelling {
-        match self {
-            Policy::Kredis => Modelling::SampleSizes,
-            Policy::Dlru => Modelling::Miniatures,
-            _ => Modelling::Recency,
-        }
-    }
-
     /// True where every key of the cache has to be remembered.
     pub fn is_hyperbolic(self) -> bool {
         matches!(self, Policy::Hyperbolic | Policy::HyperbolicSize)
@@ -71,6 +62,24 @@ impl Policy {
     pub fn name(self) -> String {
         Self::NAMES[self as usize].to_string_lossy().into_owned()
     }
+}
+
+/// Under which K `kredis` plans and evicts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KredisK {
+    /// Each partition under the one that misses least there.
+    ByCurve,
+    /// All under `tenure.samples`.
+    AsSet,
+}
+
+/// Who evicts under `dlru`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DlruEvictor {
+    /// The server, whose sampling size is set.
+    Server,
+    /// Tenure, as under every other policy.
+    Tenure,
 }
 
 /// The names of [`Source`], in its order.
@@ -83,6 +92,10 @@ pub struct Settings {
     pub enabled: bool,
     /// `tenure.policy`
     pub policy: Policy,
+    /// `tenure.kredis-k`
+    pub kredis_k: KredisK,
+    /// `tenure.dlru-evictor`
+    pub dlru_evictor: DlruEvictor,
     /// `tenure.tenants`, as written.
     pub tenants_text: String,
     /// `tenure.tenants`, read.
@@ -210,7 +223,7 @@ pub const TABLE: &[Setting] = &[
     Setting {
         name: c"tenants",
         kind: Kind::Text { get: |s| &s.tenants_text, set: Settings::set_tenants },
-        about: "Who is a tenant: entries NAME=PREFIX* or NAME=db:N, apart by spaces, each with ,min=BYTES, ,max=BYTES, ,weight=N (how much its misses count, 1 to 1000) and ,replies=async|sent|acked (in place of tenure.replies) if wanted. Empty: one per logical database in use.",
+        about: "Who is a tenant: entries NAME=PREFIX*, NAME=user:USERNAME (keys that this ACL user creates) or NAME=db:N, apart by spaces, each with ,min=BYTES, ,max=BYTES, ,weight=N (how much its misses count, 1 to 1000) and ,replies=async|sent|acked (in place of tenure.replies) if wanted. Empty: one per logical database in use.",
     },
     Setting {
         name: c"classes",
@@ -250,6 +263,30 @@ pub const TABLE: &[Setting] = &[
         false,
         "Keys sampled per eviction (K), where the policy doesn't choose. More find older keys, and cost main-thread time for each."
     ),
+    Setting {
+        name: c"kredis-k",
+        kind: Kind::Choice {
+            names: &[c"by-curve", c"as-set"],
+            get: |s| s.kredis_k as usize,
+            set: |s, i| {
+                s.kredis_k = [KredisK::ByCurve, KredisK::AsSet][i.min(1)];
+                Ok(())
+            },
+        },
+        about: "Under which K the policy kredis plans and evicts: 'by-curve' each partition under that of 1, 5, 8 and 16 that misses least there, 'as-set' all under tenure.samples, for a quarter of the model's time and memory.",
+    },
+    Setting {
+        name: c"dlru-evictor",
+        kind: Kind::Choice {
+            names: &[c"server", c"tenure"],
+            get: |s| s.dlru_evictor as usize,
+            set: |s, i| {
+                s.dlru_evictor = [DlruEvictor::Server, DlruEvictor::Tenure][i.min(1)];
+                Ok(())
+            },
+        },
+        about: "Who evicts under the policy dlru: 'server' the server itself, with maxmemory-samples set to the chosen K, where maxmemory-policy is allkeys-lru or volatile-lru (Tenure else, and from tenants above their maximum), 'tenure' Tenure, ahead of the limit and without the server's pool.",
+    },
     number!(
         window_requests,
         c"window-requests",
@@ -455,6 +492,8 @@ impl Default for Settings {
             granularity_bytes: 0,
             gain_min_percent: 0,
             objective: Objective::Penalty,
+            kredis_k: KredisK::ByCurve,
+            dlru_evictor: DlruEvictor::Server,
             headroom_bytes: 0,
             turn_budget_us: 0,
             sample_percent: 0,
@@ -489,11 +528,19 @@ impl Settings {
     /// Takes a new text for `tenure.tenants`.
     ///
     /// # Errors
-    /// As [`TenantSpec::parse`], and where replies are to be held and can't be; nothing changes then.
+    /// As [`TenantSpec::parse`], tenants by user where the server doesn't tell who sends a command, and replies to be held where they
+    /// can't be; nothing changes then.
     pub fn set_tenants(&mut self, text: &str) -> Result<(), String> {
         let tenants = TenantSpec::parse(text)?;
         if tenants.holds_replies() {
             holding::holding()?;
+        }
+        if tenants.has_users() && !filter::knows_clients() {
+            return Err(
+                "tenants by user need a server that tells modules who sends a command: Valkey 7.2, Redis 7.2; here, \
+                         allowed are a prefix with one '*' at its end, and db:N"
+                    .to_owned(),
+            );
         }
         self.tenants = tenants;
         self.tenants_text = text.to_owned();
@@ -549,6 +596,16 @@ impl Settings {
         self.classes.source != Source::Off || self.policy.is_hyperbolic()
     }
 
+    /// What the worker models.
+    pub fn modelling(&self) -> Modelling {
+        match (self.policy, self.kredis_k) {
+            (Policy::Kredis, KredisK::ByCurve) => Modelling::SampleSizes,
+            (Policy::Kredis, KredisK::AsSet) => Modelling::OneSampleSize(self.samples as u32),
+            (Policy::Dlru, _) => Modelling::Miniatures,
+            _ => Modelling::Recency,
+        }
+    }
+
     /// What concerns the worker.
     pub fn instructions(&self) -> Instructions {
         Instructions {
@@ -559,7 +616,7 @@ impl Settings {
             objective: self.objective,
             rate_min: SampleRate::new(self.sample_percent as f64 / 100.0).unwrap_or(SampleRate::ALL),
             samples_per_second: self.samples_per_second as u64,
-            modelling: self.policy.modelling(),
+            modelling: self.modelling(),
             sample_size: self.samples as u32,
         }
     }

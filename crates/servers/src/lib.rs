@@ -3,17 +3,19 @@
 //! A server comes from the PATH ([`ServerBinary::installed`]) or from a folder of unpacked packages that
 //! `scripts/servers` fills ([`ServerBinary::all`]). Nothing here is a mock, and nothing is left behind: each [`Server`]
 //! has a temporary folder of its own and dies with the value. Suggested reading order: [`binary`], [`options`],
-//! [`server`].
+//! [`server`], [`cluster`].
 #![forbid(unsafe_code)]
 
 pub mod binary;
+pub mod cluster;
 mod module;
 pub mod options;
 pub mod server;
 mod wait;
 
 pub use binary::{Loader, Product, ServerBinary};
-pub use module::module_path;
+pub use cluster::Cluster;
+pub use module::{clock_path, module_path};
 pub use options::ServerOptions;
 pub use server::Server;
 pub use wait::wait_for;

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 /// How a server is to be started. The default is a plain server without module and without persistence.
 #[derive(Clone, Debug, Default)]
 pub struct ServerOptions {
+    /// Port on 127.0.0.1; a free one when absent.
+    pub port: Option<u16>,
     /// Module to load, see [`module_path`](crate::module_path).
     pub module: Option<PathBuf>,
     /// Arguments of `loadmodule`.
@@ -71,7 +73,7 @@ impl ServerOptions {
 }
 
 /// `word` as one value of the configuration file, whatever blanks and quotes it has.
-fn quoted(word: &str) -> String {
+pub fn quoted(word: &str) -> String {
     format!("\"{}\"", word.replace('\\', "\\\\").replace('"', "\\\""))
 }
 

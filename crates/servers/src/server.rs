@@ -51,11 +51,14 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts `binary` on a free port and waits until it answers.
+    /// Starts `binary` on its port, or a free one, and waits until it answers.
     ///
     /// # Errors
     /// When it exits or does not answer within 60 s; the text has the end of its log.
     pub fn start(binary: &ServerBinary, options: &ServerOptions) -> Result<Server> {
+        if let Some(port) = options.port {
+            return Server::start_on(binary, options, port);
+        }
         let mut attempt = 1;
         loop {
             let port = free_port()?;
@@ -136,7 +139,8 @@ impl Server {
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
-    fn log_tail(&self) -> String {
+    /// The last lines of [`Server::log`], for messages.
+    pub fn log_tail(&self) -> String {
         let log = self.log();
         let lines: Vec<&str> = log.lines().collect();
         lines[lines.len().saturating_sub(LOG_LINES_SHOWN)..].join("\n")
@@ -219,6 +223,14 @@ impl Server {
     /// When the link is not up within 60 s.
     pub fn replica_of(&self, primary: &Server) -> Result<()> {
         self.call::<()>(&["REPLICAOF", "127.0.0.1", &primary.port().to_string()])?;
+        self.wait_until_in_sync()
+    }
+
+    /// Waits until this replica has its primary's whole data set.
+    ///
+    /// # Errors
+    /// As [`Server::replica_of`].
+    pub fn wait_until_in_sync(&self) -> Result<()> {
         let what = format!("{} to be in sync with its primary; the end of its log:\n", self.binary.label);
         let is_in_sync = || {
             self.info("replication").is_ok_and(|info| info.get("master_link_status").is_some_and(|link| link == "up"))
@@ -340,7 +352,7 @@ fn spawn(binary: &ServerBinary, options: &ServerOptions, directory: &Path) -> Re
 ///
 /// It lies below the range from which the kernel gives ports to outgoing connections (usually 32768 and up), so a
 /// restart finds it free; where to begin depends on the process, so that two test programs rarely meet.
-fn free_port() -> Result<u16> {
+pub(crate) fn free_port() -> Result<u16> {
     const FIRST: u16 = 10_000;
     const COUNT: u16 = 12_000;
     static HANDED_OUT: AtomicU16 = AtomicU16::new(0);

@@ -22,11 +22,13 @@ fn conditions(report: &Report) -> String {
     let c = &report.conditions;
     let settings: Vec<String> = c.module_settings.iter().map(|(name, value)| format!("{name} {value}")).collect();
     let settings = if settings.is_empty() { "defaults".to_string() } else { settings.join(", ") };
+    let clock =
+        if c.clock_speed == 1 { String::new() } else { format!("; wall clock {} times as fast", c.clock_speed) };
     let slow_down = c.slow_down.as_ref().map_or(String::new(), |slow_down| format!(" (slow down {slow_down})"));
     format!(
         "{} against {}{} on {}, {}\n\
          {} keys, footprint {}; {} requests after {} of warm-up over {} connections, seed {}, {} repetitions\n\
-         {}; module settings: {settings}\n\
+         {}{clock}; module settings: {settings}\n\
          Medians over the repetitions (smallest–largest); latencies in µs, backend included.\n",
         c.workload,
         c.backend,

@@ -12,8 +12,8 @@ use super::{MainThread, api, awaits, settings, soon};
 use crate::commands;
 use crate::enforce::replies;
 use crate::info::{Sink, Value};
-use crate::tenure::Tenure;
 pub(super) use crate::tenure::sleep::Awaited;
+use crate::tenure::{DataChange, Tenure};
 
 static STATE: MainCell<Tenure> = MainCell::empty();
 
@@ -222,18 +222,21 @@ pub(super) unsafe extern "C" fn on_data_change(
 ) {
     // SAFETY: the server runs this callback now, with this context.
     let server = unsafe { Server::new(ctx) };
-    let db = if event.id == raw::REDISMODULE_EVENT_FLUSHDB && !data.is_null() {
+    let change = match event.id {
         // SAFETY: the data of this event says which database, alive during the call; -1 is all.
-        u16::try_from(unsafe { (*data.cast::<raw::RedisModuleFlushInfo>()).dbnum }).ok()
-    } else {
-        None
+        raw::REDISMODULE_EVENT_FLUSHDB => DataChange::Emptied(
+            unsafe { data.cast::<raw::RedisModuleFlushInfo>().as_ref() }
+                .and_then(|info| u16::try_from(info.dbnum).ok()),
+        ),
+        raw::REDISMODULE_EVENT_SWAPDB => {
+            // SAFETY: the data of this event says which databases, alive during the call.
+            let Some(info) = (unsafe { data.cast::<raw::RedisModuleSwapDbInfo>().as_ref() }) else { return };
+            DataChange::Swapped(info.dbnum_first as u16, info.dbnum_second as u16)
+        }
+        raw::REDISMODULE_EVENT_LOADING => DataChange::Loaded,
+        _ => DataChange::OtherRole,
     };
-    guarded("a change of the data set", || {
-        STATE.with(&server, |tenure| {
-            tenure.forget_sleepers(db);
-            tenure.server_may_have_changed();
-        })
-    });
+    guarded("a change of the data set", || STATE.with(&server, |tenure| tenure.on_data_change(change)));
 }
 
 /// The server stops in good order.

@@ -6,8 +6,8 @@ use std::{ptr, slice};
 
 use valkey_module::raw;
 
-use super::server::Server;
-use super::{MainThread, api, callbacks};
+use super::server::{Server, Text};
+use super::{MainThread, acl, api, callbacks, soon};
 use crate::observe::command_table::Words;
 
 /// The filter's registration; null while commands run unseen. Written on the main thread only.
@@ -108,6 +108,11 @@ fn client_info(client_id: u64) -> Option<raw::RedisModuleClientInfo> {
 }
 
 impl FilterCall {
+    /// The name of the user that a client has logged in as, as [`acl::user_name`].
+    pub fn user_name(&self, client_id: u64) -> Option<Text> {
+        acl::user_name(&soon::own_context(self)?, client_id)
+    }
+
     /// Puts the command behind `TENURE.AWAIT`, for a client that waits for the disk. True where the server did.
     pub fn put_behind_await(&self) -> bool {
         let word = super::awaits::command_word();

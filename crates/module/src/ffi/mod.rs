@@ -5,6 +5,7 @@
 //! counted, logged once, and turns Tenure off; the server goes on as stock.
 #![allow(unsafe_code)]
 
+pub mod acl;
 pub mod alloc;
 pub mod awaits;
 pub mod callbacks;

@@ -267,6 +267,15 @@ impl Text {
         Text(unsafe { api!(RedisModule_CreateString(ptr::null_mut(), bytes.as_ptr().cast(), bytes.len())) })
     }
 
+    /// A string that is ours to free; `None` for null.
+    ///
+    /// # Safety
+    /// `text` is null, or a live string with a reference that is given up to us.
+    pub(super) unsafe fn owned(text: *mut raw::RedisModuleString) -> Option<Text> {
+        // Not `then_some`, which would drop what it has no use for: null isn't ours to free.
+        (!text.is_null()).then(|| Text(text))
+    }
+
     /// The string, still ours.
     pub(super) fn raw(&self) -> *mut raw::RedisModuleString {
         self.0

@@ -74,11 +74,11 @@ pub enum Sets {
     Nothing,
     /// The client's database, to the one that its first argument names.
     Database,
-    /// The client's database, maybe.
-    MaybeDatabase,
+    /// The client's database or its user, maybe.
+    MaybeClient,
     /// What modules there are.
     Modules,
-    /// Maybe the database; and the commands that it runs have been seen when they were queued.
+    /// Maybe the database or the user; and the commands that it runs have been seen when they were queued.
     RunsQueued,
 }
 
@@ -340,7 +340,7 @@ fn named_command(entry: &Value) -> Option<(Name, Command)> {
     let marks = subcommands.iter().fold(own, |marks, (_, command)| Marks(marks.0 | command.marks.0));
     let sets = match container {
         "select" => Sets::Database,
-        "reset" | "discard" => Sets::MaybeDatabase,
+        "auth" | "hello" | "reset" | "discard" => Sets::MaybeClient,
         "exec" => Sets::RunsQueued,
         "module" => Sets::Modules,
         _ => Sets::Nothing,

@@ -229,9 +229,8 @@ impl Tenure {
         }
     }
 
-    /// A database was emptied, or all were; or databases have changed places, a data set is loaded, this server follows another:
-    /// what slept is no more.
-    pub fn forget_sleepers(&mut self, db: Option<u16>) {
+    /// What slept in a database is no more, or in any.
+    pub(super) fn forget_sleepers(&mut self, db: Option<u16>) {
         self.observer.touches.sleepers.forget_where(|sleeper| db.is_none_or(|db| sleeper.db == db));
     }
 

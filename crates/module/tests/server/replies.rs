@@ -1,8 +1,10 @@
 //! Replies that wait for replicas: what is held, for how long, and what becomes of it when replicas, clients, the module or the role
 //! go. Replicas that stand still (SIGSTOP) are how a write stays unacknowledged for as long as a test wants.
 
-use std::io::{ErrorKind, Read, Write};
-use std::net::{Ipv4Addr, TcpStream};
+use std::io::{BufReader, ErrorKind, Read, Write};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
 
 use redis::{Connection, Value};
 use tenure_servers::{Product, Server, ServerBinary, ServerOptions};
@@ -160,6 +162,43 @@ fn where_replies_cannot_be_held_the_settings_are_refused() {
             Server::start(binary, &with_module().set("tenure.replies", "sent")).is_err(),
             "it starts as if it could"
         );
+    }
+}
+
+/// A build whose functions can't be found by name serves as stock, and says which one it misses.
+#[test]
+fn a_server_that_does_not_export_its_functions_holds_nothing() {
+    for binary in able_oldest_and_newest() {
+        let folder = tempfile::tempdir().unwrap();
+        let program = folder.path().join(binary.product.program());
+        let mut bytes = std::fs::read(&binary.program).unwrap();
+        let name = b"unprotectClient\0";
+        let places: Vec<usize> = (0..bytes.len() - name.len()).filter(|&i| bytes[i..].starts_with(name)).collect();
+        assert!(!places.is_empty(), "{} doesn't export it anyway", binary.label);
+        places.iter().for_each(|place| bytes[place + name.len() - 2] = b'X');
+        std::fs::write(&program, bytes).unwrap();
+        std::fs::set_permissions(&program, std::fs::metadata(&binary.program).unwrap().permissions()).unwrap();
+        let server = start(&ServerBinary { program, ..binary.clone() }, &with_module());
+        let mut connection = server.connection().unwrap();
+        let error = error_of(&mut connection, "CONFIG SET tenure.replies acked");
+        assert!(error.contains("replies can't be held") && error.contains("rotectClient"), "{error}");
+        send::<()>(&mut connection, "SET a 1");
+        assert_eq!(status(&mut connection)["replies"], "async");
+    }
+}
+
+#[test]
+fn what_replies_wait_for_outlives_a_restart() {
+    for binary in able_oldest_and_newest() {
+        let mut server = start(&binary, &with_module());
+        let mut connection = server.connection().unwrap();
+        config_set(&mut connection, "tenure.replies", "acked");
+        config_set(&mut connection, "tenure.tenants", "a=a:*,replies=sent");
+        send::<()>(&mut connection, "CONFIG REWRITE");
+        server.restart().unwrap();
+        let mut connection = server.connection().unwrap();
+        assert_eq!(config_get(&mut connection, "tenure.replies"), "acked");
+        assert_eq!(config_get(&mut connection, "tenure.tenants"), "a=a:*,replies=sent");
     }
 }
 
@@ -461,18 +500,22 @@ fn writes_are_refused_while_replicas_cannot_follow_if_so_set() {
 #[test]
 fn each_tenant_has_its_own_mode() {
     for binary in able_oldest_and_newest() {
-        let tenants = "\"safe=safe:*,replies=acked fast=fast:*,replies=async three=db:3,replies=acked\"";
+        let tenants = "\"safe=safe:*,replies=acked fast=fast:*,replies=async three=db:3,replies=acked shop=user:shop,replies=acked\"";
         let group = Group::start(&binary, 1, &[("tenure.tenants", tenants), ("tenure.replies", "async")]);
         let mut fast = group.connection();
         group.halt();
         send::<()>(&mut fast, "SET fast:1 1");
         send::<()>(&mut fast, "SET anybodys 1");
+        send::<()>(&mut fast, "ACL SETUSER shop on >pw ~* +@all");
         let mut n_held = 0;
         let mut clients = Vec::new();
         for lines in [
             &["SET safe:1 1"][..],
             &["MSET fast:2 1 safe:2 1"],
             &["SELECT 3", "SET fast-in-3 1"],
+            &["AUTH shop pw", "SET shops 1"],
+            // Whoever writes it, it is the shop's.
+            &["APPEND shops 1"],
             // Nobody knows what a script or a transaction writes before it does.
             &["MULTI", "SET fast:3 1", "EXEC"],
         ] {
@@ -485,13 +528,15 @@ fn each_tenant_has_its_own_mode() {
         }
         send::<()>(&mut fast, "SET fast:4 1");
         group.resume();
-        for (mut client, expected) in clients.into_iter().zip(["+OK\r\n", "+OK\r\n", "+OK\r\n+OK\r\n"]) {
+        for (mut client, expected) in
+            clients.into_iter().zip(["+OK\r\n", "+OK\r\n", "+OK\r\n+OK\r\n", "+OK\r\n+OK\r\n", ":2\r\n"])
+        {
             client.expect(expected);
         }
         group.wait_for_held(0);
         // A tenant's mode may change without what is known of its keys being lost.
         let before = info(&group.primary, "writes");
-        config_set(&mut fast, "tenure.tenants", "safe=safe:* fast=fast:* three=db:3");
+        config_set(&mut fast, "tenure.tenants", "safe=safe:* fast=fast:* three=db:3 shop=user:shop");
         group.wait_for_standing("async");
         assert!(info(&group.primary, "writes") >= before);
         let error = error_of(&mut fast, "CONFIG SET tenure.tenants a=a:*,replies=later");
@@ -642,6 +687,97 @@ fn without_config_it_says_that_it_cannot() {
     }
 }
 
+/// A client behind `openssl s_client`.
+struct TlsClient {
+    process: Child,
+    received: Receiver<u8>,
+}
+
+impl TlsClient {
+    fn of(port: u16) -> TlsClient {
+        let mut process = Command::new("openssl")
+            .args(["s_client", "-quiet", "-connect", &format!("127.0.0.1:{port}")])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("openssl");
+        let (sender, received) = channel();
+        let output = process.stdout.take().unwrap();
+        let bytes = BufReader::new(output).bytes().map_while(Result::ok);
+        std::thread::spawn(move || bytes.take_while(|byte| sender.send(*byte).is_ok()).count());
+        TlsClient { process, received }
+    }
+
+    /// Sends these lines at once.
+    fn send(&mut self, lines: &[&str]) {
+        let bytes: Vec<u8> = lines.iter().flat_map(|line| command(line).get_packed_command()).collect();
+        let input = self.process.stdin.as_mut().unwrap();
+        input.write_all(&bytes).and_then(|()| input.flush()).unwrap();
+    }
+
+    #[track_caller]
+    fn expect(&mut self, expected: &str) {
+        for (i, byte) in expected.bytes().enumerate() {
+            let received = self.received.recv_timeout(DEADLINE);
+            assert_eq!(received, Ok(byte), "byte {i} of {} for {:.40?}", expected.len(), expected);
+        }
+    }
+}
+
+impl Drop for TlsClient {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// A connection under TLS is held as any other, also where its library has read further than the server.
+#[test]
+fn connections_under_tls_are_held_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let [key, certificate] = ["key.pem", "cert.pem"].map(|name| folder.path().join(name));
+    let made = Command::new("openssl")
+        .args(["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=localhost", "-days", "2"])
+        .args(["-keyout".as_ref(), key.as_os_str(), "-out".as_ref(), certificate.as_os_str()])
+        .output()
+        .expect("openssl");
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    for binary in able() {
+        let group = Group::start(&binary, 1, &[("tenure.replies", "acked")]);
+        let mut operator = group.connection();
+        let set = |connection: &mut Connection, name: &str, value: &str| {
+            redis::cmd("CONFIG").arg("SET").arg(name).arg(value).exec(connection)
+        };
+        if set(&mut operator, "tls-auth-clients", "no").is_err() {
+            println!("{} was built without TLS", binary.label);
+            continue;
+        }
+        set(&mut operator, "tls-key-file", key.to_str().unwrap()).unwrap();
+        set(&mut operator, "tls-cert-file", certificate.to_str().unwrap()).unwrap();
+        let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port();
+        set(&mut operator, "tls-port", &port.to_string()).unwrap();
+        let mut client = TlsClient::of(port);
+        client.send(&["SET a 1"]);
+        client.expect("+OK\r\n");
+        group.halt();
+        client.send(&["INCR a", "GET a"]);
+        group.wait_for_held(1);
+        // More than the server reads at once, and longer than a record.
+        let value = "v".repeat(50_000);
+        let lines: Vec<String> = (0..20).map(|i| format!("SET k{i} {value}")).collect();
+        client.send(&lines.iter().map(String::as_str).collect::<Vec<_>>());
+        client.send(&["GET k19"]);
+        assert_eq!(send::<u64>(&mut operator, "EXISTS k19"), 0, "what a held connection sends is not read");
+        assert_eq!(client.received.try_recv().ok(), None, "it was answered");
+        group.resume();
+        client.expect(":2\r\n$1\r\n2\r\n");
+        client.expect(&"+OK\r\n".repeat(20));
+        client.expect(&format!("$50000\r\n{value}\r\n"));
+        group.wait_for_held(0);
+    }
+}
+
 /// Commands that wait by themselves, and pauses, go along with it.
 #[test]
 fn it_goes_along_with_waits_and_pauses() {
@@ -683,9 +819,12 @@ fn replicas_and_the_append_only_file_stay_as_they_are() {
         let digest = |server: &Server| server.call::<String>(&["DEBUG", "DIGEST"]).unwrap();
         assert_eq!(digest(&group.primary), digest(&group.replicas[0]));
         let folder = group.primary.directory().join("appendonlydir");
-        let files = std::fs::read_dir(folder).unwrap().map(|file| std::fs::read(file.unwrap().path()).unwrap());
-        let bytes: Vec<u8> = files.flatten().collect();
-        let text = String::from_utf8_lossy(&bytes);
-        assert!(text.contains("k49") && !text.to_uppercase().contains("GETACK"));
+        let read = || {
+            let files = std::fs::read_dir(&folder).unwrap().map(|file| std::fs::read(file.unwrap().path()).unwrap());
+            String::from_utf8_lossy(&files.flatten().collect::<Vec<u8>>()).into_owned()
+        };
+        // The server puts off writing to the file while the disk is busy.
+        wait_for("the last command to be written down", || read().contains("k49"));
+        assert!(!read().to_uppercase().contains("GETACK"));
     }
 }

@@ -462,8 +462,10 @@ fn writes_are_refused_while_replicas_cannot_follow_if_so_set() {
         let mut operator = group.connection();
         group.halt();
         let [mut held, mut queued] = std::array::from_fn(|_| group.client());
-        queued.send(&["MULTI", "SET safe:q 1"]);
         held.send(&["SET safe:a 1"]);
+        group.wait_for_held(1);
+        // A queued command writes nothing yet, and waits for what was written before.
+        queued.send(&["MULTI", "SET safe:q 1"]);
         group.wait_for_held(2);
         config_set(&mut operator, "tenure.replies-timeout-ms", SOON_MS);
         // Whether its write lasts nobody knows, so it isn't told that it does.

@@ -59,16 +59,21 @@ impl Partitions {
         self.of_asked(db, key, || KeyHash::of(key), NOBODY)
     }
 
-    /// As [`Partitions::of`], for a key whose hash is known, that `asker` asks for: who asks for a key of nobody's is taken for
-    /// its owner, since most such keys are about to be created.
+    /// The tenant of a key that `asker` asks for: who asks for a key of nobody's is taken for its owner, since most such keys are
+    /// about to be created.
     #[inline]
-    pub fn of_asked(&mut self, db: u16, key: &[u8], hash: impl Fn() -> KeyHash, asker: User) -> PartitionId {
+    pub fn tenant_of(&mut self, db: u16, key: &[u8], hash: impl Fn() -> KeyHash, asker: User) -> TenantId {
         let Partitions { tenants, owners, .. } = self;
-        let owner = || match owners.as_ref().map_or(NOBODY, |owners| owners.of(db, hash())) {
+        tenants.of(db, key, || match owners.as_ref().map_or(NOBODY, |owners| owners.of(db, hash())) {
             NOBODY => asker,
             owner => owner,
-        };
-        let tenant = tenants.of(db, key, owner);
+        })
+    }
+
+    /// As [`Partitions::of`], for a key whose hash is known, that `asker` asks for (see [`Partitions::tenant_of`]).
+    #[inline]
+    pub fn of_asked(&mut self, db: u16, key: &[u8], hash: impl Fn() -> KeyHash, asker: User) -> PartitionId {
+        let tenant = self.tenant_of(db, key, &hash, asker);
         let class = if self.classes.is_on() { self.classes.of(key, in_database(hash(), db)) } else { 0 };
         match self.cells[tenant.0 as usize][usize::from(class)] {
             UNASSIGNED => self.add(tenant, class),

@@ -3,6 +3,7 @@
 //! A tenant's keys without a class are a partition from the start; others come as the first key of a class is met, while there
 //! are numbers left. What a tenant is guaranteed and allowed holds for all its partitions together.
 
+use tenure_core::policy::over_target::OverTarget;
 use tenure_core::units::{KeyHash, PARTITIONS_MAX, PartitionId, TenantId};
 
 use super::classes::{CLASSES, Class, Classes};
@@ -178,6 +179,24 @@ impl Partitions {
         maximums
     }
 
+    /// Which partitions may give without their tenants falling below what they are guaranteed; all, where none may.
+    pub fn above_minimums(&self, used_bytes: &[u64]) -> OverTarget {
+        let minimums = self.tenants.bytes_min();
+        if minimums.iter().all(|&bytes_min| bytes_min == 0) {
+            return OverTarget::all();
+        }
+        let mut used = [0_u64; TENANTS_MAX];
+        for ((tenant, _), bytes) in self.of.iter().zip(used_bytes) {
+            used[tenant.0 as usize] += bytes;
+        }
+        let (mut of_tenant, mut bytes_min) = ([0_u64; PARTITIONS_MAX], [0_u64; PARTITIONS_MAX]);
+        for (i, (tenant, _)) in self.of.iter().enumerate() {
+            (of_tenant[i], bytes_min[i]) = (used[tenant.0 as usize], minimums[tenant.0 as usize]);
+        }
+        let n = self.of.len();
+        OverTarget::above_minimum(&of_tenant[..n], &bytes_min[..n])
+    }
+
     /// The partition that a database is as a whole, so that its number of keys is the server's own.
     pub fn whole_database(&self, db: u16) -> Option<PartitionId> {
         if self.classes.is_on() {
@@ -193,13 +212,13 @@ impl Partitions {
 mod tests {
     use tenure_core::key_table::KeyTable;
 
-    use super::super::classes::{ClassSpec, Source};
+    use super::super::classes::{ClassSpec, Remembers, Source};
     use super::super::tenants::TenantSpec;
     use super::*;
 
     fn partitions(tenants: &str) -> Partitions {
         let spec = ClassSpec { source: Source::Auto, ..ClassSpec::default() };
-        let classes = Classes::new(spec, Some(KeyTable::new(1 << 16)), false);
+        let classes = Classes::new(spec, Some(KeyTable::new(1 << 16)), Remembers::Classes);
         Partitions::new(Tenants::new(&TenantSpec::parse(tenants).unwrap()), classes, None)
     }
 
@@ -260,6 +279,20 @@ mod tests {
         assert_eq!(partitions.len(), PARTITIONS_MAX);
         assert_eq!(names[0..3], ["db0/0-10us", "db0/10-30us", "db0/150-310us"], "smoothed: 5, 29, 272");
         assert!(names.iter().all(|name| !name.is_empty()));
+    }
+
+    /// Both classes of a tenant stand by its minimum together.
+    #[test]
+    fn a_tenant_at_its_minimum_gives_nothing() {
+        let mut partitions = partitions("a=a:*,min=100b b=b:*");
+        learn(&mut partitions, 0, b"a:1", 100);
+        let may_give = |used: [u64; 4]| {
+            let above = partitions.above_minimums(&used);
+            [0, 1, 2, 3].map(|i| above.holds(PartitionId(i)))
+        };
+        assert_eq!(may_give([50, 10, 0, 50]), [false, true, false, false]);
+        assert_eq!(may_give([50, 10, 10, 51]), [true, true, true, true]);
+        assert_eq!(may_give([50, 0, 0, 50]), [true; 4], "nobody is above");
     }
 
     #[test]

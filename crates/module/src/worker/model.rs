@@ -25,6 +25,8 @@ pub enum Modelling {
     OneSampleSize(u32),
     /// EAET, and miniature caches that say which K serves the whole cache best.
     Miniatures,
+    /// EAET, and what keeping a key saves by what it has shown.
+    Densities,
 }
 
 impl Modelling {
@@ -32,6 +34,8 @@ impl Modelling {
     pub fn keys_per_sample(self) -> usize {
         match self {
             Modelling::Recency | Modelling::Miniatures | Modelling::OneSampleSize(_) => 1,
+            // A key that fits is also in three miniature caches.
+            Modelling::Densities => 4,
             Modelling::SampleSizes => SAMPLE_SIZES.len(),
         }
     }
@@ -49,7 +53,7 @@ impl Model {
     /// A model that knows nothing.
     pub fn new(modelling: Modelling, rate: SampleRate, seed: u64) -> Model {
         match modelling {
-            Modelling::Recency | Modelling::Miniatures => Model::Recency(Box::new(Eaet::new(rate, Counted::Reads))),
+            Modelling::Recency | Modelling::Miniatures | Modelling::Densities => Model::Recency(Box::new(Eaet::new(rate, Counted::Reads))),
             Modelling::SampleSizes => Model::krr(&SAMPLE_SIZES, rate, seed),
             Modelling::OneSampleSize(k) => Model::krr(&[k], rate, seed),
         }

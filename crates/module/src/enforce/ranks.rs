@@ -1,0 +1,66 @@
+//! What a key is ranked by under Tenure's own policy: put together from the table of keys, the server and what the worker has learned.
+
+use tenure_core::decide::density::DensityTable;
+use tenure_core::key_table::Entry;
+use tenure_core::policy::ranking::{GreedyAges, Ranker, Ranking, Subject};
+use tenure_core::units::PartitionId;
+
+use crate::ffi::server::Key;
+use crate::observe::worths::Worths;
+
+/// The server's clock of last accesses ticks once a second.
+const CLOCK_TICK_MS: u64 = 1000;
+
+/// All that ranking needs beside the key. Times in ticks of Tenure's own clock.
+#[derive(Clone, Copy, Debug)]
+pub struct Ranks<'a> {
+    /// Which ranking.
+    pub ranking: Ranking,
+    /// What was learned.
+    pub table: &'a DensityTable,
+    /// What misses cost.
+    pub worths: &'a Worths,
+    /// The time.
+    pub now: u64,
+    /// What isn't remembered wasn't asked for since then, unless the server says later.
+    pub since: u64,
+    /// Ticks a µs, of late.
+    pub ticks_per_us: f64,
+    /// The server's idle time of a key is a time: not so under an LFU policy.
+    pub idle_is_time: bool,
+}
+
+impl<'a> Ranks<'a> {
+    /// The ranker, with the ages of GDSF.
+    pub fn ranker(&self, ages: &'a GreedyAges) -> Ranker<'a> {
+        Ranker { ranking: self.ranking, table: self.table, ages, now: self.now }
+    }
+
+    /// What is known of a key of that partition that takes `size_bytes`.
+    #[inline]
+    pub fn subject(&self, entry: Option<&Entry>, partition: PartitionId, size_bytes: u32, key: &Key) -> Subject {
+        let (feature, penalty_us) = self.worths.of(entry, partition, self.ticks_per_us);
+        let age = match entry {
+            Some(entry) => u64::from((self.now as u32).wrapping_sub(entry.last)),
+            None => self.age_of_unknown(key),
+        };
+        Subject {
+            feature,
+            last: self.now.saturating_sub(age),
+            expires: key.expires_in_ms().map_or(u64::MAX, |ms| self.now + self.ticks(ms)),
+            n_requests: entry.map_or(1, |entry| u32::from(entry.n_requests).max(1)),
+            size_bytes,
+            penalty_us,
+        }
+    }
+
+    fn ticks(&self, ms: u64) -> u64 {
+        (ms as f64 * 1000.0 * self.ticks_per_us) as u64
+    }
+
+    /// A key that isn't remembered is as old as it can be.
+    fn age_of_unknown(&self, key: &Key) -> u64 {
+        let unseen = self.now.saturating_sub(self.since);
+        if self.idle_is_time { unseen.min(self.ticks(key.idle().saturating_add(CLOCK_TICK_MS))) } else { unseen }
+    }
+}

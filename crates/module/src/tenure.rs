@@ -327,10 +327,12 @@ impl Tenure {
         }
     }
 
-    /// A limit that has grown fourfold deserves a larger table.
+    /// A limit that has grown fourfold deserves a larger table, and one that is a quarter can't afford it, where no class is lost.
     fn fit_key_table(&mut self) {
         let held = self.observer.partitions.classes.keys.as_ref().map(KeyTable::memory_bytes);
-        if held.is_some_and(|held| self.key_table_bytes() >= 4 * held) {
+        let wanted = self.key_table_bytes();
+        let may_forget = self.settings.policy.remembers() == Remembers::History;
+        if held.is_some_and(|held| wanted >= 4 * held || (may_forget && held >= 4 * wanted)) {
             self.divide_anew();
         }
     }
@@ -358,6 +360,9 @@ impl Tenure {
                     let keys = self.usage.keys_in(db, partition);
                     let note = || Newcomer { name: server.text(key), db, since_us: now_us() };
                     self.evictor.newcomers.came(partition, keys, self.memory.limit_bytes, note);
+                    if self.settings.policy == Policy::Density {
+                        self.offer_new_key(server, (db, partition), key);
+                    }
                 }
             }
             b"del" | b"expired" | b"evicted" | b"rename_from" | b"move_from" => {
@@ -396,6 +401,25 @@ impl Tenure {
                 sizes.met(partition, size_bytes);
             }
         }
+    }
+
+    /// A newcomer that is worth less than what was met goes before it. It was met without a search, too.
+    fn offer_new_key(&mut self, server: &Server, (db, partition): (u16, PartitionId), key: &[u8]) {
+        self.observer.partitions.classes.settle();
+        if !self.observer.partitions.above_minimums(self.usage.bytes()).holds(partition) {
+            return;
+        }
+        let name = server.text(key);
+        let opened = server.open(&name);
+        let (worths, published) = (self.observer.worths.clone(), Arc::clone(&self.published));
+        let ranks = self.ranks(&published, &worths);
+        let (partitions, sizes) = self.observer.guides();
+        let hash = in_database(KeyHash::of(key), db);
+        let size_bytes = sizes.of(server, partition, &name, || hash, &opened);
+        let entry = partitions.classes.entry(hash);
+        let subject = ranks.subject(entry, partition, size_bytes, &opened);
+        drop(opened);
+        self.evictor.offer(partition, &ranks, &subject, entry, (name, db));
     }
 
     /// The end of a turn: bounded work, see the file's opening.
@@ -537,14 +561,11 @@ impl Tenure {
 
     /// What keys are ranked by under Tenure's own policy: before the first window by GDSF.
     pub fn ranks<'a>(&self, published: &'a Published, worths: &'a Worths) -> Ranks<'a> {
-        let asked = &self.observer.partitions.classes.asked;
         Ranks {
             ranking: self.ranking(),
             table: &published.learned.table,
             worths,
-            now: asked.now(),
-            since: asked.since(),
-            ticks_per_us: asked.ticks_per_us(),
+            clock: self.observer.partitions.classes.asked.clock(),
             idle_is_time: !self.memory.policy.ends_with("-lfu"),
         }
     }

@@ -31,11 +31,6 @@ use crate::observe::{Counters, Sampled};
 
 /// Sampled accesses under way to the worker.
 const QUEUE_LEN: usize = 1 << 11;
-/// Sampled keys remembered in all partitions together, at the most and at the least; more lower the rate, below its floor if
-/// need be. In between, their memory may be 1/128 of the limit.
-const SAMPLED_KEYS_MAX: usize = 1 << 18;
-const SAMPLED_KEYS_MIN: usize = 1 << 13;
-const SAMPLED_KEY_BYTES: u64 = 64;
 /// With fewer sampled keys than this the rate is raised, where the stream allows it.
 const SAMPLED_KEYS_ENOUGH: usize = 1 << 14;
 /// What was counted in a window weighs this much one window later.
@@ -299,7 +294,7 @@ impl Models {
             samples: 0,
             rate_looked_at: Instant::now(),
             instructions: None,
-            sampled_keys_max: SAMPLED_KEYS_MAX,
+            sampled_keys_max: Modelling::default().sampled_keys_max(0),
             is_paused: false,
         }
     }
@@ -335,7 +330,7 @@ impl Models {
 
     fn model(&mut self, partition: usize) -> &mut Model {
         while self.models.len() <= partition {
-            self.models.push(Model::new(self.modelling, self.rate, self.models.len() as u64));
+            self.models.push(Model::new(self.modelling, self.model_rate(), self.models.len() as u64));
             self.weights.push(Weights::default());
             self.before.push(Counters::default());
         }
@@ -390,12 +385,18 @@ impl Models {
 
     fn set_rate(&mut self, shared: &Shared, rate: f64) {
         let Ok(rate) = SampleRate::new(rate.min(1.0)) else { return };
-        self.models.iter_mut().for_each(|model| model.set_rate(rate));
+        self.rate = rate;
+        let model_rate = self.model_rate();
+        self.models.iter_mut().for_each(|model| model.set_rate(model_rate));
         if let Some(learner) = &mut self.learner {
             learner.set_rate(rate);
         }
-        self.rate = rate;
         shared.rate_threshold.store(rate.threshold(), Ordering::Relaxed);
+    }
+
+    /// The share of keys that the partitions' models look at: all that are sampled, unless they decide nothing.
+    fn model_rate(&self) -> SampleRate {
+        SampleRate::new(self.rate.rate() * self.modelling.share()).unwrap_or(self.rate)
     }
 
     fn sampled_keys(&self) -> usize {
@@ -413,11 +414,10 @@ impl Models {
             self.modelling = modelling;
             self.start_epoch(snapshot.epoch);
         }
-        let keys_max = match snapshot.memory_bytes {
-            0 => SAMPLED_KEYS_MAX,
-            limit => ((limit / 128 / SAMPLED_KEY_BYTES) as usize).clamp(SAMPLED_KEYS_MIN, SAMPLED_KEYS_MAX),
-        };
-        self.sampled_keys_max = keys_max / modelling.keys_per_sample();
+        self.sampled_keys_max = modelling.sampled_keys_max(snapshot.memory_bytes);
+        if let Some(learner) = &mut self.learner {
+            learner.set_keys_max(self.sampled_keys_max);
+        }
         let n_partitions = snapshot.tenant_of.len();
         if n_partitions == 0 {
             return;

@@ -240,8 +240,10 @@ impl DensityModel {
         }
         let all = leaning(&all, &prior());
         let parents: Vec<Vec<Rate>> = parents.iter().map(|counts| leaning(counts, &all)).collect();
-        let of = |(i, counts)| indices(&leaning(counts, &parents[Feature(i as u16).parent()]));
-        DensityTable { indices: self.counts.chunks(AGES).enumerate().flat_map(of).collect() }
+        let of = |(i, counts): (usize, &[Count])| indices(&leaning(counts, &parents[Feature(i as u16).parent()]));
+        let mut table = Vec::with_capacity(self.counts.len());
+        self.counts.chunks(AGES).enumerate().for_each(|counts| table.extend(of(counts)));
+        DensityTable { indices: table }
     }
 
     /// Own memory, in bytes.

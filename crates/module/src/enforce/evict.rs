@@ -8,14 +8,14 @@
 
 use std::time::{Duration, Instant};
 
-use tenure_core::key_table;
+use tenure_core::key_table::{self, Entry};
 use tenure_core::policy::hyperbolic::Hyperbolic;
 use tenure_core::policy::lru::Lru;
 use tenure_core::policy::over_target::OverTarget;
 use tenure_core::policy::pools::{Giver, PATIENCE, Pools, next_giver};
-use tenure_core::policy::ranking::GreedyAges;
+use tenure_core::policy::ranking::{GreedyAges, Subject};
 use tenure_core::policy::{Candidate, Scorer};
-use tenure_core::units::{KeyHash, PARTITIONS_MAX};
+use tenure_core::units::{KeyHash, PARTITIONS_MAX, PartitionId};
 
 use super::newcomers::{Newcomers, Oldest};
 use super::ranks::Ranks;
@@ -144,6 +144,20 @@ impl Evictor {
         self.pools.clear();
     }
 
+    /// A key has come, and may be the next to go.
+    pub fn offer(
+        &mut self,
+        partition: PartitionId,
+        ranks: &Ranks,
+        subject: &Subject,
+        entry: Option<&Entry>,
+        (name, db): (Text, u16),
+    ) {
+        let score = ranks.ranker(&self.ages).score(subject);
+        let sight = Sight { last: entry.map(|entry| entry.last), ..Sight::default() };
+        self.pools.offer(partition, f64::from(score), || Victim { name, db, sight, was_met: false });
+    }
+
     /// One slice of work; how many keys went.
     pub fn relieve(&mut self, server: &Server, walk: &mut Walk, guides: &mut Guides, orders: &Orders) -> usize {
         let started = Instant::now();
@@ -208,9 +222,7 @@ impl Evictor {
             steps += 1;
             let Evictor { pools, ages, .. } = self;
             met += walk.step(server, db, guides, |visit, classes| {
-                if !may_give.holds(visit.partition)
-                    || (orders.volatile_only && visit.key.expires_in_ms().is_none())
-                {
+                if !may_give.holds(visit.partition) || (orders.volatile_only && visit.key.expires_in_ms().is_none()) {
                     return;
                 }
                 let (score, sight) = look_at(visit, classes, orders, ages);
@@ -304,7 +316,7 @@ impl Evictor {
         }
         let size_bytes = guides.sizes.of(server, partition, &victim.name, hash, &key);
         let subject = match orders.scoring {
-            Scoring::Ranked(ranks) => Some((ranks.subject(entry, partition, size_bytes, &key), ranks.now)),
+            Scoring::Ranked(ranks) => Some((ranks.subject(entry, partition, size_bytes, &key), ranks.clock.now)),
             _ => None,
         };
         if !key.unlink() {
@@ -376,7 +388,7 @@ fn look_at(visit: &Visit, classes: &Classes, orders: &Orders, ages: &GreedyAges)
             let entry = entry();
             let size_bytes = visit.size_bytes.unwrap_or(1);
             let subject = ranks.subject(entry, visit.partition, size_bytes, visit.key);
-            let expired_bytes = (subject.expires <= ranks.now).then_some(size_bytes);
+            let expired_bytes = (subject.expires <= ranks.clock.now).then_some(size_bytes);
             let last = entry.map(|entry| entry.last);
             (f64::from(ranks.ranker(ages).score(&subject)), Sight { last, expired_bytes, ..sight })
         }

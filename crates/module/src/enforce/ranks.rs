@@ -6,6 +6,7 @@ use tenure_core::policy::ranking::{GreedyAges, Ranker, Ranking, Subject};
 use tenure_core::units::PartitionId;
 
 use crate::ffi::server::Key;
+use crate::observe::asked::Clock;
 use crate::observe::worths::Worths;
 
 /// The server's clock of last accesses ticks once a second.
@@ -21,11 +22,7 @@ pub struct Ranks<'a> {
     /// What misses cost.
     pub worths: &'a Worths,
     /// The time.
-    pub now: u64,
-    /// What isn't remembered wasn't asked for since then, unless the server says later.
-    pub since: u64,
-    /// Ticks a µs, of late.
-    pub ticks_per_us: f64,
+    pub clock: Clock,
     /// The server's idle time of a key is a time: not so under an LFU policy.
     pub idle_is_time: bool,
 }
@@ -33,34 +30,38 @@ pub struct Ranks<'a> {
 impl<'a> Ranks<'a> {
     /// The ranker, with the ages of GDSF.
     pub fn ranker(&self, ages: &'a GreedyAges) -> Ranker<'a> {
-        Ranker { ranking: self.ranking, table: self.table, ages, now: self.now }
+        Ranker { ranking: self.ranking, table: self.table, ages, now: self.clock.now }
     }
 
     /// What is known of a key of that partition that takes `size_bytes`.
     #[inline]
     pub fn subject(&self, entry: Option<&Entry>, partition: PartitionId, size_bytes: u32, key: &Key) -> Subject {
-        let (feature, penalty_us) = self.worths.of(entry, partition, self.ticks_per_us);
+        let (feature, penalty_us) = self.worths.of(entry, partition, self.clock.ticks_per_us);
         let age = match entry {
-            Some(entry) => u64::from((self.now as u32).wrapping_sub(entry.last)),
+            Some(entry) => u64::from((self.clock.now as u32).wrapping_sub(entry.last)),
             None => self.age_of_unknown(key),
         };
         Subject {
             feature,
-            last: self.now.saturating_sub(age),
-            expires: key.expires_in_ms().map_or(u64::MAX, |ms| self.now + self.ticks(ms)),
+            last: self.clock.now.saturating_sub(age),
+            expires: match key.expires_in_ms() {
+                None => u64::MAX,
+                Some(0) => self.clock.now,
+                Some(ms) => self.clock.tick_after(self.clock.now, ms.saturating_mul(1000)),
+            },
             n_requests: entry.map_or(1, |entry| u32::from(entry.n_requests).max(1)),
             size_bytes,
             penalty_us,
         }
     }
 
-    fn ticks(&self, ms: u64) -> u64 {
-        (ms as f64 * 1000.0 * self.ticks_per_us) as u64
-    }
-
-    /// A key that isn't remembered is as old as it can be.
+    /// A key that isn't remembered was asked for before the clock went, or its place was taken: it is as old as the server's own clock lets
+    /// it be.
     fn age_of_unknown(&self, key: &Key) -> u64 {
-        let unseen = self.now.saturating_sub(self.since);
-        if self.idle_is_time { unseen.min(self.ticks(key.idle().saturating_add(CLOCK_TICK_MS))) } else { unseen }
+        let unseen = self.clock.now.saturating_sub(self.clock.since);
+        if !self.idle_is_time {
+            return unseen;
+        }
+        unseen.min(self.clock.tick_after(0, key.idle().saturating_add(CLOCK_TICK_MS).saturating_mul(1000)))
     }
 }

@@ -35,6 +35,27 @@ struct Pending {
     kind: Kind,
 }
 
+/// What the clock says.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Clock {
+    /// The time, in ticks.
+    pub now: u64,
+    /// The tick since when it has gone without a break: what isn't remembered wasn't asked for since then, or its place was taken.
+    pub since: u64,
+    /// Ticks a µs, of late; 0 = not known.
+    pub ticks_per_us: f64,
+}
+
+impl Clock {
+    /// The tick, after `at`, at which `left_us` will have passed, at the pace of late; `u64::MAX` where that isn't known.
+    pub fn tick_after(&self, at: u64, left_us: u64) -> u64 {
+        if self.ticks_per_us == 0.0 {
+            return u64::MAX;
+        }
+        at.saturating_add(((left_us as f64 * self.ticks_per_us) as u64).max(1))
+    }
+}
+
 /// The ring and the clock. See the file's opening.
 #[derive(Debug, Default)]
 pub struct Asked {
@@ -42,7 +63,6 @@ pub struct Asked {
     requests: u64,
     /// The clock goes.
     is_on: bool,
-    /// The tick since when it has gone without a break.
     since: u64,
     ticks_per_us: f64,
     /// Ticks and time when the pace was last looked at.
@@ -73,11 +93,6 @@ impl Asked {
             self.since = self.now();
         }
         self.is_on = on;
-    }
-
-    /// A key that isn't remembered wasn't asked for since this tick, or so many others were that its place was taken.
-    pub fn since(&self) -> u64 {
-        self.since
     }
 
     /// An access, dated now; all but [`Kind::Filled`] move the clock. Returns how many keys the table has forgotten over it.
@@ -121,9 +136,9 @@ impl Asked {
         self.ticks_per_us += weight * (pace - self.ticks_per_us);
     }
 
-    /// Ticks a µs, of late.
-    pub fn ticks_per_us(&self) -> f64 {
-        self.ticks_per_us
+    /// What the clock says.
+    pub fn clock(&self) -> Clock {
+        Clock { now: self.now(), since: self.since, ticks_per_us: self.ticks_per_us }
     }
 }
 
@@ -211,6 +226,8 @@ mod tests {
             asked.note(&mut keys, KeyHash::of_number(i), Kind::Asked);
         }
         asked.pace(1_100_000);
-        assert!((asked.ticks_per_us() - 0.01).abs() < 1e-9);
+        assert!((asked.clock().ticks_per_us - 0.01).abs() < 1e-9);
+        assert_eq!([0, 50, 1000].map(|us| asked.clock().tick_after(7, us)), [8, 8, 17]);
+        assert_eq!(Clock::default().tick_after(7, 1000), u64::MAX);
     }
 }

@@ -149,7 +149,8 @@ impl Classes {
             return Classes::new(spec, table_bytes.map(KeyTable::new), remembers);
         };
         let (hinted, connections, asked) = (self.hinted, self.connections, self.asked);
-        let mut classes = Classes { spec, keys: Some(keys), remembers, asked, hinted, connections, ..Classes::default() };
+        let mut classes =
+            Classes { spec, keys: Some(keys), remembers, asked, hinted, connections, ..Classes::default() };
         classes.take_rules();
         classes
     }

@@ -494,11 +494,12 @@ impl Observer {
         if !asked.is_on() || (noted.effect == Effect::Read && !is_there) {
             return None;
         }
+        let clock = asked.clock();
         let entry = self.partitions.classes.entry(access.key);
-        let (feature, penalty_us) = self.worths.of(entry, partition, asked.ticks_per_us());
+        let (feature, penalty_us) = self.worths.of(entry, partition, clock.ticks_per_us);
         let expires = match access.ttl_us {
             0 => u64::MAX,
-            ttl_us => noted.at + (ttl_us as f64 * asked.ticks_per_us()) as u64,
+            ttl_us => clock.tick_after(noted.at, ttl_us),
         };
         let op = if noted.is_answer { Op::Read } else { access.op };
         Some(Shown { now: noted.at, expires, feature, penalty_us, op })

@@ -85,7 +85,7 @@ impl Tenure {
         };
         let subject = ranks.subject(entry.as_ref(), partition, size_bytes, &opened);
         let score = ranker.score(&subject);
-        let age = ranks.now.saturating_sub(subject.last);
+        let age = ranks.clock.now.saturating_sub(subject.last);
         let history = entry.map_or(History::default(), |entry| entry.history());
         let mut why = Why {
             is_there,
@@ -114,7 +114,8 @@ impl Tenure {
             let db = db_at(&self.db_sizes, all_keys * step / STEPS_MAX as u64);
             self.walk.step(server, db, &mut guides, |visit, classes| {
                 let hash = in_database(KeyHash::of(visit.name.as_ref()), visit.db);
-                let other = ranks.subject(classes.entry(hash), visit.partition, visit.size_bytes.unwrap_or(1), visit.key);
+                let other =
+                    ranks.subject(classes.entry(hash), visit.partition, visit.size_bytes.unwrap_or(1), visit.key);
                 why.compared += 1;
                 why.lower += usize::from(ranker.score(&other) < score);
             });

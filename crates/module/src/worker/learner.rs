@@ -2,7 +2,8 @@
 //!
 //! Model and contest are the simulator's (`tenure_core::decide::density`, `tenure_core::model::contest`); here they are fed, fitted to the
 //! cache's size and the stream's rate, and read at the end of each window. Nothing comes in while memory is far from its limit.
-//! Memory: 0.5 MB, and about 40 bytes a sampled key and 240 a sampled key that fits.
+//! The contest takes a quarter of the sample at most: its three caches take six times the memory per key.
+//! Memory: 0.45 MB, and about 40 bytes a sampled key and 240 a key of the contest's that fits.
 
 use std::sync::Arc;
 
@@ -21,6 +22,8 @@ const WINDOWS_REMEMBERED: u64 = 64;
 const AGES_PER_WINDOW: u64 = 64;
 /// The first window ends after so many requests, each next is twice as long, up to the length that was asked for.
 const WINDOW_REQUESTS_MIN: u64 = 1000;
+/// The contest has this part of the sampled keys that may be remembered.
+const CONTEST_SHARE: f64 = 4.0;
 const SEED: u64 = 1;
 
 /// What was learned, for the main thread.
@@ -47,6 +50,8 @@ pub struct Learner {
     model: DensityModel,
     contest: Contest,
     rate: SampleRate,
+    contest_rate: SampleRate,
+    keys_max: usize,
     capacity_bytes: u64,
     window_requests: u64,
     windows: u32,
@@ -61,6 +66,8 @@ impl Learner {
             model: DensityModel::new(DensityConfig::default()).expect("the default decay is in range"),
             contest: Contest::new(0, age_step(window_requests), SEED),
             rate,
+            contest_rate: rate,
+            keys_max: usize::MAX,
             capacity_bytes: 0,
             window_requests,
             windows: 0,
@@ -77,7 +84,7 @@ impl Learner {
         let Shown { now, expires, feature, penalty_us, op } = *shown;
         self.now = self.now.max(now);
         self.model.record(access.key, op, self.now, feature);
-        if self.capacity_bytes > 0 {
+        if self.capacity_bytes > 0 && self.contest_rate.takes(access.key) {
             let access = Access { op, penalty_us, ..*access };
             self.contest.record(&access, self.now, feature, expires, &self.learned.table);
         }
@@ -85,13 +92,30 @@ impl Learner {
 
     /// Follows the rate of the stream.
     pub fn set_rate(&mut self, rate: SampleRate) {
-        if rate < self.rate {
-            self.model.retain(|key| rate.takes(key));
-            self.contest.thin(|key| rate.takes(key), rate.rate() / self.rate.rate());
-        } else {
-            self.contest.resize((self.capacity_bytes as f64 * rate.rate()) as u64);
-        }
         self.rate = rate;
+        self.model.retain(|key| rate.takes(key));
+        self.fit_contest();
+    }
+
+    /// At most so many sampled keys are to be remembered.
+    pub fn set_keys_max(&mut self, keys_max: usize) {
+        self.keys_max = keys_max;
+    }
+
+    /// The contest's caches stand for the cache as it is, of a rate at which its keys are few enough.
+    fn fit_contest(&mut self) {
+        let keys = self.model.sampled_keys().max(1);
+        let share = (self.keys_max as f64 / CONTEST_SHARE / keys as f64).min(1.0);
+        let wanted = SampleRate::new(self.rate.rate() * share).unwrap_or(self.rate);
+        // Where it may be larger again the keys that it has not seen are missed at first: not for little.
+        if wanted < self.contest_rate {
+            let factor = wanted.rate() / self.contest_rate.rate();
+            self.contest.thin(|key| wanted.takes(key), factor);
+            self.contest_rate = wanted;
+        } else if wanted.rate() > 2.0 * self.contest_rate.rate() {
+            self.contest_rate = wanted;
+        }
+        self.contest.resize((self.capacity_bytes as f64 * self.contest_rate.rate()) as u64);
     }
 
     /// Requests after which the window that is open ends.
@@ -110,7 +134,7 @@ impl Learner {
         self.learned.costs_us = self.contest.costs_us();
         self.learned.sampled_keys = self.model.sampled_keys();
         self.capacity_bytes = capacity_bytes;
-        self.contest.resize((capacity_bytes as f64 * self.rate.rate()) as u64);
+        self.fit_contest();
         self.learned.clone()
     }
 
@@ -128,7 +152,7 @@ impl Learner {
 #[cfg(test)]
 mod tests {
     use tenure_core::access::Op;
-    use tenure_core::decide::density::{History, Feature};
+    use tenure_core::decide::density::{Feature, History};
     use tenure_core::units::KeyHash;
 
     use super::*;
@@ -159,6 +183,27 @@ mod tests {
         assert!(density < 0.8 * idle && density > 0.0, "{:?}", learned.costs_us);
         assert!((100..200).contains(&learned.sampled_keys), "{}", learned.sampled_keys);
         assert!(!learned.table.is_empty() && learner.memory_bytes() > 300_000);
+    }
+
+    /// However many keys there are, the contest has a quarter of what may be remembered.
+    #[test]
+    fn the_contest_stays_small() {
+        let mut learner = Learner::new(SampleRate::ALL, 10_000);
+        learner.set_keys_max(2_000);
+        for i in 0..40_000_u64 {
+            let access = Access::read(KeyHash::of_number(i % 8_000), 10);
+            learner.record(&access, &shown(i, History::default().asked(0).feature(0)));
+            if i % 10_000 == 9_999 {
+                learner.end_window(40_000);
+            }
+        }
+        let share = learner.contest_rate.rate();
+        assert!((share - 500.0 / 8_000.0).abs() < 0.01, "{share}");
+        let before = learner.contest.memory_bytes();
+        learner.set_rate(SampleRate::new(0.5).unwrap());
+        learner.end_window(40_000);
+        assert!(learner.contest.memory_bytes() <= before && learner.sampled_keys() < 4_300);
+        assert!((learner.contest_rate.rate() - share).abs() < 0.01, "the same keys are few enough of half as many");
     }
 
     #[test]

@@ -15,8 +15,10 @@ const MB: u64 = 1 << 20;
 const NEAR: Duration = Duration::from_millis(1);
 const FAR: Duration = Duration::from_millis(40);
 
+/// The table of keys keeps its size when the limit is set, and a turn has time enough on a slow machine: this is about which keys go.
 fn options() -> ServerOptions {
-    with_module().set("maxmemory-policy", "allkeys-lru").set("tenure.policy", "density")
+    let options = with_module().set("maxmemory-policy", "allkeys-lru").set("tenure.policy", "density");
+    options.set("tenure.key-table-bytes", "512kb").set("tenure.turn-budget-us", 5000)
 }
 
 fn client(server: &Server, prefix: &'static str, keys: u64, value_bytes: usize) -> CacheAside {
@@ -79,20 +81,21 @@ fn small_keys_are_kept_over_large_ones_of_equal_use() {
 /// Half of the requests are for keys at forty times the price that never come again. Greedy rankings keep those.
 #[test]
 fn a_burst_of_dear_keys_that_never_come_again_displaces_nobody() {
-    on_oldest_and_newest(&options(), |server| {
+    // Windows in which the few sampled tell what the many are.
+    on_oldest_and_newest(&options().set("tenure.window-requests", 10_000), |server| {
         limit_memory(server, 4 * MB);
         let mut hot = client(server, "h:", 1500, 1000).with_backend(NEAR);
         let mut once = client(server, "o:", u64::MAX, 1000).with_backend(FAR);
         let mut before = (0, 0);
-        for round in 0..100 {
-            if round == 60 {
+        for round in 0..140 {
+            if round == 100 {
                 before = (hot.reads, hot.misses);
             }
             hot.read_some(200);
             once.read(&(round * 200..(round + 1) * 200).collect::<Vec<_>>());
         }
         let ratio = (hot.misses - before.1) as f64 / (hot.reads - before.0) as f64;
-        assert!(ratio < 0.1, "{ratio} of the reads that come again miss");
+        assert!(ratio < 0.1, "{ratio} of the reads that come again miss {:?}", server.info("tenure"));
         check_by_tenure(server);
     });
 }
@@ -141,7 +144,6 @@ fn a_tenant_above_its_maximum_gives_first() {
 fn what_has_expired_goes_first() {
     on_oldest_and_newest(&options(), |server| {
         let mut connection = server.connection().unwrap();
-        config_set(&mut connection, "maxmemory", 1024 * MB);
         send::<()>(&mut connection, "DEBUG SET-ACTIVE-EXPIRE 0");
         let mut lasting = client(server, "k:", 2000, 1000);
         lasting.write(&(0..2000).collect::<Vec<_>>());
@@ -151,51 +153,61 @@ fn what_has_expired_goes_first() {
             pipeline.cmd("SET").arg(format!("short:{i}")).arg(&value).arg("PX").arg(1).ignore();
         }
         pipeline.exec(&mut connection).unwrap();
-        // The expired and half a megabyte more are what new keys may take.
-        limit_memory(server, MB / 2);
+        // The expired and a megabyte more are what new keys may take.
+        limit_memory(server, MB);
         let evicted = EvictedKeys::of(server);
-        let mut newcomers = client(server, "n:", 1400, 1000);
-        for first in (0..1400).step_by(50) {
+        let mut newcomers = client(server, "n:", 2000, 1000);
+        for first in (0..2000).step_by(50) {
             newcomers.write(&(first..first + 50).collect::<Vec<_>>());
         }
         let expired: u64 = server.info("stats").unwrap()["expired_keys"].parse().unwrap();
         assert!(expired > 500, "{expired} of those that had expired were found");
-        assert!(evicted.count() < 50, "{} were evicted that had not", evicted.count());
-        let used: f64 = crate::harness::partitions(&mut connection).values().map(|row| row["keys"]).sum();
+        assert!(
+            evicted.count() < 50,
+            "{} were evicted that had not, {} by Tenure, {:?}",
+            evicted.count(),
+            info(server, "evictions"),
+            server.info("tenure")
+        );
         wait_for("the keys to be accounted for", || {
             let keys: u64 = send(&mut connection, "DBSIZE");
             partition(&mut connection, "db0")["keys"] == keys as f64
         });
-        assert!(used > 0.0);
     });
 }
 
+/// A loop: no key is due before the others were asked for, and one that expires before that is worth next to nothing.
 #[test]
 fn a_key_about_to_expire_is_worth_less() {
-    on_oldest_and_newest(&options(), |server| {
+    on_oldest_and_newest(&options().set("tenure.window-requests", 6000), |server| {
         let mut connection = server.connection().unwrap();
-        limit_memory(server, 4 * MB);
+        limit_memory(server, 5 * MB);
         let mut all = client(server, "k:", 3000, 1000).with_backend(NEAR);
         wait_for("densities", || {
-            all.read_some(200);
-            status(&mut connection)["ranking"] == "density"
+            all.read_all();
+            info(server, "windows") >= 8.0
         });
-        all.read(&[1]);
-        let lasting = why(&mut connection, "k:1");
-        send::<()>(&mut connection, "PEXPIRE k:1 1000000");
-        let later = number(&why(&mut connection, "k:1"), "score");
-        // Ticks of some requests: at this pace one passes in a few hundred µs.
-        send::<()>(&mut connection, "PEXPIRE k:1 10");
-        let soon: BTreeMap<String, String> = send(&mut connection, "TENURE.WHY k:1");
-        if soon["state"] == "resident" {
-            assert!(number(&soon, "score") < 0.9 * later, "{soon:?} beside {lasting:?}");
-        }
+        assert_eq!(status(&mut connection)["ranking"], "density");
+        wait_for("a key whose time isn't up when it is asked about", || {
+            all.read_all();
+            redis::cmd("SET").arg("k:1").arg("v".repeat(1000)).exec(&mut connection).unwrap();
+            redis::cmd("SET").arg("k:2").arg("v".repeat(1000)).arg("PX").arg(5).exec(&mut connection).unwrap();
+            let soon = why(&mut connection, "k:2");
+            let lasting = why(&mut connection, "k:1");
+            if soon["state"] != "resident" {
+                return false;
+            }
+            assert_eq!(soon["feature"], lasting["feature"]);
+            let scores = [&soon, &lasting].map(|fields| number(fields, "score"));
+            assert!(scores[0] < 0.8 * scores[1], "{soon:?} beside {lasting:?}");
+            true
+        });
     });
 }
 
 #[test]
 fn why_tells_of_a_key_in_the_cache_and_of_one_that_was_evicted() {
-    let options = options().set("tenure.tenants", "a=a:*").set("tenure.key-table-bytes", "1mb");
+    let options = options().set("tenure.tenants", "a=a:*");
     on_oldest_and_newest(&options, |server| {
         let mut connection = server.connection().unwrap();
         limit_memory(server, 3 * MB);

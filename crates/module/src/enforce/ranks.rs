@@ -6,8 +6,8 @@ use tenure_core::policy::ranking::{GreedyAges, Ranker, Ranking, Subject};
 use tenure_core::units::PartitionId;
 
 use crate::ffi::server::Key;
-use crate::observe::asked::Clock;
 use crate::observe::worths::Worths;
+use tenure_core::asked::Clock;
 
 /// The server's clock of last accesses ticks once a second.
 const CLOCK_TICK_MS: u64 = 1000;

@@ -11,9 +11,9 @@ use tenure_core::decide::penalty_class::{ClassLimits, PENALTY_CLASSES};
 use tenure_core::key_table::{BUCKET_BYTES, Entry, KeyTable};
 use tenure_core::units::KeyHash;
 
-use super::asked::{Asked, Kind};
 use super::command_table::Effect;
 use super::prefixes::Prefixes;
+use tenure_core::asked::{Asked, Kind};
 
 /// A class: 0 = none, 1 to 16 measured, 17 to 32 hinted.
 pub type Class = u8;

@@ -5,7 +5,6 @@
 //! gone, how large, when they expire) and passed to the worker through a bounded queue. What doesn't fit is dropped and counted.
 //! Cost on the main thread: a hash and a few counters per key; about 1,350 instructions per sampled key.
 
-pub mod asked;
 pub mod claims;
 pub mod classes;
 pub mod clients;

@@ -8,8 +8,8 @@ use super::Tenure;
 use crate::config::Policy;
 use crate::enforce::walk::Guides;
 use crate::ffi::server::{Kind, Server};
-use crate::observe::asked::REQUESTS_PER_TICK;
 use crate::observe::partitions::in_database;
+use tenure_core::asked::REQUESTS_PER_TICK;
 
 /// Keys that the one is compared with, and the most that may be looked at for them.
 const COMPARED: usize = 64;

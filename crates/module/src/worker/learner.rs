@@ -14,7 +14,7 @@ use tenure_core::policy::ranking::Ranking;
 use tenure_core::sampling::SampleRate;
 
 use crate::observe::Shown;
-use crate::observe::asked::REQUESTS_PER_TICK;
+use tenure_core::asked::REQUESTS_PER_TICK;
 
 /// Keys not asked for in this many windows are forgotten.
 const WINDOWS_REMEMBERED: u64 = 64;

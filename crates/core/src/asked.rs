@@ -4,11 +4,11 @@
 //! bits of it last for 34 billion requests. While memory is far from its limit it stands still, and the table isn't touched.
 //! Accesses wait in a small ring until it is full, a miss or a key's end has to find them done, or the turn ends. Then one word of each of
 //! their cache lines is read before any of them is worked on, so that the waits for memory overlap.
-//! Cost: measured in `benches/key_table.rs` of the core. 512 bytes.
+//! Cost: `benches/asked.rs`. 512 bytes.
 
-use tenure_core::decide::density::History;
-use tenure_core::key_table::KeyTable;
-use tenure_core::units::KeyHash;
+use crate::decide::density::History;
+use crate::key_table::KeyTable;
+use crate::units::KeyHash;
 
 /// Requests in a tick.
 pub const REQUESTS_PER_TICK: u64 = 8;

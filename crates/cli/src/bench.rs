@@ -272,11 +272,13 @@ fn systems_help() -> String {
     )
 }
 
-fn parse<T: std::str::FromStr<Err = anyhow::Error>>(text: &str) -> Result<T, String> {
+/// What the library reads, with its errors as clap wants them.
+pub fn parse<T: std::str::FromStr<Err = anyhow::Error>>(text: &str) -> Result<T, String> {
     text.parse().map_err(|error: anyhow::Error| format!("{error:#}"))
 }
 
-fn parse_setting(text: &str) -> Result<(String, String), String> {
+/// A setting of the module, as the user gives it.
+pub fn parse_setting(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((name, value)) if name.starts_with("tenure.") => Ok((name.to_string(), value.to_string())),
         _ => Err(format!("'{text}' is not NAME=VALUE with a name that begins with tenure.")),

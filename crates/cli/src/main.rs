@@ -8,6 +8,7 @@ mod bench;
 mod cluster;
 mod mrc;
 mod progress;
+mod replies;
 mod simulate;
 mod trace_args;
 
@@ -32,6 +33,8 @@ enum Command {
     Cluster(Box<cluster::Arguments>),
     /// Predicts the miss ratio at each memory size from a trace.
     Mrc(Box<mrc::Arguments>),
+    /// Kills primaries and counts what is lost, or measures what it costs to lose nothing (tenure.replies).
+    Replies(Box<replies::Arguments>),
     /// Replays a trace under several policies and memory sizes.
     Simulate(Box<simulate::Arguments>),
 }
@@ -43,6 +46,7 @@ fn main() -> ExitCode {
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Cluster(arguments) => cluster::run(&arguments),
         Command::Mrc(arguments) => mrc::run(&arguments),
+        Command::Replies(arguments) => replies::run(&arguments),
         Command::Simulate(arguments) => simulate::run(&arguments),
     };
     match result {

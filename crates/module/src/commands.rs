@@ -165,6 +165,8 @@ fn status(tenure: &Tenure) -> Answer {
         ("windows", count(published.window)),
         ("plans_adopted", count(published.plans_adopted)),
         ("sleep", Answer::Text(tenure.spill_standing.to_owned())),
+        ("replies", Answer::Text(tenure.replies.describe())),
+        ("replies_held_now", count(tenure.replies.n_held() as u64)),
         ("watching", Answer::Text(tenure.observer.watching().to_owned())),
         ("sample_rate", Answer::Number(tenure.observer.rate.rate())),
         ("evictions", count(tenure.evictor.work.evicted.iter().sum())),

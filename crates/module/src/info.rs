@@ -41,6 +41,7 @@ pub fn write(tenure: &Tenure, sink: &mut impl Sink) {
     let owners = observer.partitions.owners.as_ref();
     let sleepers = &observer.touches.sleepers;
     let slept = tenure.spill.as_ref().map(|spill| spill.counts).unwrap_or_default();
+    let held = tenure.replies.counts();
     let (work, losses) = (&tenure.evictor.work, &observer.losses);
     let sum = |count: fn(&crate::observe::Counters) -> u64| Count(observer.counters.iter().map(count).sum());
     let fields = [
@@ -96,6 +97,15 @@ pub fn write(tenure: &Tenure, sink: &mut impl Sink) {
         ("spill_refused", Count(slept.refused)),
         ("spill_damaged", Count(slept.damaged)),
         ("spill_given_up", Count(slept.given_up)),
+        ("replies", Text(tenure.replies.describe())),
+        ("replies_replicas", Count(tenure.replies.n_replicas() as u64)),
+        ("replies_held_now", Count(tenure.replies.n_held() as u64)),
+        ("replies_held", Count(held.held)),
+        ("replies_wait_us", Count(held.wait_us)),
+        ("replies_wait_us_max", Count(held.wait_us_max)),
+        ("replies_degraded", Count(held.opened)),
+        ("replies_unconfirmed", Count(held.unconfirmed)),
+        ("replies_closed", Count(held.closed)),
         ("models_bytes", Count(published.models_bytes)),
         ("memory_bytes", Count(alloc::allocated_bytes() as u64)),
     ];

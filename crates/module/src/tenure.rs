@@ -4,6 +4,7 @@
 mod samples;
 pub mod sleep;
 mod why;
+mod writes;
 
 use std::ffi::CStr;
 use std::sync::Arc;
@@ -20,6 +21,7 @@ use crate::config::{DlruEvictor, Policy, Settings};
 use crate::enforce::evict::{EVICTED_MIN, Evictor, Orders, Scoring};
 use crate::enforce::newcomers::Newcomer;
 use crate::enforce::ranks::Ranks;
+use crate::enforce::replies::Replies;
 use crate::enforce::spill::Spill;
 use crate::enforce::usage::Usage;
 use crate::enforce::walk::{Guides, Walk};
@@ -182,6 +184,8 @@ pub struct Tenure {
     pub settings_version: u64,
     /// Whether it evicts.
     pub standing: Standing,
+    /// Holds replies until replicas have what they answer.
+    pub replies: Replies,
     settings: Settings,
     walk: Walk,
     growth: Growth,
@@ -237,6 +241,7 @@ impl Tenure {
             memory: Memory { stale: true, ..Memory::default() },
             settings_version,
             standing: Standing::NoPlan,
+            replies: Replies::new(),
             settings: settings.clone(),
             walk: Walk::default(),
             growth: Growth::default(),
@@ -275,7 +280,7 @@ impl Tenure {
     /// Takes changed settings. Other tenants start the models over.
     pub fn take_settings(&mut self, version: u64, settings: Settings) {
         self.settings_version = version;
-        let others = settings.tenants != self.settings.tenants
+        let others = !settings.tenants.divides_as(&self.settings.tenants)
             || settings.classes != self.settings.classes
             || settings.remembers_keys() != self.settings.remembers_keys()
             || settings.modelling() != self.settings.modelling()
@@ -341,11 +346,13 @@ impl Tenure {
         self.observer.penalty_us_max = settings.penalty_max_ms as u64 * 1000;
         self.memory.stale = true;
         self.may_be_short = true;
+        self.replies.take_settings(settings, &settings.tenants.replies());
     }
 
-    /// The server's configuration changed: the limit is read again at the end of this turn.
-    pub fn memory_may_have_changed(&mut self) {
+    /// The server's configuration changed: what depends on it is read again at the end of this turn.
+    pub fn server_may_have_changed(&mut self) {
         self.memory.stale = true;
+        self.replies.is_stale = true;
     }
 
     /// A key came or went.
@@ -381,6 +388,7 @@ impl Tenure {
             _ => None,
         };
         self.forget_sleepers(emptied);
+        self.server_may_have_changed();
         let Some(owners) = &mut self.observer.partitions.owners else { return };
         match change {
             DataChange::Emptied(db) => owners.forget(db),
@@ -425,6 +433,8 @@ impl Tenure {
     /// The end of a turn: bounded work, see the file's opening.
     pub fn end_turn(&mut self, server: &Server, now_us: u64) {
         assert!(!self.panic_please, "asked to by TENURE.DEBUG");
+        // First, so that replicas work while the rest is done.
+        self.end_writes(server, now_us);
         self.observer.rate = self.worker.shared.rate();
         let dropped = self.observer.end_turn(server, now_us);
         if dropped > 0 {
@@ -708,11 +718,9 @@ impl Tenure {
         let enough_per_second = self.settings.watched_per_second as u64;
         // Of a key that comes unseen nobody knows whose it is.
         let has_owners = self.observer.partitions.owners.is_some();
-        let may_pause = !self.may_be_short && !has_owners && !self.sleep_needs_watching();
+        let may_pause = !self.may_be_short && !has_owners && !self.sleep_needs_watching() && !self.replies.needs_keys();
         let wanted = self.duty.decide(now_us, self.observer.requests(), may_pause, enough_per_second);
-        if wanted == self.observer.is_paused && filter::watch(server, wanted) {
-            self.observer.is_paused = !wanted;
-        }
+        self.watch(server, wanted);
     }
 
     /// What the server counts against its limit, in bytes; 0 without a limit.

@@ -10,6 +10,7 @@ use super::guard::{self, MainCell, guarded};
 use super::server::{Level, Server, bytes_of};
 use super::{MainThread, api, awaits, settings, soon};
 use crate::commands;
+use crate::enforce::replies;
 use crate::info::{Sink, Value};
 pub(super) use crate::tenure::sleep::Awaited;
 use crate::tenure::{DataChange, Tenure};
@@ -27,7 +28,7 @@ pub fn now_us() -> u64 {
 /// Gives the server back what was set for it, stops the worker and drops all state.
 pub(super) fn retire(server: &Server) {
     if let Some(mut tenure) = STATE.set(server, None) {
-        tenure.give_back_samples(server);
+        tenure.give_back(server);
     }
 }
 
@@ -36,7 +37,7 @@ pub(super) unsafe extern "C" fn on_command(call: *mut raw::RedisModuleCommandFil
         // SAFETY: the server runs this filter now, with this call.
         let call = unsafe { FilterCall::new(call) };
         let asks_for_timer = STATE.with(&call, |tenure| {
-            tenure.observer.on_command(&call, now_us);
+            tenure.on_command(&call, now_us);
             if let Some(touched) = tenure.observer.touches.take()
                 && let Some(server) = soon::own_context(&call)
             {
@@ -139,7 +140,11 @@ pub(super) fn start(server: &Server) {
 fn recover(server: &Server) {
     let had_state = || {
         let held = STATE.set(server, None);
-        held.map(|mut tenure| tenure.give_back_samples(server)).is_some()
+        let had_state = held.map(|mut tenure| tenure.give_back(server)).is_some();
+        if had_state {
+            replies::release_everyone(server);
+        }
+        had_state
     };
     if let Ok(true) = std::panic::catch_unwind(std::panic::AssertUnwindSafe(had_state)) {
         let text = format!(
@@ -166,7 +171,7 @@ pub(super) unsafe extern "C" fn on_config_change(
     if unsafe { names_setting(data, c"tenure.enabled") } {
         settings::ask_start(&server);
     }
-    guarded("a configuration change", || STATE.with(&server, Tenure::memory_may_have_changed));
+    guarded("a configuration change", || STATE.with(&server, Tenure::server_may_have_changed));
 }
 
 /// A connection has come or gone.
@@ -187,6 +192,7 @@ pub(super) unsafe extern "C" fn on_client_change(
         STATE.with(&server, |tenure| {
             tenure.observer.partitions.classes.forget_connection(client_id);
             tenure.observer.touches.discard(client_id);
+            tenure.replies.forget_connection(client_id);
         })
     });
 }

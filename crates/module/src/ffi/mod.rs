@@ -11,6 +11,7 @@ pub mod awaits;
 pub mod callbacks;
 pub mod filter;
 pub mod guard;
+pub mod holding;
 pub mod load;
 pub mod reply;
 pub mod server;

@@ -31,7 +31,7 @@ use tenure_core::units::{KeyHash, PARTITIONS_MAX, PartitionId, TenantId};
 
 use self::claims::Claims;
 use self::clients::Clients;
-use self::command_table::{CommandTable, Effect, Entry, KeyUse, Sets, Words};
+use self::command_table::{CommandTable, Effect, Entry, KeyUse, Marks, Sets, Words};
 use self::misses::MissTable;
 use self::partitions::{Partitions, in_database};
 use self::ring::Ring;
@@ -309,6 +309,28 @@ impl Observer {
         } else if name.eq_ignore_ascii_case(b"discard") || name.eq_ignore_ascii_case(b"reset") {
             self.touches.discard(client_id);
         }
+    }
+
+    /// What a command means to replies that wait for replicas, and what is found in the tenants of its keys by `stricter`.
+    #[inline]
+    pub fn marks_of(&self, call: &FilterCall) -> Option<(Marks, Option<Entry>)> {
+        let entry = self.commands.find(call.word(0)?);
+        Some((entry.map_or_else(Marks::unknown, |entry| entry.marks), entry))
+    }
+
+    /// Calls `visit` with the tenant of each of a command's keys; false where there is none, or it isn't known.
+    pub fn for_each_tenant(&mut self, call: &FilterCall, entry: Entry, mut visit: impl FnMut(TenantId)) -> bool {
+        let Some(db) = self.clients.db_of(call, self.partitions.owners.as_mut()) else { return false };
+        let user = self.clients.user();
+        let Observer { commands, partitions, .. } = self;
+        let mut any = false;
+        command_table::for_each_key(commands.keys(entry, call), call, |position, _| {
+            if let Some(key) = call.word(position) {
+                visit(partitions.tenant_of(db, key, || KeyHash::of(key), user));
+                any = true;
+            }
+        });
+        any
     }
 
     /// The one key of a command of that many words, where it has one at a fixed place.

@@ -59,16 +59,21 @@ impl Partitions {
         self.of_asked(db, key, || KeyHash::of(key), NOBODY)
     }
 
-    /// As [`Partitions::of`], for a key whose hash is known, that `asker` asks for: who asks for a key of nobody's is taken for
-    /// its owner, since most such keys are about to be created.
+    /// The tenant of a key that `asker` asks for: who asks for a key of nobody's is taken for its owner, since most such keys are
+    /// about to be created.
     #[inline]
-    pub fn of_asked(&mut self, db: u16, key: &[u8], hash: impl Fn() -> KeyHash, asker: User) -> PartitionId {
+    pub fn tenant_of(&mut self, db: u16, key: &[u8], hash: impl Fn() -> KeyHash, asker: User) -> TenantId {
         let Partitions { tenants, owners, .. } = self;
-        let owner = || match owners.as_ref().map_or(NOBODY, |owners| owners.of(db, hash())) {
+        tenants.of(db, key, || match owners.as_ref().map_or(NOBODY, |owners| owners.of(db, hash())) {
             NOBODY => asker,
             owner => owner,
-        };
-        let tenant = tenants.of(db, key, owner);
+        })
+    }
+
+    /// As [`Partitions::of`], for a key whose hash is known, that `asker` asks for (see [`Partitions::tenant_of`]).
+    #[inline]
+    pub fn of_asked(&mut self, db: u16, key: &[u8], hash: impl Fn() -> KeyHash, asker: User) -> PartitionId {
+        let tenant = self.tenant_of(db, key, &hash, asker);
         let class = if self.classes.is_on() { self.classes.of(key, in_database(hash(), db)) } else { 0 };
         match self.cells[tenant.0 as usize][usize::from(class)] {
             UNASSIGNED => self.add(tenant, class),
@@ -159,10 +164,7 @@ impl Partitions {
     /// What each partition may hold now, in bytes: without bound, but for the one that gives where a tenant holds more than it is
     /// allowed: the one most above its target. `None` where no tenant does.
     pub fn maximums(&self, used_bytes: &[u64], target_bytes: &[u64]) -> Option<Vec<u64>> {
-        let mut used = [0_u64; TENANTS_MAX];
-        for ((tenant, _), bytes) in self.of.iter().zip(used_bytes) {
-            used[tenant.0 as usize] += bytes;
-        }
+        let used = self.used_by_tenant(used_bytes);
         let mut maximums = None;
         for (tenant, &bytes_max) in self.tenants.bytes_max().iter().enumerate() {
             let above = used[tenant].saturating_sub(bytes_max);
@@ -181,20 +183,33 @@ impl Partitions {
 
     /// Which partitions may give without their tenants falling below what they are guaranteed; all, where none may.
     pub fn above_minimums(&self, used_bytes: &[u64]) -> OverTarget {
-        let minimums = self.tenants.bytes_min();
-        if minimums.iter().all(|&bytes_min| bytes_min == 0) {
+        let bytes_min = self.tenants.bytes_min();
+        if bytes_min.iter().all(|&bytes| bytes == 0) {
             return OverTarget::all();
         }
+        let used = self.used_by_tenant(used_bytes);
+        let tenants = self.of.iter().map(|(tenant, _)| tenant.0 as usize);
+        let above = OverTarget::of(tenants.map(|tenant| used[tenant] > bytes_min[tenant]));
+        if above.is_none() { OverTarget::all() } else { above }
+    }
+
+    /// The partitions of tenants that hold no more than they are guaranteed.
+    pub fn at_minimum(&self, used_bytes: &[u64]) -> OverTarget {
+        let bytes_min = self.tenants.bytes_min();
+        if bytes_min.iter().all(|&bytes| bytes == 0) {
+            return OverTarget::default();
+        }
+        let used = self.used_by_tenant(used_bytes);
+        let tenants = self.of.iter().map(|(tenant, _)| tenant.0 as usize);
+        OverTarget::of(tenants.map(|tenant| used[tenant] <= bytes_min[tenant] && bytes_min[tenant] > 0))
+    }
+
+    fn used_by_tenant(&self, used_bytes: &[u64]) -> [u64; TENANTS_MAX] {
         let mut used = [0_u64; TENANTS_MAX];
         for ((tenant, _), bytes) in self.of.iter().zip(used_bytes) {
             used[tenant.0 as usize] += bytes;
         }
-        let (mut of_tenant, mut bytes_min) = ([0_u64; PARTITIONS_MAX], [0_u64; PARTITIONS_MAX]);
-        for (i, (tenant, _)) in self.of.iter().enumerate() {
-            (of_tenant[i], bytes_min[i]) = (used[tenant.0 as usize], minimums[tenant.0 as usize]);
-        }
-        let n = self.of.len();
-        OverTarget::above_minimum(&of_tenant[..n], &bytes_min[..n])
+        used
     }
 
     /// The partition that a database is as a whole, so that its number of keys is the server's own.

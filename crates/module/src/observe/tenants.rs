@@ -1,14 +1,16 @@
 //! Who is who: tenants as `tenure.tenants` states them, and whose any key is.
 //!
-//! Grammar: entries apart by spaces, each `NAME=SELECTOR[,min=BYTES][,max=BYTES][,weight=N]`, a selector being `PREFIX*`, `user:USERNAME` or
-//! `db:N`; what ends in `*` is a prefix, `user:*` too. The longest prefix that fits wins, then the user who created the key, then the
-//! database, then `other`. Without entries every logical database in use is a tenant, named `db0`, `db1`, ….
+//! Grammar: entries apart by spaces, each `NAME=SELECTOR[,min=BYTES][,max=BYTES][,weight=N][,replies=MODE]`, a selector being
+//! `PREFIX*`, `user:USERNAME` or `db:N`; what ends in `*` is a prefix, `user:*` too. The longest prefix that fits wins, then the user
+//! who created the key, then the database, then `other`. Without entries every logical database in use is a tenant, named `db0`,
+//! `db1`, ….
 
 use tenure_core::units::{PARTITIONS_MAX, TenantId, format_bytes, parse_bytes};
 
 use super::DBS_MAX;
 use super::owners::User;
 use super::prefixes::Prefixes;
+use crate::enforce::replies::mode::Mode;
 
 /// How many tenants there may be: 64, and `other`. Each has a partition, at least.
 pub const TENANTS_MAX: usize = 65;
@@ -41,6 +43,8 @@ pub struct Tenant {
     pub bytes_max: u64,
     /// How much its misses count in a plan, 1 to [`WEIGHT_MAX`].
     pub weight: u32,
+    /// What replies to its writes wait for, where that is stated.
+    pub replies: Option<Mode>,
 }
 
 /// The setting, read. An empty one means: one tenant per logical database in use.
@@ -72,6 +76,24 @@ impl TenantSpec {
         Ok(TenantSpec { tenants })
     }
 
+    /// True where replies to any tenant's writes are to be held.
+    pub fn holds_replies(&self) -> bool {
+        self.tenants.iter().any(|tenant| tenant.replies.is_some_and(|mode| mode != Mode::Async))
+    }
+
+    /// True where `other` has the same tenants, with the same bounds and weights; what their replies wait for may differ.
+    pub fn divides_as(&self, other: &TenantSpec) -> bool {
+        let plain = |spec: &TenantSpec| -> Vec<Tenant> {
+            spec.tenants.iter().map(|tenant| Tenant { replies: None, ..tenant.clone() }).collect()
+        };
+        plain(self) == plain(other)
+    }
+
+    /// What is stated of replies, by tenant.
+    pub fn replies(&self) -> Vec<Option<Mode>> {
+        self.tenants.iter().map(|tenant| tenant.replies).collect()
+    }
+
     /// True where a tenant is a user: whose a key is has to be noted then.
     pub fn has_users(&self) -> bool {
         self.tenants.iter().any(|tenant| matches!(tenant.selector, Selector::User(_)))
@@ -81,7 +103,7 @@ impl TenantSpec {
 fn parse_tenant(entry: &str) -> Result<Tenant, String> {
     let mut parts = entry.split(',');
     let (name, selector) = parts.next().and_then(|head| head.split_once('=')).ok_or_else(|| {
-        format!("tenant '{entry}' has no selector; write NAME=PREFIX*, NAME=user:USERNAME or NAME=db:N, then ,min=BYTES, ,max=BYTES and ,weight=N if wanted")
+        format!("tenant '{entry}' has no selector; write NAME=PREFIX*, NAME=user:USERNAME or NAME=db:N, then ,min=BYTES, ,max=BYTES, ,weight=N and ,replies=MODE if wanted")
     })?;
     let name_is_plain = name.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-.".contains(&b));
     if name.is_empty() || name.len() > 64 || !name_is_plain || name == "other" {
@@ -95,6 +117,7 @@ fn parse_tenant(entry: &str) -> Result<Tenant, String> {
         bytes_min: 0,
         bytes_max: u64::MAX,
         weight: 1,
+        replies: None,
     };
     for option in parts {
         let bytes = |text: &str| parse_bytes(text).map_err(|e| format!("tenant '{name}': {e}"));
@@ -106,9 +129,16 @@ fn parse_tenant(entry: &str) -> Result<Tenant, String> {
                 tenant.weight =
                     weight.ok_or_else(|| format!("tenant '{name}': weight '{text}'; allowed is 1 to {WEIGHT_MAX}"))?;
             }
+            Some(("replies", text)) => {
+                let mode = Mode::named(text);
+                tenant.replies =
+                    Some(mode.ok_or_else(|| {
+                        format!("tenant '{name}': replies '{text}'; allowed is async, sent or acked")
+                    })?);
+            }
             _ => {
                 return Err(format!(
-                    "tenant '{name}': option '{option}'; allowed are min=BYTES, max=BYTES and weight=N"
+                    "tenant '{name}': option '{option}'; allowed are min=BYTES, max=BYTES, weight=N and replies=MODE"
                 ));
             }
         }
@@ -318,6 +348,16 @@ mod tests {
     }
 
     #[test]
+    fn what_replies_wait_for_divides_no_keys() {
+        let [plain, acked, other] =
+            ["a=x*,weight=2", "a=x*,weight=2,replies=acked", "a=x*"].map(|text| TenantSpec::parse(text).unwrap());
+        assert_eq!(acked.replies(), [Some(Mode::Acked)]);
+        assert!(acked.holds_replies() && !plain.holds_replies());
+        assert!(acked.divides_as(&plain) && !acked.divides_as(&other));
+        assert!(!TenantSpec::parse("a=x*,replies=async").unwrap().holds_replies());
+    }
+
+    #[test]
     fn a_user_wins_over_the_database_and_a_prefix_over_the_user() {
         let spec = TenantSpec::parse("users=user:* alice=user:alice,max=1mb eve=user:e=v:e jobs=db:3").unwrap();
         assert!(spec.has_users() && !TenantSpec::parse("users=user:* jobs=db:3").unwrap().has_users());
@@ -372,6 +412,7 @@ mod tests {
             ("a=x*,min=2mb,max=1mb", "above max"),
             ("a=x*,colour=3", "option 'colour=3'"),
             ("a=x*,weight=0", "weight '0'; allowed is 1 to 1000"),
+            ("a=x*,replies=later", "replies 'later'; allowed is async, sent or acked"),
             ("a=x*,min=lots", "'lots' is not a number of bytes"),
             ("other=x*", "tenant name 'other'"),
         ] {

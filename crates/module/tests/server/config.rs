@@ -37,6 +37,11 @@ const SETTINGS: &[(&str, &str, &str, &[&str])] = &[
     ("spill-interval-seconds", "5", "5", &["0", "3601"]),
     ("spill-run-intervals", "3", "3", &["0", "1001"]),
     ("warm-restart", "yes", "yes", &["1"]),
+    // The other modes are refused where they can't be kept: see replies.rs.
+    ("replies", "async", "async", &["later", ""]),
+    ("replies-replicas", "0", "0", &["-1", "65"]),
+    ("replies-timeout-ms", "10", "10", &["9", "3600001"]),
+    ("replies-on-timeout", "refuse", "refuse", &["wait", ""]),
 ];
 
 #[test]

@@ -17,6 +17,7 @@ mod load;
 mod observe;
 mod penalties;
 mod replication;
+mod replies;
 mod sample_sizes;
 mod sleep;
 mod unload;

@@ -69,7 +69,7 @@ const SYSTEMS: [System; 17] = [
     System::with_module("hyperbolic", Told::Nothing, &[("tenure.policy", "hyperbolic"), ("tenure.samples", "64")])
         .simulated_as("hyperbolic"),
     System::with_module("hyperbolic-5", Told::Nothing, &[("tenure.policy", "hyperbolic")]).simulated_as("hyperbolic:5"),
-    System::with_module("density", Told::Nothing, &[("tenure.policy", "density")]).simulated_as("tenure"),
+    System::with_module("density", Told::Tenants, &[("tenure.policy", "density")]).simulated_as("tenure"),
     System::with_module(
         "tenure-sleep",
         Told::Tenants,

@@ -8,6 +8,7 @@ mod accounting;
 mod classes;
 mod commands;
 mod config;
+mod density;
 mod eviction;
 mod fail_open;
 mod harness;

@@ -29,7 +29,10 @@ const FAILURES_MAX: usize = 16;
 
 /// Where memory is about to reach its limit, so many keys go before the time is looked at: it may have passed while another
 /// program had the core, and what Tenure leaves over the server takes from whoever is idle longest, a guaranteed tenant first.
-pub const EVICTED_MIN: usize = 16;
+pub const EVICTED_MIN: usize = 32;
+
+/// For these the search may last so many times a turn's share of time.
+const URGENT: u32 = 4;
 
 /// Steps of the walk between two looks at the clock.
 const STEPS_PER_LOOK: usize = 8;
@@ -175,7 +178,8 @@ impl Evictor {
                 self.work.slices_out_of_time += 1;
                 break;
             }
-            let Some(victim) = self.find(server, walk, guides, orders, (giver, short), started) else { break };
+            let until = started + orders.budget * if evicted < orders.evicted_min { URGENT } else { 1 };
+            let Some(victim) = self.find(server, walk, guides, orders, (giver, short), until) else { break };
             match self.evict(server, guides, orders, &victim) {
                 Some(bytes) => (freed_bytes, failures, evicted) = (freed_bytes + bytes, 0, evicted + 1),
                 None => failures += 1,
@@ -199,7 +203,7 @@ impl Evictor {
         guides: &mut Guides,
         orders: &Orders,
         (giver, short): (Giver, bool),
-        started: Instant,
+        until: Instant,
     ) -> Option<Victim> {
         if let Some(victim) = self.newcomer(server, guides, orders, giver) {
             return Some(victim);
@@ -213,7 +217,7 @@ impl Evictor {
             {
                 return Some(victim);
             }
-            let out_of_time = steps % STEPS_PER_LOOK == STEPS_PER_LOOK - 1 && started.elapsed() >= orders.budget;
+            let out_of_time = steps % STEPS_PER_LOOK == STEPS_PER_LOOK - 1 && Instant::now() >= until;
             if met >= patience || steps >= 2 * patience || out_of_time {
                 return match short {
                     true => self.take(giver, may_give).or_else(|| self.pools.take_of(others(guides, orders, may_give))),
@@ -346,13 +350,13 @@ fn may_give(guides: &Guides, orders: &Orders) -> OverTarget {
     }
 }
 
-/// Who may give in the giver's place: who holds more than its target, or anyone where nobody does.
+/// Who may give in the giver's place: who holds more than its target, or anyone above its minimum where nobody does.
 fn others(guides: &Guides, orders: &Orders, may_give: OverTarget) -> OverTarget {
     if let Scoring::Ranked(_) = orders.scoring {
         return may_give;
     }
     let over = OverTarget::new(&guides.usage.bytes()[..orders.bytes_max.len()], orders.target_bytes);
-    if over.is_none() { OverTarget::all() } else { over }
+    if over.is_none() { guides.partitions.above_minimums(guides.usage.bytes()) } else { over }
 }
 
 /// Xorshift: which database or newcomer comes next needs no more.

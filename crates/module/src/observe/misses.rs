@@ -128,7 +128,7 @@ mod tests {
         assert_eq!([(); 3].map(|()| table.take_late(a)), [true, true, false]);
         assert!(!table.any_waiting());
         // A miss after the first answer is another fetch.
-        (table.note(a, 3_000), table.note(a, 3_100));
+        assert_eq!([3_000, 3_100].map(|now_us| table.note(a, now_us)), [true, false]);
         assert_eq!(table.take(a, || 3_500, 10_000), Some(500));
         assert!(table.note(a, 4_000));
         assert_eq!(table.take(a, || 4_200, 10_000), Some(200));

@@ -2,7 +2,8 @@
 //!
 //! Source: pRedis (Pan et al., SoCC'19) sec. 2.1 and 5: the penalty is the time from a key's miss to the next write of that key.
 //! Differs from the paper: a four-way table of fixed size in place of an entry in the key space; a newer miss takes the
-//! place of the oldest of its four. A second miss of a key that waits already is the same fetch, or one that joined it: the first counts.
+//! place of the oldest of its four. A second miss of a key that waits already is the same fetch, or one that joined it: the first counts,
+//! and where each client writes what it fetched, the writes after the first are answers too.
 //! 128 KiB, one memory access per miss, and one per write while any miss waits.
 
 use tenure_core::units::KeyHash;
@@ -16,10 +17,15 @@ const ABANDONED_AFTER: u64 = 4;
 #[derive(Clone, Copy)]
 struct Waiting {
     key: u64,
+    /// 0 = answered; what is left are further misses of the same fetch.
     since_us: u64,
 }
 
 const EMPTY: Waiting = Waiting { key: 0, since_us: 0 };
+/// Further misses are counted above the time.
+const ONE_MORE: u64 = 1 << 56;
+const TIME: u64 = ONE_MORE - 1;
+const MORE_MAX: u64 = 0x7f;
 
 /// The table. See the file's opening.
 pub struct MissTable {
@@ -42,24 +48,48 @@ impl MissTable {
     /// A read of `key` found nothing at `now_us`. False where a miss of it waits already.
     pub fn note(&mut self, key: KeyHash, now_us: u64) -> bool {
         let set = &mut self.slots[ways_of(key)];
-        if set.iter().any(|slot| slot.key == key.0) {
-            return false;
+        let since_us = now_us.clamp(1, TIME);
+        if let Some(held) = set.iter_mut().find(|slot| slot.key == key.0) {
+            let is_new = held.since_us & TIME == 0;
+            if is_new {
+                held.since_us = since_us;
+            } else if held.since_us < MORE_MAX * ONE_MORE {
+                held.since_us += ONE_MORE;
+            }
+            return is_new;
         }
-        // A free slot is older than any miss.
-        let Some(oldest) = set.iter_mut().min_by_key(|slot| slot.since_us) else { return true };
+        // A free slot is older than any miss, and so is one that was answered.
+        let Some(oldest) = set.iter_mut().min_by_key(|slot| slot.since_us & TIME) else { return true };
         self.waiting += usize::from(oldest.key == 0);
-        *oldest = Waiting { key: key.0, since_us: now_us.max(1) };
+        *oldest = Waiting { key: key.0, since_us };
         true
     }
 
     /// `key` is written: its penalty in µs, at most `penalty_us_max`; `None` where no miss of it waits, or one so old that it
     /// was given up.
     pub fn take(&mut self, key: KeyHash, now_us: impl Fn() -> u64, penalty_us_max: u64) -> Option<u64> {
-        let slot = self.slots[ways_of(key)].iter_mut().find(|slot| slot.key == key.0 && slot.key != 0)?;
-        let took_us = now_us().saturating_sub(slot.since_us);
-        *slot = EMPTY;
-        self.waiting -= 1;
-        (took_us <= penalty_us_max.saturating_mul(ABANDONED_AFTER)).then_some(took_us.min(penalty_us_max))
+        let is_it = |slot: &&mut Waiting| slot.key == key.0 && slot.key != 0 && slot.since_us & TIME > 0;
+        let slot = self.slots[ways_of(key)].iter_mut().find(is_it)?;
+        let took_us = now_us().saturating_sub(slot.since_us & TIME);
+        let is_answer = took_us <= penalty_us_max.saturating_mul(ABANDONED_AFTER);
+        slot.since_us &= !TIME;
+        if slot.since_us == 0 || !is_answer {
+            *slot = EMPTY;
+            self.waiting -= 1;
+        }
+        is_answer.then_some(took_us.min(penalty_us_max))
+    }
+
+    /// `key` is written, and no miss of it waits: true where this is what another client has fetched meanwhile.
+    pub fn take_late(&mut self, key: KeyHash) -> bool {
+        let is_it = |slot: &&mut Waiting| slot.key == key.0 && slot.since_us & TIME == 0 && slot.since_us > 0;
+        let Some(slot) = self.slots[ways_of(key)].iter_mut().find(is_it) else { return false };
+        slot.since_us -= ONE_MORE;
+        if slot.since_us == 0 {
+            *slot = EMPTY;
+            self.waiting -= 1;
+        }
+        true
     }
 }
 
@@ -82,7 +112,27 @@ mod tests {
         assert_eq!(table.take(b, || 2_000, 10_000), None);
         assert_eq!(table.take(a, || 2_000, 10_000), Some(1_000));
         assert_eq!(table.take(a, || 3_000, 10_000), None, "answered once");
+        assert!(table.take_late(a));
         assert!(!table.any_waiting());
+    }
+
+    /// Three clients miss and fetch the same key: one penalty, three answers.
+    #[test]
+    fn who_fetches_the_same_answers_too() {
+        let mut table = MissTable::new();
+        let a = KeyHash::of(b"a");
+        assert_eq!([1_000, 1_100, 1_200].map(|now_us| table.note(a, now_us)), [true, false, false]);
+        assert!(!table.take_late(a), "nothing was answered yet");
+        assert_eq!(table.take(a, || 2_000, 10_000), Some(1_000));
+        assert_eq!(table.take(a, || 2_100, 10_000), None);
+        assert_eq!([(); 3].map(|()| table.take_late(a)), [true, true, false]);
+        assert!(!table.any_waiting());
+        // A miss after the first answer is another fetch.
+        assert_eq!([3_000, 3_100].map(|now_us| table.note(a, now_us)), [true, false]);
+        assert_eq!(table.take(a, || 3_500, 10_000), Some(500));
+        assert!(table.note(a, 4_000));
+        assert_eq!(table.take(a, || 4_200, 10_000), Some(200));
+        assert!(!table.take_late(a) && !table.any_waiting());
     }
 
     #[test]

@@ -362,6 +362,7 @@ impl Observer {
             if effect == Effect::Write {
                 if self.misses.any_waiting() {
                     penalty_us = self.misses.take(in_database(hash, db), now_us, self.penalty_us_max);
+                    is_answer = penalty_us.is_some() || self.misses.take_late(in_database(hash, db));
                 }
                 self.on_write(call, in_database(hash, db), penalty_us);
             }
@@ -376,8 +377,7 @@ impl Observer {
                 counted.count_penalty(penalty_us);
             }
             let requests = counted.requests();
-            self.partitions.classes.used(in_database(hash, db), effect, penalty_us.is_some(), self.tick);
-            is_answer = penalty_us.is_some();
+            self.partitions.classes.used(in_database(hash, db), effect, is_answer, self.tick);
             (db, partition, requests)
         });
         let at = self.partitions.classes.asked.now();

@@ -19,6 +19,7 @@ use tenure_core::units::{KeyHash, PARTITIONS_MAX};
 use super::newcomers::{Newcomers, Oldest};
 use super::walk::{Guides, Visit, Walk};
 use crate::ffi::server::{Kind, Server, Text};
+use crate::observe::bins::BinId;
 use crate::observe::classes::Classes;
 use crate::observe::partitions::in_database;
 
@@ -48,13 +49,13 @@ pub enum Scoring {
 pub struct Orders<'a> {
     /// Bytes to free.
     pub free_bytes: u64,
-    /// Target bytes by partition; with none, any key may go.
+    /// Target bytes by bin; with none, any key may go.
     pub target_bytes: &'a [u64],
-    /// Allowed bytes by partition: who is above goes even where memory isn't short.
+    /// Allowed bytes by bin: who is above goes even where memory isn't short.
     pub bytes_max: &'a [u64],
     /// Keys sampled per eviction.
     pub sample_size: usize,
-    /// The same by partition, where they differ.
+    /// The same by bin, where they differ.
     pub sample_sizes: &'a [u32],
     /// K was chosen: no key may be older than a sample of K gives.
     pub keeps_to_samples: bool,
@@ -132,7 +133,7 @@ impl Evictor {
         let (mut freed_bytes, mut failures, mut evicted) = (0, 0, 0);
         loop {
             let short = freed_bytes < orders.free_bytes;
-            let used_bytes = &guides.usage.bytes()[..n];
+            let used_bytes = &guides.usage.bytes_by_bin(&guides.partitions.binning)[..n];
             let spared = || guides.partitions.at_minimum(used_bytes);
             let giver = next_giver(used_bytes, orders.target_bytes, orders.bytes_max, spared, short);
             let Some(giver) = giver else { break };
@@ -191,7 +192,7 @@ impl Evictor {
                     Scoring::Idle => Lru.score(&candidate),
                     Scoring::Worth(hyperbolic) => hyperbolic.score(&candidate),
                 };
-                pools.offer(visit.partition, score, || victim(visit, &candidate));
+                pools.offer(visit.bin.in_pools(), score, || victim(visit, &candidate));
             });
         }
         self.pools.take(giver)
@@ -200,18 +201,19 @@ impl Evictor {
     /// A key of a giver that the walk rarely meets: its oldest, or the longest idle of K where K was chosen small.
     fn newcomer(&mut self, server: &Server, guides: &Guides, orders: &Orders, giver: Giver) -> Option<Victim> {
         let Giver::Partition(id) = giver else { return None };
-        let keys = guides.usage.keys()[id.index()];
+        let bin = BinId::of_pools(id);
+        let keys = guides.usage.keys_of(&guides.partitions.binning, bin);
         // What is worth least isn't told by age.
         let by_age = matches!(orders.scoring, Scoring::Idle);
-        if orders.volatile_only || !by_age || self.pools.is_ready(giver) || !self.newcomers.cover(id, keys) {
+        if orders.volatile_only || !by_age || self.pools.is_ready(giver) || !self.newcomers.cover(bin, keys) {
             return None;
         }
         let k = self.pools.sample_size(giver);
         let Oldest { name, db, idle } = if orders.keeps_to_samples && k < NEARLY_LRU {
             let Evictor { newcomers, seed, .. } = self;
-            newcomers.oldest_of(server, id, k, || next_random(seed))?
+            newcomers.oldest_of(server, bin, k, || next_random(seed))?
         } else {
-            self.newcomers.oldest(server, id, orders.now_us)?
+            self.newcomers.oldest(server, bin, orders.now_us)?
         };
         Some(Victim { name, db, idle, n_requests: 0, was_met: false })
     }
@@ -221,10 +223,12 @@ impl Evictor {
         if let [(only, _)] = orders.db_sizes {
             return Some(*only);
         }
-        let may_give = |db: u16| match giver {
-            Giver::Partition(id) => guides.partitions.whole_database(db).is_none_or(|whole| whole == id),
-            Giver::Anyone => true,
+        let gives = match giver {
+            Giver::Partition(id) => Some(guides.partitions.binning.partition_of()[id.index()]),
+            Giver::Anyone => None,
         };
+        let may_give =
+            |db: u16| gives.is_none_or(|id| guides.partitions.whole_database(db).is_none_or(|whole| whole == id));
         let weigh = |all: bool| {
             let weight = move |&(db, n): &(u16, u64)| if all || may_give(db) { n } else { 0 };
             (orders.db_sizes.iter().map(weight).sum::<u64>(), all)
@@ -280,7 +284,8 @@ impl Evictor {
 
 /// Who may give in the giver's place: who holds more than its target, or anyone where nobody does.
 fn others(guides: &Guides, orders: &Orders) -> OverTarget {
-    let over = OverTarget::new(&guides.usage.bytes()[..orders.bytes_max.len()], orders.target_bytes);
+    let used_bytes = guides.usage.bytes_by_bin(&guides.partitions.binning);
+    let over = OverTarget::new(&used_bytes[..orders.bytes_max.len()], orders.target_bytes);
     if over.is_none() { OverTarget::all() } else { over }
 }
 

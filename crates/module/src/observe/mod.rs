@@ -5,6 +5,7 @@
 //! gone, how large, when they expire) and passed to the worker through a bounded queue. What doesn't fit is dropped and counted.
 //! Cost on the main thread: a hash and a few counters per key; about 1,350 instructions per sampled key.
 
+pub mod bins;
 pub mod claims;
 pub mod classes;
 pub mod clients;
@@ -27,6 +28,7 @@ use tenure_core::key_table;
 use tenure_core::sampling::SampleRate;
 use tenure_core::units::{KeyHash, PARTITIONS_MAX, PartitionId, TenantId};
 
+use self::bins::Bins;
 use self::claims::Claims;
 use self::clients::Clients;
 use self::command_table::{CommandTable, Effect, Entry, KeyUse, Marks, Sets, Words};
@@ -98,6 +100,10 @@ pub struct Sampled {
     pub at: u64,
     /// Where the access belongs.
     pub partition: PartitionId,
+    /// The partition's bins.
+    pub bins: Bins,
+    /// The access's size is that of the key, which is there; else it is the partition's mean.
+    pub is_sized: bool,
     /// Which set of partitions the number above is of; it changes with `tenure.tenants`.
     pub epoch: u32,
 }
@@ -433,11 +439,12 @@ impl Observer {
         for noted in ring.iter() {
             let place = noted.place.or_else(|| self.find_place(server, noted.key, noted.effect));
             let Some((db, partition, at)) = place else { continue };
-            let access = self.look_at(server, db, partition, &noted, now_us);
+            let (access, is_sized) = self.look_at(server, db, partition, &noted, now_us);
             if self.touches.is_on {
                 self.sampled_keys.push((partition, access.key));
             }
-            let sampled = Sampled { access, at, partition, epoch: self.epoch };
+            let bins = self.partitions.binning.of(partition);
+            let sampled = Sampled { access, at, partition, bins, is_sized, epoch: self.epoch };
             if self.queue.push(sampled).is_err() {
                 self.losses.queue_full += 1;
             }
@@ -447,7 +454,7 @@ impl Observer {
         dropped
     }
 
-    /// What became of one sampled key.
+    /// What became of one sampled key, and whether its size is known.
     fn look_at(
         &mut self,
         server: &Server,
@@ -455,7 +462,7 @@ impl Observer {
         partition: PartitionId,
         noted: &ring::Noted,
         now_us: u64,
-    ) -> Access {
+    ) -> (Access, bool) {
         server.select_db(db);
         let name = server.text(noted.key);
         let key = server.open(&name);
@@ -469,7 +476,9 @@ impl Observer {
             }
         };
         let ttl_us = if op == Op::Delete { None } else { key.expires_in_ms() }.map_or(0, |ms| (ms * 1000).max(1));
-        Access { key: hash, op, tenant: TenantId(partition.0), size_bytes, time_us: now_us, ttl_us, penalty_us: 0.0 }
+        let tenant = TenantId(partition.0);
+        let is_sized = key.kind() != Kind::Absent;
+        (Access { key: hash, op, tenant, size_bytes, time_us: now_us, ttl_us, penalty_us: 0.0 }, is_sized)
     }
 
     /// Redis 7.0, several databases, a key that was there: the database that holds it (of several, one of those where it was used

@@ -11,6 +11,7 @@ use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
 use tenure_core::access::Access;
+use tenure_core::decide::objective::Objective;
 use tenure_core::policy::partitioned::{Partitioning, PlanConfig};
 use tenure_core::units::{format_bytes, parse_bytes};
 use tenure_plots::{LineChart, Series};
@@ -28,10 +29,9 @@ pub struct Arguments {
     #[arg(value_name = "TRACE", required_unless_present_any = ["ladder", "list"])]
     trace: Option<PathBuf>,
 
-    /// Policies, apart by commas; `--list` says which there are.
-    #[arg(long, value_name = "NAME,…", value_delimiter = ',', default_value = "redis,predis,gdsf,bound",
-          value_parser = |text: &str| text.parse::<PolicyName>())]
-    policies: Vec<PolicyName>,
+    /// Policies, apart by commas; `--list` says which there are. Default: redis,predis,gdsf,bound; for the ladder nearly all.
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',', value_parser = |text: &str| text.parse::<PolicyName>())]
+    policies: Option<Vec<PolicyName>>,
 
     /// Memory sizes, apart by commas: bytes (64mb) or a share of the trace's footprint (10%).
     #[arg(long, value_name = "SIZE,…", value_delimiter = ',', default_value = "10%,50%", value_parser = parse_memory)]
@@ -59,6 +59,15 @@ pub struct Arguments {
     /// What makes a partition for predis: class (sixteen ranges of miss penalty) or tenant.
     #[arg(long, value_name = "KIND", default_value = "class", value_parser = parse_partitioning)]
     partitions: Partitioning,
+
+    /// Classes by value size that each partition is divided into once more (predis, kredis); 1 = not at all.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=8))]
+    size_classes: u64,
+
+    /// What plans are to reach (predis, kredis): penalty (the least in all), hits (the most), or fair (the least penalty that leaves no
+    /// partition worse off than an equal split of the memory).
+    #[arg(long, value_name = "NAME", default_value = "penalty", value_parser = parse_objective)]
+    objective: Objective,
 
     /// The unit of allocation, in bytes; 0 = a thousandth of the memory.
     #[arg(long, value_name = "BYTES", default_value = "0", value_parser = parse_size)]
@@ -96,6 +105,9 @@ pub struct Arguments {
     list: bool,
 }
 
+/// What is replayed unless something else is asked for.
+const POLICIES_DEFAULT: &str = "redis,predis,gdsf,bound";
+
 /// Memory in bytes or as a share of the footprint.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Memory {
@@ -122,6 +134,11 @@ fn parse_partitioning(text: &str) -> Result<Partitioning, String> {
         "tenant" => Ok(Partitioning::Tenant),
         _ => Err(format!("partitions '{text}' are none of class, tenant")),
     }
+}
+
+fn parse_objective(text: &str) -> Result<Objective, String> {
+    let named = Objective::ALL.into_iter().find(|objective| objective.name() == text);
+    named.ok_or_else(|| format!("objective '{text}' is none of {}", Objective::ALL.map(Objective::name).join(", ")))
 }
 
 /// Runs the subcommand.
@@ -170,6 +187,8 @@ fn plan_config(args: &Arguments) -> PlanConfig {
         partitioning: args.partitions,
         window_requests: args.window_requests.max(1),
         granularity_bytes: args.granularity,
+        objective: args.objective,
+        size_classes: args.size_classes as usize,
         ..PlanConfig::default()
     }
 }
@@ -180,17 +199,17 @@ fn simulate(args: &Arguments, path: &Path) -> Result<(Option<Survey>, Vec<Row>)>
     let shares =
         args.memory.iter().any(|memory| matches!(memory, Memory::Share(_))) || matches!(args.warmup, Amount::Share(_));
     let once = path == Path::new("-");
-    if args.policies.iter().any(|policy| policy.is_offline()) || (once && shares) {
+    if policies(args)?.iter().any(|policy| policy.is_offline()) || (once && shares) {
         let accesses = load(path, args.reading.options(), usize::MAX)?.0;
         let survey = Survey::of(accesses.iter().map(|access| Ok::<_, anyhow::Error>(*access)))?;
-        let config = grid_config(args, survey);
+        let config = grid_config(args, survey)?;
         let bar = progress_bar(survey.accesses * (config.policies.len() * config.capacities_bytes.len()) as u64);
         let rows = replay_in_memory(&accesses, &config, &|n| bar.inc(n))?;
         bar.finish_and_clear();
         return Ok((Some(survey), rows));
     }
     let survey = if shares { Some(Survey::of(TraceReader::open(path, args.reading.options())?)?) } else { None };
-    let config = grid_config(args, survey.unwrap_or_default());
+    let config = grid_config(args, survey.unwrap_or_default())?;
     let bar = survey.map_or_else(ProgressBar::hidden, |survey| progress_bar(survey.accesses));
     let mut reader = TraceReader::open(path, args.reading.options())?;
     let rows = replay_stream(&mut reader, &config, &|n| bar.inc(n))?;
@@ -199,20 +218,29 @@ fn simulate(args: &Arguments, path: &Path) -> Result<(Option<Survey>, Vec<Row>)>
     Ok((survey, rows))
 }
 
-fn grid_config(args: &Arguments, survey: Survey) -> GridConfig {
+fn grid_config(args: &Arguments, survey: Survey) -> Result<GridConfig> {
     let bytes = |memory: &Memory| match *memory {
         Memory::Bytes(bytes) => bytes,
         Memory::Share(share) => (share * survey.footprint_bytes as f64).ceil() as u64,
     };
     let warm_up = args.warmup.of(survey.accesses);
-    GridConfig {
-        policies: args.policies.clone(),
+    Ok(GridConfig {
+        policies: policies(args)?,
         capacities_bytes: args.memory.iter().map(bytes).collect(),
         replay: ReplayConfig { hit_us: args.hit_us, warm_up, window_accesses: args.windows },
         plan: plan_config(args),
         seed: args.seed,
         threads: args.threads.count(),
-    }
+    })
+}
+
+/// The policies that were asked for.
+fn policies(args: &Arguments) -> Result<Vec<PolicyName>> {
+    args.policies.clone().map_or_else(|| named(POLICIES_DEFAULT), Ok)
+}
+
+fn named(names: &str) -> Result<Vec<PolicyName>> {
+    names.split(',').map(|name| name.parse().map_err(anyhow::Error::msg)).collect()
 }
 
 /// The first accesses of a trace, and how many tenants they name.
@@ -286,7 +314,7 @@ fn write_table(out: &mut impl Write, rows: &[Row]) -> Result<()> {
 
 fn plot(args: &Arguments, path: &Path, rows: &[Row], file: &Path) -> Result<()> {
     let mut series: Vec<Series> = Vec::new();
-    for &policy in &args.policies {
+    for policy in policies(args)? {
         let own = rows.iter().filter(|row| row.policy == policy);
         let mut points: Vec<(f64, f64)> =
             own.map(|row| (row.report.memory_bytes as f64 / 1048576.0, row.report.mean_latency_us)).collect();

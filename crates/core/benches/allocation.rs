@@ -29,7 +29,7 @@ fn main() {
 fn measure(partitions: usize, n_groups: usize, units: u64) {
     let mut random = Random::new(SEED);
     let curves: Vec<MissRatioCurve> = (0..partitions).map(|_| falling(&mut random, units)).collect();
-    let claim = |(i, curve)| Claim { curve, cost_us_max: 1e6 * (i + 1) as f64, group: i % n_groups };
+    let claim = |(i, curve)| Claim::new(curve, 1e6 * (i + 1) as f64, i % n_groups);
     let claims: Vec<Claim> = curves.iter().enumerate().map(claim).collect();
     let minimum = units * UNIT_BYTES / (8 * n_groups as u64);
     let groups = vec![Group { bytes_min: minimum, bytes_max: units * UNIT_BYTES }; n_groups];

@@ -12,6 +12,8 @@ pub enum ConfigError {
     SampleSize(u32),
     /// A number of partitions outside 1 to 64.
     Partitions(usize),
+    /// A number of size classes outside 1 to 8.
+    SizeClasses(usize),
     /// A decay outside [0, 1].
     Decay(f64),
     /// A claim on memory that names a group which isn't there.
@@ -45,6 +47,7 @@ impl fmt::Display for ConfigError {
             }
             ConfigError::SampleSize(k) => write!(f, "sampling size K is {k}; allowed is 1 to 64"),
             ConfigError::Partitions(n) => write!(f, "{n} partitions; allowed is 1 to {}", crate::units::PARTITIONS_MAX),
+            ConfigError::SizeClasses(n) => write!(f, "{n} size classes; allowed is 1 to 8"),
             ConfigError::Decay(decay) => write!(f, "decay is {decay}; allowed is 0 to 1"),
             ConfigError::Group { group, n_groups } => {
                 write!(f, "a claim names group {group}; there are {n_groups}, counted from 0")

@@ -14,17 +14,19 @@ use crate::ffi::reply::Answer;
 use crate::ffi::server::Server;
 use crate::ffi::{alloc, filter, guard};
 use crate::info;
+use crate::observe::bins::BinId;
 use crate::observe::classes::{Class, ClassRules, Source};
 use crate::observe::partitions::in_database;
 use crate::tenure::{Tenure, Why};
 use crate::worker::PartitionView;
 
 /// The commands, as they are registered: names and flags. Those that change what Tenure does are for who may write or administer.
-pub const COMMANDS: [(&CStr, &CStr); 10] = [
+pub const COMMANDS: [(&CStr, &CStr); 11] = [
     (c"tenure.help", LOOKS),
     (c"tenure.status", LOOKS),
     (c"tenure.partitions", LOOKS),
     (c"tenure.tenants", LOOKS),
+    (c"tenure.sizes", LOOKS),
     (c"tenure.mrc", LOOKS),
     (c"tenure.why", LOOKS),
     (c"tenure.class", c"write fast allow-stale"),
@@ -34,7 +36,7 @@ pub const COMMANDS: [(&CStr, &CStr); 10] = [
 ];
 const LOOKS: &CStr = c"readonly fast allow-stale";
 
-const HELP: [&str; 30] = [
+const HELP: [&str; 32] = [
     "TENURE.HELP [settings]",
     "    This text, or every tenure.* setting with its allowed values, default and what it trades.",
     "TENURE.STATUS",
@@ -43,6 +45,8 @@ const HELP: [&str; 30] = [
     "    Each partition: keys, used and target bytes, accesses, miss ratio, miss penalty, evictions, K.",
     "TENURE.TENANTS",
     "    The same of each tenant, its partitions taken together: hits, misses, penalty, used, target, minimum and maximum.",
+    "TENURE.SIZES",
+    "    Each size class of the partitions that are divided by size: where it begins, keys, used and target bytes, its share of reads, K.",
     "TENURE.MRC tenant|partition [points]",
     "    Its miss ratio curve: pairs of bytes and the miss ratio of its reads at that memory; 40 points by default.",
     "TENURE.MRC tenant|partition [points] BY-K",
@@ -82,6 +86,7 @@ pub fn run(tenure: &mut Tenure, server: &Server, words: &[&[u8]]) -> Answer {
         ("tenure.status", []) => status(tenure),
         ("tenure.partitions", []) => Answer::Array(info::partitions(tenure).iter().map(partition).collect()),
         ("tenure.tenants", []) => Answer::Array(info::tenants(tenure).iter().map(tenant).collect()),
+        ("tenure.sizes", []) => Answer::Array(info::size_classes(tenure).iter().map(size_class).collect()),
         ("tenure.mrc", [of, rest @ ..]) => curves(tenure, of, rest),
         ("tenure.why", [key]) => match tenure.why(server, server.selected_db(), key) {
             Ok(known) => why(&known),
@@ -184,7 +189,8 @@ fn miss_ratios(tenure: &Tenure) -> String {
 
 /// The sampling sizes in force, ascending, apart by spaces.
 fn sample_sizes(tenure: &Tenure) -> String {
-    let mut sizes: Vec<u32> = (0..tenure.observer.partitions.len()).map(|i| tenure.sample_size_of(i)).collect();
+    let bins = 0..tenure.observer.partitions.binning.len() as u8;
+    let mut sizes: Vec<u32> = bins.map(|bin| tenure.sample_size_of(BinId(bin))).collect();
     sizes.sort_unstable();
     sizes.dedup();
     sizes.iter().map(u32::to_string).collect::<Vec<_>>().join(" ")
@@ -238,6 +244,22 @@ fn partition(row: &info::PartitionRow) -> Answer {
         ("k", count(row.k)),
         ("sleeping_keys", count(row.sleeping_keys)),
         ("rest", Answer::Text(row.rest.to_owned())),
+    ])
+}
+
+fn size_class(row: &info::SizeRow) -> Answer {
+    let count = |n: u64| Answer::Integer(n as i64);
+    let or_none = |n: Option<u64>| n.map_or(Answer::Integer(-1), count);
+    Answer::Map(vec![
+        ("partition", Answer::Text(row.partition.clone())),
+        ("size_class", count(row.class as u64)),
+        ("begins_bytes", or_none(row.begins_bytes.map(u64::from))),
+        ("keys", count(row.keys)),
+        ("used_bytes", count(row.used_bytes)),
+        ("target_bytes", or_none(row.target_bytes)),
+        ("read_share", Answer::Number(row.read_share)),
+        ("miss_ratio_predicted", Answer::Number(row.miss_ratio_predicted)),
+        ("k", count(row.k)),
     ])
 }
 

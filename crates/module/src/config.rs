@@ -5,6 +5,7 @@ use std::ffi::CStr;
 use std::path::Path;
 use std::time::Duration;
 
+use tenure_core::decide::objective::Objective;
 use tenure_core::decide::penalty_class::ClassLimits;
 use tenure_core::sampling::SampleRate;
 
@@ -13,8 +14,8 @@ use crate::enforce::spill::file::Folder;
 use crate::ffi::{filter, holding};
 use crate::observe::classes::{ClassRules, ClassSpec, Remembers, Source};
 use crate::observe::tenants::TenantSpec;
+use crate::worker::Instructions;
 use crate::worker::model::Modelling;
-use crate::worker::{Instructions, Objective};
 
 /// What evicts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -119,6 +120,8 @@ pub struct Settings {
     pub class_limits_text: String,
     /// `tenure.class-rules`, as written.
     pub class_rules_text: String,
+    /// `tenure.size-classes`
+    pub size_classes: i64,
     /// `tenure.key-table-bytes`
     pub key_table_bytes: i64,
     /// `tenure.samples`
@@ -263,6 +266,14 @@ pub const TABLE: &[Setting] = &[
         about: "Hinted classes by prefix: entries NAME=PREFIX*, apart by spaces, the longest prefix wins; up to 16 names.",
     },
     number!(
+        size_classes,
+        c"size-classes",
+        0,
+        0..=8,
+        false,
+        "Into how many classes by value size each tenant, or each of its miss-penalty classes, is divided once more (policies predis and kredis), with limits at the quantiles of the sizes of late. Where sizes differ, small values get the memory that large ones waste; each class costs a model and a part of the 128 that there may be. 0 and 1: not at all; 4 is what was measured."
+    ),
+    number!(
         key_table_bytes,
         c"key-table-bytes",
         0,
@@ -345,14 +356,14 @@ pub const TABLE: &[Setting] = &[
     Setting {
         name: c"objective",
         kind: Kind::Choice {
-            names: &[c"penalty", c"hits"],
+            names: &[c"penalty", c"hits", c"fair"],
             get: |s| s.objective as usize,
             set: |s, i| {
-                s.objective = [Objective::Penalty, Objective::Hits][i.min(1)];
+                s.objective = Objective::ALL[i.min(Objective::ALL.len() - 1)];
                 Ok(())
             },
         },
-        about: "What a plan is to reach: 'penalty' the least time lost to misses in all, 'hits' the most hits. A tenant's weight counts in both.",
+        about: "What a plan is to reach: 'penalty' the least time lost to misses in all, 'hits' the most hits, 'fair' the least time lost that leaves no tenant with more than it would lose on an equal part of the memory. A tenant's weight counts in all three, but changes nobody's equal part.",
     },
     number!(
         headroom_bytes,
@@ -508,6 +519,7 @@ impl Default for Settings {
             classes: ClassSpec::default(),
             class_limits_text: String::new(),
             class_rules_text: String::new(),
+            size_classes: 0,
             key_table_bytes: 0,
             samples: 0,
             density_samples: 0,
@@ -613,6 +625,11 @@ impl Settings {
         }
         self.spill_dir = text.to_owned();
         Ok(())
+    }
+
+    /// Into how many bins partitions are to be divided.
+    pub fn bins(&self) -> usize {
+        if self.policy.has_targets() { self.size_classes.max(1) as usize } else { 1 }
     }
 
     /// True where single keys have to be remembered.

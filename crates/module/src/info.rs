@@ -5,6 +5,7 @@ use tenure_core::units::PartitionId;
 
 use crate::config::Policy;
 use crate::ffi::{alloc, guard};
+use crate::observe::bins::{BinId, Bins};
 use crate::observe::owners::Owners;
 use crate::tenure::Tenure;
 use crate::worker::PartitionView;
@@ -273,12 +274,13 @@ pub fn tenants(tenure: &Tenure) -> Vec<TenantRow> {
 pub fn partitions(tenure: &Tenure) -> Vec<PartitionRow> {
     let observer = &tenure.observer;
     let current = tenure.published.epoch == observer.epoch();
-    let targets = tenure.published.plan.as_ref().filter(|_| current).map_or(&[][..], |plan| &plan.target_bytes);
     let unknown = PartitionView::default();
     let row = |(i, name): (usize, &String)| {
         let view = tenure.published.partitions.get(i).filter(|_| current).unwrap_or(&unknown);
         let used_bytes = tenure.usage.bytes()[i];
-        let target_bytes = targets.get(i).copied();
+        let bins = observer.partitions.binning.of(PartitionId(i as u16));
+        let targets = tenure.target_bytes().get(bins.range());
+        let target_bytes = targets.map(|targets| targets.iter().sum());
         let (tenant, class) = observer.partitions.of_what()[i];
         let tenant = tenant.0 as usize;
         let tenants = observer.partitions.tenants();
@@ -297,10 +299,68 @@ pub fn partitions(tenure: &Tenure) -> Vec<PartitionRow> {
             penalty_us_mean: view.penalty_us_mean,
             penalty_us_spread: view.penalty_us_spread,
             evictions: tenure.evictor.work.evicted[i],
-            k: u64::from(tenure.sample_size_of(i)),
+            k: u64::from(tenure.sample_size_of(largest(bins, targets))),
             sleeping_keys: observer.touches.sleepers.of(PartitionId(i as u16)) as u64,
             rest: tenure.rest_of(PartitionId(i as u16)),
         }
     };
     observer.partitions.names().iter().enumerate().map(row).collect()
+}
+
+/// The bin of the largest target.
+fn largest(bins: Bins, targets: Option<&[u64]>) -> BinId {
+    let largest = targets.and_then(|targets| (0..targets.len()).max_by_key(|&class| targets[class]));
+    bins.of_class(largest.unwrap_or(0))
+}
+
+/// One size class of a partition as TENURE.SIZES shows it.
+pub struct SizeRow {
+    /// The partition's name.
+    pub partition: String,
+    /// Which class, from 0 for the smallest values.
+    pub class: usize,
+    /// From which size of a key with its value on a key is of it, in bytes; `None` where none is.
+    pub begins_bytes: Option<u32>,
+    /// Keys, estimated.
+    pub keys: u64,
+    /// Bytes, estimated.
+    pub used_bytes: u64,
+    /// Planned bytes; `None` without a plan.
+    pub target_bytes: Option<u64>,
+    /// The share of the partition's reads, as sampled of late.
+    pub read_share: f64,
+    /// Predicted for the target, or for what is used where there is none.
+    pub miss_ratio_predicted: f64,
+    /// Sampling size.
+    pub k: u64,
+}
+
+/// The size classes of all partitions that are divided by size.
+pub fn size_classes(tenure: &Tenure) -> Vec<SizeRow> {
+    let partitions = &tenure.observer.partitions;
+    let views = Some(&tenure.published.bins).filter(|_| tenure.published.epoch == tenure.observer.epoch());
+    let used_bytes = tenure.usage.bytes_by_bin(&partitions.binning);
+    let mut rows = Vec::new();
+    for (i, name) in partitions.names().iter().enumerate() {
+        let bins = partitions.binning.of(PartitionId(i as u16));
+        let views = views.and_then(|views| views.get(bins.range())).unwrap_or_default();
+        let reads: f64 = views.iter().map(|view| view.reads).sum();
+        for class in (0..bins.count()).filter(|_| bins.are_many()) {
+            let bin = bins.of_class(class);
+            let view = views.get(class).cloned().unwrap_or_default();
+            let target_bytes = tenure.target_bytes().get(bin.index()).copied();
+            rows.push(SizeRow {
+                partition: name.clone(),
+                class,
+                begins_bytes: partitions.binning.limits(PartitionId(i as u16)).begins_bytes(class),
+                keys: tenure.usage.keys_of(&partitions.binning, bin).round() as u64,
+                used_bytes: used_bytes[bin.index()],
+                target_bytes,
+                read_share: if reads > 0.0 { view.reads / reads } else { 0.0 },
+                miss_ratio_predicted: view.curve.miss_ratio_at(target_bytes.unwrap_or(used_bytes[bin.index()])),
+                k: u64::from(tenure.sample_size_of(bin)),
+            });
+        }
+    }
+    rows
 }

@@ -28,6 +28,7 @@ use crate::enforce::walk::{Guides, Walk};
 use crate::ffi::callbacks::now_us;
 use crate::ffi::server::{Kind, Level, Server, Text};
 use crate::ffi::{acl, filter, soon};
+use crate::observe::bins::BinId;
 use crate::observe::claims::Claim;
 use crate::observe::classes::{Class, Classes, Remembers};
 use crate::observe::command_table::CommandTable;
@@ -226,7 +227,7 @@ impl Tenure {
     pub fn start(server: &Server, settings_version: u64, settings: Settings) -> Result<Tenure, String> {
         let commands = read_command_table(server)?;
         let worker = Worker::start().map_err(|e| format!("no thread for the worker: {e}"))?;
-        let partitions = Partitions::new(Tenants::new(&settings.tenants), Classes::default(), None);
+        let partitions = Partitions::new(Tenants::new(&settings.tenants), Classes::default(), None, settings.bins());
         let observer = Observer::new(commands, partitions, Arc::clone(&worker.shared.queue));
         let now_us = now_us();
         if !filter::watch(server, true) {
@@ -285,7 +286,8 @@ impl Tenure {
             || settings.remembers_keys() != self.settings.remembers_keys()
             || settings.modelling() != self.settings.modelling()
             || settings.policy.remembers() != self.settings.policy.remembers()
-            || settings.key_table_bytes != self.settings.key_table_bytes;
+            || settings.key_table_bytes != self.settings.key_table_bytes
+            || settings.bins() != self.settings.bins();
         self.apply(&settings);
         if settings.spill_dir != self.settings.spill_dir {
             self.close_spill();
@@ -307,8 +309,9 @@ impl Tenure {
         let table_bytes = settings.remembers_keys().then(|| self.key_table_bytes());
         let held = std::mem::take(&mut self.observer.partitions.classes);
         let classes = held.renewed(settings.classes.clone(), table_bytes, settings.policy.remembers());
+        let tenants = Tenants::new(&settings.tenants);
         let owners = self.observer.partitions.owners.take();
-        self.observer.set_partitions(Partitions::new(Tenants::new(&settings.tenants), classes, owners));
+        self.observer.set_partitions(Partitions::new(tenants, classes, owners, settings.bins()));
         self.observer.sizes().forget_partitions();
         self.usage = Usage::new();
         self.walk = Walk::default();
@@ -361,12 +364,21 @@ impl Tenure {
             b"new" => {
                 self.on_new_while_asleep(db, key);
                 let partition = self.observer.on_new_key(db, key, now_us);
-                self.look_at_new_key(server, partition, key);
+                let size_bytes = self.look_at_new_key(server, partition, key);
                 self.usage.came(db, partition, self.observer.sizes_seen());
+                let binning = &self.observer.partitions.binning;
+                let bin = match size_bytes.filter(|_| binning.of(partition).are_many()) {
+                    Some(size_bytes) => {
+                        self.usage.came_of_size(db, partition, size_bytes);
+                        binning.bin_of(partition, size_bytes)
+                    }
+                    None => binning.of(partition).of_class(0),
+                };
                 if self.standing == Standing::Ready {
-                    let keys = self.usage.keys_in(db, partition);
+                    let (keys, all_keys) = self.usage.keys_in(db, partition);
+                    let keys = keys * self.usage.key_share(binning, bin);
                     let note = || Newcomer { name: server.text(key), db, since_us: now_us() };
-                    self.evictor.newcomers.came(partition, keys, self.memory.limit_bytes, note);
+                    self.evictor.newcomers.came(bin, (keys, all_keys), self.memory.limit_bytes, note);
                     if self.settings.policy == Policy::Density {
                         self.offer_new_key(server, (db, partition), key);
                     }
@@ -398,23 +410,33 @@ impl Tenure {
         }
     }
 
-    /// The first keys of a partition tell their size at once; a collection is still empty then.
-    fn look_at_new_key(&mut self, server: &Server, partition: PartitionId, key: &[u8]) {
+    /// The first keys of a partition tell their size at once, and all where it tells their bin; a collection is still empty then.
+    fn look_at_new_key(&mut self, server: &Server, partition: PartitionId, key: &[u8]) -> Option<u32> {
+        let are_many = self.observer.partitions.binning.of(partition).are_many();
         let sizes = self.observer.sizes();
-        if sizes.are_unmet(partition) {
-            let name = server.text(key);
-            let opened = server.open(&name);
-            if opened.kind() == Kind::String {
-                let size_bytes = sizes.of(server, partition, &name, || KeyHash::of(key), &opened);
-                sizes.met(partition, size_bytes);
-            }
+        let are_unmet = sizes.are_unmet(partition);
+        if !are_unmet && !are_many {
+            return None;
         }
+        let name = server.text(key);
+        let opened = server.open(&name);
+        if opened.kind() != Kind::String {
+            return None;
+        }
+        let size_bytes = sizes.of(server, partition, &name, || KeyHash::of(key), &opened);
+        if are_unmet {
+            sizes.met(partition, size_bytes);
+        }
+        Some(size_bytes)
     }
 
     /// A newcomer that is worth less than what was met goes before it. It was met without a search, too.
     fn offer_new_key(&mut self, server: &Server, (db, partition): (u16, PartitionId), key: &[u8]) {
         self.observer.partitions.classes.settle();
-        if !self.observer.partitions.above_minimums(self.usage.bytes()).holds(partition) {
+        let binning = &self.observer.partitions.binning;
+        // Under this policy partitions are undivided.
+        let bin = binning.of(partition).of_class(0).in_pools();
+        if !self.observer.partitions.above_minimums(&self.usage.bytes_by_bin(binning)).holds(bin) {
             return;
         }
         let name = server.text(key);
@@ -451,6 +473,9 @@ impl Tenure {
             }
             if published.learned.ranking != self.published.learned.ranking {
                 self.evictor.forget_victims();
+            }
+            if published.epoch == self.observer.epoch() {
+                self.observer.partitions.binning.set_limits(&published.limits);
             }
             self.published = published;
             self.published_at_us = now_us;
@@ -497,13 +522,10 @@ impl Tenure {
         let published = Arc::clone(&self.published);
         let plan = published.plan.as_ref().filter(|_| planned && self.settings.policy.has_targets());
         let target_bytes = plan.map_or(&[][..], |plan| &plan.target_bytes);
-        let partitions = &self.observer.partitions;
-        let is_guaranteed = |i: usize| partitions.tenants().bytes_min()[partitions.of_what()[i].0.0 as usize] > 0;
-        let window = self.published.window;
-        let held =
-            self.spill.as_ref().and_then(|spill| spill.held_targets(target_bytes, is_guaranteed, window, now_us));
+        let held = self.held_targets(target_bytes, now_us);
         let target_bytes = held.as_deref().unwrap_or(target_bytes);
-        let maximums = self.observer.partitions.maximums(self.usage.bytes(), target_bytes);
+        let partitions = &self.observer.partitions;
+        let maximums = partitions.maximums(&self.usage.bytes_by_bin(&partitions.binning), target_bytes);
         if free_bytes == 0 && maximums.is_none() {
             self.short_since_us = None;
             return;
@@ -533,7 +555,7 @@ impl Tenure {
             self.count_keys(server);
         }
         let sample_sizes = if self.sample_sizes().is_empty() { &[][..] } else { &published.sample_sizes };
-        let unbounded = || vec![u64::MAX; self.observer.partitions.len()];
+        let unbounded = || vec![u64::MAX; self.observer.partitions.binning.len()];
         let bytes_max = maximums.unwrap_or_else(unbounded);
         self.observer.partitions.classes.settle();
         let worths = self.observer.worths.clone();
@@ -588,7 +610,26 @@ impl Tenure {
         }
     }
 
-    /// Keys sampled per eviction by partition, as planned; empty where they are as set.
+    /// Target bytes by bin where a partition wakes that has to have more than the plan gives it; its bins have the more in
+    /// proportion. `None` where nothing wakes.
+    fn held_targets(&self, target_bytes: &[u64], now_us: u64) -> Option<Vec<u64>> {
+        let spill = self.spill.as_ref()?;
+        let partitions = &self.observer.partitions;
+        let is_guaranteed = |i: usize| partitions.tenants().bytes_min()[partitions.of_what()[i].0.0 as usize] > 0;
+        let planned = partitions.binning.by_partition(target_bytes);
+        let held = spill.held_targets(&planned, is_guaranteed, self.published.window, now_us)?;
+        let of_bin = |(bin, &target): (usize, &u64)| {
+            let partition = partitions.binning.partition_of()[bin];
+            let (planned, held) = (planned[partition.index()], held[partition.index()]);
+            match planned {
+                0 => held / partitions.binning.of(partition).count() as u64,
+                _ => (u128::from(target) * u128::from(held) / u128::from(planned)) as u64,
+            }
+        };
+        Some(target_bytes.iter().enumerate().map(of_bin).collect())
+    }
+
+    /// Keys sampled per eviction by bin, as planned; empty where they are as set.
     fn sample_sizes(&self) -> &[u32] {
         let in_force = self.settings.policy == Policy::Kredis && self.published.epoch == self.observer.epoch();
         if in_force { &self.published.sample_sizes } else { &[] }
@@ -609,9 +650,15 @@ impl Tenure {
         self.published.choice.sample_size.filter(|_| in_force)
     }
 
-    /// Keys sampled per eviction of a partition.
-    pub fn sample_size_of(&self, partition: usize) -> u32 {
-        self.sample_sizes().get(partition).copied().unwrap_or_else(|| self.sample_size())
+    /// Keys sampled per eviction of a bin.
+    pub fn sample_size_of(&self, bin: BinId) -> u32 {
+        self.sample_sizes().get(bin.index()).copied().unwrap_or_else(|| self.sample_size())
+    }
+
+    /// Target bytes by bin; empty without a plan.
+    pub fn target_bytes(&self) -> &[u64] {
+        let plan = self.published.plan.as_ref().filter(|_| self.published.epoch == self.observer.epoch());
+        plan.map_or(&[], |plan| &plan.target_bytes)
     }
 
     /// Mean miss penalty by partition, in µs; 1 where none is known.
@@ -789,12 +836,13 @@ impl Tenure {
             epoch: self.observer.epoch(),
             counters: self.observer.counters.to_vec(),
             tenant_of: partitions.of_what().iter().map(|(tenant, _)| *tenant).collect(),
+            bins: partitions.binning.all().to_vec(),
             bytes_min: partitions.tenants().bytes_min().to_vec(),
             bytes_max: partitions.tenants().bytes_max().to_vec(),
             weights: partitions.tenants().weights().to_vec(),
             memory_bytes: limit_bytes,
             capacity_bytes: if limit_bytes == 0 { 0 } else { (items as i64 + room_bytes).max(1) as u64 },
-            keys: self.usage.keys().iter().sum::<f64>() as u64,
+            keys: self.usage.keys()[..partitions.len()].iter().map(|&keys| keys as u64).collect(),
             evictions: (self.evictor.work.evicted.iter().sum(), self.evictor.work.spent_us),
             is_watching: !self.observer.is_paused,
             instructions: self.instructions(used_bytes),

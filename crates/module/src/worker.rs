@@ -6,6 +6,7 @@
 //! is seen well.
 
 pub mod chooser;
+mod division;
 pub mod learner;
 pub mod model;
 
@@ -17,16 +18,21 @@ use std::time::{Duration, Instant};
 
 use crossbeam_queue::ArrayQueue;
 use tenure_core::curve::MissRatioCurve;
-use tenure_core::decide::allocation::{Claim, Group};
-use tenure_core::decide::plan::{Plan, next_plan};
+use tenure_core::decide::allocation::{Claim, Group, shared_curve};
+use tenure_core::decide::objective::Objective;
+use tenure_core::decide::plan::{Plan, Terms, next_plan};
+use tenure_core::decide::size_class::SizeLimits;
 use tenure_core::model::merged::MergedCurve;
+use tenure_core::policy::kredis::SAMPLE_SIZES;
 use tenure_core::sampling::SampleRate;
 use tenure_core::units::TenantId;
 
 use self::chooser::{Choice, Chooser, Whole};
+use self::division::Division;
 use self::learner::{Learned, Learner};
 use self::model::{Model, Modelling};
 use crate::ffi::guard;
+use crate::observe::bins::Bins;
 use crate::observe::{Counters, Sampled};
 
 /// Sampled accesses under way to the worker.
@@ -41,15 +47,8 @@ const NAP: Duration = Duration::from_millis(10);
 /// How often the rate is looked at.
 const RATE_EVERY: Duration = Duration::from_millis(100);
 
-/// What a plan is to reach.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Objective {
-    /// The least penalty in all (dissertation eq. 4.3; pRedis eq. 9).
-    #[default]
-    Penalty,
-    /// The most hits (dissertation eq. 4.4): every miss counts alike.
-    Hits,
-}
+/// Points of the curve of a divided partition.
+const WHOLE_POINTS: usize = 200;
 
 /// What the worker is told to do: the settings that concern it.
 #[derive(Clone, Copy, Debug)]
@@ -83,6 +82,8 @@ pub struct Snapshot {
     pub counters: Vec<Counters>,
     /// Whose each partition is.
     pub tenant_of: Vec<TenantId>,
+    /// Its bins.
+    pub bins: Vec<Bins>,
     /// Guaranteed, by tenant.
     pub bytes_min: Vec<u64>,
     /// Allowed, by tenant.
@@ -93,8 +94,8 @@ pub struct Snapshot {
     pub memory_bytes: u64,
     /// What all keys together may take, in bytes; 0 without a limit.
     pub capacity_bytes: u64,
-    /// Keys there are.
-    pub keys: u64,
+    /// Keys there are, by partition.
+    pub keys: Vec<u64>,
     /// Keys evicted so far, and the time that took, in µs.
     pub evictions: (u64, u64),
     /// False while commands run unseen: the counters stand still.
@@ -106,7 +107,7 @@ pub struct Snapshot {
 /// What is known of one partition at the end of a window.
 #[derive(Clone, Debug, Default)]
 pub struct PartitionView {
-    /// Its miss ratio by memory, reads only.
+    /// Its miss ratio by memory, reads only; where it is divided, with its memory divided as is best.
     pub curve: MissRatioCurve,
     /// The curves of single K, where there are: that above is the lowest of them.
     pub merged: Option<MergedCurve>,
@@ -122,6 +123,24 @@ pub struct PartitionView {
     pub sampled_keys: usize,
 }
 
+/// What is known of one bin at the end of a window.
+#[derive(Clone, Debug, Default)]
+pub struct BinView {
+    /// Its miss ratio by memory, reads only.
+    pub curve: MissRatioCurve,
+    /// Its reads of late; where there are several bins, as sampled.
+    pub reads: f64,
+    /// Sampled keys remembered.
+    pub sampled_keys: usize,
+}
+
+impl BinView {
+    /// What it brings to an allocation where each of its misses costs so much.
+    fn claim(&self, miss_us: f64, group: usize, rate: SampleRate) -> Claim<'_> {
+        Claim::new(&self.curve, self.reads * miss_us, group).seen_by(self.reads * rate.rate())
+    }
+}
+
 /// What the worker publishes: immutable.
 #[derive(Clone, Debug, Default)]
 pub struct Published {
@@ -129,9 +148,11 @@ pub struct Published {
     pub epoch: u32,
     /// Windows so far.
     pub window: u64,
-    /// Target bytes by partition, and what they are predicted to cost; `None` where there is nothing to divide.
+    /// Target bytes by bin, and what they are predicted to cost; `None` where there is nothing to divide.
     pub plan: Option<Plan>,
-    /// Keys sampled per eviction, by partition, as they go with the plan; empty where they are as set.
+    /// Where the size classes begin that it is about, by partition.
+    pub limits: Vec<SizeLimits>,
+    /// Keys sampled per eviction, by bin, as they go with the plan; empty where they are as set.
     pub sample_sizes: Vec<u32>,
     /// Keys sampled per eviction in the whole cache, where one K is chosen for it.
     pub choice: Choice,
@@ -139,6 +160,8 @@ pub struct Published {
     pub learned: Learned,
     /// By partition.
     pub partitions: Vec<PartitionView>,
+    /// By bin.
+    pub bins: Vec<BinView>,
     /// Time to make all curves, in µs.
     pub curves_us: u64,
     /// Time to allocate, in µs.
@@ -250,14 +273,27 @@ struct Weights {
     reads: f64,
 }
 
+/// What is known of one partition besides its models.
+#[derive(Default)]
+struct Partition {
+    weights: Weights,
+    /// The counters as they were when the last window ended.
+    before: Counters,
+    /// Where it is divided by size.
+    division: Option<Division>,
+}
+
 /// The worker's own state.
 struct Models {
     epoch: u32,
+    partitions: Vec<Partition>,
+    /// By bin.
     models: Vec<Model>,
+    /// Reads of each bin of a divided partition in this window, as sampled.
+    reads_now: Vec<f64>,
+    /// Reads of each bin in the windows before, decaying.
+    reads: Vec<f64>,
     modelling: Modelling,
-    weights: Vec<Weights>,
-    /// The counters as they were when the last window ended.
-    before: Vec<Counters>,
     rate: SampleRate,
     plan: Option<Plan>,
     sample_sizes: Vec<u32>,
@@ -281,10 +317,11 @@ impl Models {
     fn new(shared: &Shared) -> Self {
         Models {
             epoch: 0,
+            partitions: Vec::new(),
             models: Vec::new(),
+            reads_now: Vec::new(),
+            reads: Vec::new(),
             modelling: Modelling::default(),
-            weights: Vec::new(),
-            before: Vec::new(),
             rate: shared.rate(),
             plan: None,
             sample_sizes: Vec::new(),
@@ -328,23 +365,36 @@ impl Models {
         if let (Some(learner), Some(shown)) = (&mut self.learner, &sampled.shown) {
             learner.record(&sampled.access, shown);
         }
-        self.model(sampled.partition.index()).record_sampled(&sampled.access, sampled.at);
+        let (partition, bins) = (sampled.partition.index(), sampled.bins);
+        self.make_room(partition, bins);
+        let range = bins.range();
+        match &mut self.partitions[partition].division {
+            Some(division) => division.take(sampled, &mut self.models[range.clone()], &mut self.reads_now[range]),
+            None => self.models[range.start].record_sampled(&sampled.access, sampled.at),
+        }
     }
 
-    fn model(&mut self, partition: usize) -> &mut Model {
-        while self.models.len() <= partition {
+    /// Makes what is kept of a partition and of its bins, where it isn't there.
+    fn make_room(&mut self, partition: usize, bins: Bins) {
+        while self.models.len() < bins.range().end {
             self.models.push(Model::new(self.modelling, self.model_rate(), self.models.len() as u64));
-            self.weights.push(Weights::default());
-            self.before.push(Counters::default());
+            self.reads_now.push(0.0);
+            self.reads.push(0.0);
         }
-        &mut self.models[partition]
+        if self.partitions.len() <= partition {
+            self.partitions.resize_with(partition + 1, Partition::default);
+        }
+        if bins.are_many() {
+            self.partitions[partition].division.get_or_insert_with(|| Division::new(bins.count()));
+        }
     }
 
     fn start_epoch(&mut self, epoch: u32) {
         self.epoch = epoch;
+        self.partitions.clear();
         self.models.clear();
-        self.weights.clear();
-        self.before.clear();
+        self.reads_now.clear();
+        self.reads.clear();
         self.plan = None;
         self.sample_sizes.clear();
         self.wished_sample_sizes.clear();
@@ -426,9 +476,9 @@ impl Models {
         if n_partitions == 0 {
             return;
         }
-        self.model(n_partitions - 1);
-        let requests: u64 =
-            self.before.iter().zip(&snapshot.counters).map(|(b, c)| c.requests().saturating_sub(b.requests())).sum();
+        snapshot.bins.iter().enumerate().for_each(|(i, &bins)| self.make_room(i, bins));
+        let since = |(held, now): (&Partition, &Counters)| now.requests().saturating_sub(held.before.requests());
+        let requests: u64 = self.partitions.iter().zip(&snapshot.counters).map(since).sum();
         let was_paused = std::mem::replace(&mut self.is_paused, !snapshot.is_watching);
         if was_paused {
             self.window_began = Instant::now();
@@ -450,6 +500,7 @@ impl Models {
         }
         if self.is_paused {
             self.models.iter_mut().for_each(Model::skip);
+            self.partitions.iter_mut().filter_map(|held| held.division.as_mut()).for_each(Division::skip);
             self.chooser.skip();
         }
         self.raise_rate(shared, samples_per_second, snapshot.instructions.samples_per_second);
@@ -459,16 +510,29 @@ impl Models {
     fn end_window(&mut self, snapshot: &Snapshot) -> Published {
         let began = Instant::now();
         let capacity_bytes = snapshot.capacity_bytes;
-        let views: Vec<PartitionView> =
-            (0..self.models.len()).map(|i| self.close(i, &snapshot.counters[i], capacity_bytes)).collect();
+        let (bins, merged): (Vec<BinView>, Vec<Option<MergedCurve>>) = snapshot
+            .bins
+            .iter()
+            .enumerate()
+            .flat_map(|(i, &bins)| self.close_bins(i, bins, &snapshot.counters[i], capacity_bytes))
+            .unzip();
+        let views: Vec<PartitionView> = (0..snapshot.bins.len())
+            .map(|i| {
+                let range = snapshot.bins[i].range();
+                self.close(i, (&bins[range.clone()], &merged[range]), &snapshot.counters[i])
+            })
+            .collect();
+        let merged: Vec<MergedCurve> = merged.into_iter().flatten().collect();
         let curves_us = began.elapsed().as_micros() as u64;
         let began = Instant::now();
-        let plan = self.decide(snapshot, &views);
+        let plan = self.decide(snapshot, &views, &bins);
         let targets = |plan: &Option<Plan>| plan.as_ref().map(|plan| plan.target_bytes.clone());
         let moved = targets(&plan) != targets(&self.plan);
         self.plans_adopted += u64::from(moved && plan.is_some());
         self.plan = plan;
-        self.choose_sample_sizes(&views, moved, &snapshot.instructions);
+        self.choose_sample_sizes(&merged, &bins, moved, &snapshot.instructions);
+        let limits_of = |held: &Partition| held.division.as_ref().map_or(SizeLimits::NONE, Division::limits);
+        let limits = self.partitions.iter().map(limits_of).collect();
         let choice = match self.modelling {
             Modelling::Miniatures => self.chooser.end_window(self.whole(snapshot), self.rate),
             _ => Choice::default(),
@@ -477,14 +541,22 @@ impl Models {
         self.window += 1;
         let age = 64 * snapshot.instructions.window_requests;
         self.models.iter_mut().for_each(|model| model.end_window(WINDOW_DECAY, age, capacity_bytes));
+        // What is published is about the limits as they were; others are for the next window.
+        for (held, &keys) in self.partitions.iter_mut().zip(&snapshot.keys) {
+            if let Some(division) = &mut held.division {
+                division.end_window(keys, WINDOW_DECAY as f32);
+            }
+        }
         Published {
             epoch: self.epoch,
             window: self.window,
             plan: self.plan.clone(),
+            limits,
             sample_sizes: self.sample_sizes.clone(),
             choice,
             learned,
             partitions: views,
+            bins,
             curves_us,
             plan_us: began.elapsed().as_micros() as u64,
             plans_adopted: self.plans_adopted,
@@ -500,44 +572,83 @@ impl Models {
 
     /// The cache as a whole.
     fn whole(&self, snapshot: &Snapshot) -> Whole {
-        let (n, sum) = self.weights.iter().fold((0.0, 0.0), |(n, sum), w| (n + w.penalties, sum + w.penalty_us_sum));
+        let (n, sum) = self.penalties();
         Whole {
-            keys: snapshot.keys,
+            keys: snapshot.keys.iter().sum(),
             capacity_bytes: snapshot.capacity_bytes,
             memory_bytes: snapshot.memory_bytes,
             penalty_us_mean: if n > 0.0 { sum / n } else { 0.0 },
             evictions: snapshot.evictions.0,
             eviction_us: snapshot.evictions.1,
-            reads: self.before.iter().map(|counted| counted.reads).sum(),
-            misses: self.before.iter().map(|counted| counted.misses).sum(),
+            reads: self.partitions.iter().map(|held| held.before.reads).sum(),
+            misses: self.partitions.iter().map(|held| held.before.misses).sum(),
         }
     }
 
-    /// The K of each partition for its target: that which its curve is of there. To begin with it is as set, and another has to be
+    /// Penalties measured of late, and their sum in µs.
+    fn penalties(&self) -> (f64, f64) {
+        let add =
+            |(n, sum): (f64, f64), held: &Partition| (n + held.weights.penalties, sum + held.weights.penalty_us_sum);
+        self.partitions.iter().fold((0.0, 0.0), add)
+    }
+
+    /// The K of each bin for its target: that which its curve is of there. To begin with it is as set, and another has to be
     /// better beyond doubt, or better than by chance for two windows; under targets that stay it has to be worth as much as another
     /// plan, too.
-    fn choose_sample_sizes(&mut self, views: &[PartitionView], moved: bool, instructions: &Instructions) {
+    fn choose_sample_sizes(
+        &mut self,
+        merged: &[MergedCurve],
+        bins: &[BinView],
+        moved: bool,
+        instructions: &Instructions,
+    ) {
         let Some(plan) = &self.plan else { return self.sample_sizes.clear() };
-        let held = std::mem::take(&mut self.sample_sizes);
         let gain_min = if moved { 0.0 } else { instructions.gain_min };
+        let held = std::mem::take(&mut self.sample_sizes);
         let wished = std::mem::take(&mut self.wished_sample_sizes);
-        for (i, (view, &target)) in views.iter().zip(&plan.target_bytes).enumerate() {
-            let Some(merged) = &view.merged else { continue };
+        for (i, ((merged, bin), &target)) in merged.iter().zip(bins).zip(&plan.target_bytes).enumerate() {
             let held = held.get(i).copied().unwrap_or(instructions.sample_size);
-            let n_reads = view.reads * self.rate.rate();
+            let n_reads = bin.reads * self.rate.rate();
             let [wish, beyond_doubt] = [1.0, 2.0].map(|errors| merged.k_from(held, target, gain_min, n_reads, errors));
             self.sample_sizes.push(if wished.get(i) == Some(&wish) { wish } else { beyond_doubt });
             self.wished_sample_sizes.push(wish);
         }
     }
 
+    /// Adds up one partition's window for each of its bins; their curves.
+    fn close_bins(
+        &mut self,
+        partition: usize,
+        bins: Bins,
+        now: &Counters,
+        capacity_bytes: u64,
+    ) -> Vec<(BinView, Option<MergedCurve>)> {
+        let before = &self.partitions[partition].before;
+        let requests = now.requests().saturating_sub(before.requests());
+        let reads = now.reads.saturating_sub(before.reads) as f64;
+        let close = |bin: usize| {
+            let sampled = std::mem::take(&mut self.reads_now[bin]);
+            let own = if bins.are_many() { sampled } else { reads };
+            self.reads[bin] = self.reads[bin] * WINDOW_DECAY + own;
+            let model = &mut self.models[bin];
+            // A bin's requests come at the times of its partition's.
+            model.advance(requests, own.round() as u64);
+            let (curve, merged) = model.curve(capacity_bytes);
+            (BinView { curve, reads: self.reads[bin], sampled_keys: model.sampled_keys() }, merged)
+        };
+        bins.range().map(close).collect()
+    }
+
     /// Adds up one partition's window.
-    fn close(&mut self, partition: usize, now: &Counters, capacity_bytes: u64) -> PartitionView {
-        let before = std::mem::replace(&mut self.before[partition], *now);
-        let model = &mut self.models[partition];
+    fn close(
+        &mut self,
+        partition: usize,
+        (bins, merged): (&[BinView], &[Option<MergedCurve>]),
+        now: &Counters,
+    ) -> PartitionView {
+        let Partition { weights, before, .. } = &mut self.partitions[partition];
+        let before = std::mem::replace(before, *now);
         let reads = now.reads.saturating_sub(before.reads);
-        model.advance(now.requests().saturating_sub(before.requests()), reads);
-        let weights = &mut self.weights[partition];
         weights.reads = weights.reads * WINDOW_DECAY + reads as f64;
         let penalties = now.penalties.saturating_sub(before.penalties) as f64;
         let kept = if penalties >= PENALTIES_ENOUGH { 0.0 } else { WINDOW_DECAY };
@@ -548,52 +659,69 @@ impl Models {
         let mean = if weights.penalties > 0.0 { weights.penalty_us_sum / weights.penalties } else { 0.0 };
         let mean_square = weights.penalty_us_square_sum / weights.penalties.max(1e-9);
         let misses = now.misses.saturating_sub(before.misses);
-        let (curve, merged) = model.curve(capacity_bytes);
         PartitionView {
-            curve,
-            merged,
+            curve: whole_curve(bins),
+            merged: whole_merged(bins, merged),
             reads: weights.reads,
             penalty_us_mean: mean,
             penalty_us_spread: (mean_square - mean * mean).max(0.0).sqrt(),
             miss_ratio: (reads > 0).then(|| (misses as f64 / reads as f64).min(1.0)),
-            sampled_keys: model.sampled_keys(),
+            sampled_keys: bins.iter().map(|bin| bin.sampled_keys).sum(),
         }
     }
 
     /// The next plan; `None` without a limit to divide, or before any request.
-    fn decide(&self, snapshot: &Snapshot, views: &[PartitionView]) -> Option<Plan> {
-        let capacity_bytes = snapshot.capacity_bytes;
-        if capacity_bytes == 0 || self.before.iter().all(|counted| counted.requests() == 0) {
+    fn decide(&self, snapshot: &Snapshot, views: &[PartitionView], bins: &[BinView]) -> Option<Plan> {
+        let memory_bytes = snapshot.capacity_bytes;
+        if memory_bytes == 0 || self.partitions.iter().all(|held| held.before.requests() == 0) {
             return None;
         }
-        let penalty_us = match snapshot.instructions.objective {
-            Objective::Penalty => self.penalties_us(views),
-            Objective::Hits => vec![1.0; views.len()],
+        let Instructions { granularity_bytes, gain_min, objective, .. } = snapshot.instructions;
+        let penalty_us = self.penalties_us(views);
+        let minimums = fitting_minimums(&snapshot.bytes_min, memory_bytes);
+        let claims_of = |((tenant, of_one), penalty_us): ((&TenantId, &Bins), &f64)| {
+            let group = tenant.0 as usize;
+            let miss_us = objective.miss_us(*penalty_us) * f64::from(snapshot.weights[group]);
+            bins[of_one.range()].iter().map(move |bin| bin.claim(miss_us, group, self.rate))
         };
-        let minimums = fitting_minimums(&snapshot.bytes_min, capacity_bytes);
-        let claim = |(i, tenant): (usize, &TenantId)| Claim {
-            curve: &views[i].curve,
-            cost_us_max: self.weights[i].reads * penalty_us[i] * f64::from(snapshot.weights[tenant.0 as usize]),
-            group: tenant.0 as usize,
-        };
-        let claims: Vec<Claim> = snapshot.tenant_of.iter().enumerate().map(claim).collect();
+        let claims: Vec<Claim> =
+            snapshot.tenant_of.iter().zip(&snapshot.bins).zip(&penalty_us).flat_map(claims_of).collect();
         let bounds = |(&bytes_min, &bytes_max): (&u64, &u64)| Group { bytes_min, bytes_max: bytes_max.max(bytes_min) };
         let groups: Vec<Group> = minimums.iter().zip(&snapshot.bytes_max).map(bounds).collect();
-        let unit = match snapshot.instructions.granularity_bytes {
-            0 => (capacity_bytes / 1000).max(1),
-            set => set.max(capacity_bytes / 4000),
-        };
-        next_plan(self.plan.as_ref(), &claims, &groups, capacity_bytes, unit, snapshot.instructions.gain_min).ok()
+        let terms = Terms { memory_bytes, granularity_bytes, gain_min, objective };
+        next_plan(self.plan.as_ref(), &claims, &groups, &terms).ok()
     }
 
     /// Mean penalty by partition; where none was measured, the mean of all; where none was measured at all, the same for all, so
     /// that the plan saves the most misses.
     fn penalties_us(&self, views: &[PartitionView]) -> Vec<f64> {
-        let n: f64 = self.weights.iter().map(|w| w.penalties).sum();
-        let sum: f64 = self.weights.iter().map(|w| w.penalty_us_sum).sum();
+        let (n, sum) = self.penalties();
         let fallback = if n > 0.0 { sum / n } else { 1.0 };
         views.iter().map(|view| if view.penalty_us_mean > 0.0 { view.penalty_us_mean } else { fallback }).collect()
     }
+}
+
+/// The curve of a partition whose bins have what is best of its memory.
+fn whole_curve(bins: &[BinView]) -> MissRatioCurve {
+    match bins {
+        [only] => only.curve.clone(),
+        _ => shared_curve(&bins.iter().map(|bin| (bin.reads, &bin.curve)).collect::<Vec<_>>(), WHOLE_POINTS),
+    }
+}
+
+/// The same of each K; `None` where K isn't chosen.
+fn whole_merged(bins: &[BinView], merged: &[Option<MergedCurve>]) -> Option<MergedCurve> {
+    if let [only] = merged {
+        return only.clone();
+    }
+    let of = |k: u32| {
+        let of_bin =
+            |(bin, merged): (&BinView, &Option<MergedCurve>)| Some((bin.reads, merged.as_ref()?.of(k)?.clone()));
+        let parts: Vec<(f64, MissRatioCurve)> = bins.iter().zip(merged).filter_map(of_bin).collect();
+        let parts: Vec<(f64, &MissRatioCurve)> = parts.iter().map(|(reads, curve)| (*reads, curve)).collect();
+        (k, shared_curve(&parts, WHOLE_POINTS))
+    };
+    merged.iter().any(Option::is_some).then(|| MergedCurve::new(&SAMPLE_SIZES.map(of)))
 }
 
 /// Guaranteed minimums that together exceed the memory are cut alike: the limit may have been lowered since they were set.
@@ -611,6 +739,7 @@ mod tests {
     use tenure_core::units::{KeyHash, PARTITIONS_MAX, PartitionId, TenantId};
 
     use super::*;
+    use crate::observe::bins::Binning;
 
     fn instructions() -> Instructions {
         Instructions {
@@ -626,17 +755,30 @@ mod tests {
         }
     }
 
+    /// Two partitions of `size_classes` bins, or of one.
+    fn binning(size_classes: usize) -> Binning {
+        let mut binning = Binning::new(size_classes);
+        (0..2).for_each(|_| binning.add(0));
+        binning
+    }
+
+    fn sampled(access: Access, at: u64, partition: u16) -> Sampled {
+        let partition = PartitionId(partition);
+        Sampled { access, at, partition, bins: binning(1).of(partition), is_sized: true, epoch: 0, shown: None }
+    }
+
     fn snapshot(counters: Vec<Counters>, capacity_bytes: u64) -> Snapshot {
         Snapshot {
             epoch: 0,
             counters,
             tenant_of: vec![TenantId(0), TenantId(1)],
+            bins: binning(1).all().to_vec(),
             bytes_min: vec![0; 2],
             bytes_max: vec![u64::MAX; 2],
             weights: vec![1; 2],
             memory_bytes: capacity_bytes,
             capacity_bytes,
-            keys: 0,
+            keys: vec![10_000; 2],
             evictions: (0, 0),
             is_watching: true,
             instructions: instructions(),
@@ -656,13 +798,7 @@ mod tests {
                     let counted = &mut counters[partition as usize];
                     counted.reads += 1;
                     let key = KeyHash::of_number(u64::from(partition) * 1000 + key);
-                    models.take(&Sampled {
-                        access: Access::read(key, 10),
-                        at: counted.requests(),
-                        partition: PartitionId(partition),
-                        epoch: 0,
-                        shown: None,
-                    });
+                    models.take(&sampled(Access::read(key, 10), counted.requests(), partition));
                     if round == 0 {
                         counted.misses += 1;
                         counted.penalties += 1;
@@ -696,8 +832,7 @@ mod tests {
             for (partition, key) in [i % 1_100, recent].into_iter().enumerate() {
                 counters[partition].reads += 1;
                 let access = Access::read(KeyHash::of_number(key), 1);
-                let (at, partition) = (counters[partition].requests(), PartitionId(partition as u16));
-                models.take(&Sampled { access, at, partition, epoch: 0, shown: None });
+                models.take(&sampled(access, counters[partition].requests(), partition as u16));
             }
         }
         models.look_at(&shared, &Snapshot { instructions: settings, ..snapshot(counters, 1_900) });
@@ -727,8 +862,7 @@ mod tests {
                 counted.penalties += 1;
                 counted.penalty_us_sum += [100.0, 1000.0][usize::from(partition)];
                 let access = Access::read(KeyHash::of_number(u64::from(partition) * 1000 + key), 10);
-                let (at, partition) = (counted.requests(), PartitionId(partition));
-                models.take(&Sampled { access, at, partition, epoch: 0, shown: None });
+                models.take(&sampled(access, counted.requests(), partition));
             }
             let instructions = Instructions { objective, ..instructions() };
             models.look_at(&shared, &Snapshot { instructions, weights: weights.clone(), ..snapshot(counters, 1050) });
@@ -736,6 +870,38 @@ mod tests {
             let targets = &published.plan.as_ref().unwrap().target_bytes;
             assert_eq!(targets[1] >= 1000, dear_has_it, "{objective:?} {weights:?}: {targets:?}");
         }
+    }
+
+    /// Two partitions that loop over small values and large ones in turn, with room for all of the small: those have it, of either
+    /// partition, and the curve of a partition as a whole says that this is half of its misses.
+    #[test]
+    fn a_divided_partition_keeps_its_small_values() {
+        let shared = Shared::new();
+        let mut models = Models::new(&shared);
+        let mut counters = vec![Counters::default(); PARTITIONS_MAX];
+        let divided = binning(2);
+        let mut published = Arc::default();
+        for i in 0..320_000_u64 {
+            let (partition, key) = (i as u16 % 2, i / 2 % 1000);
+            let counted = &mut counters[usize::from(partition)];
+            counted.reads += 1;
+            let access =
+                Access::read(KeyHash::of_number(u64::from(partition) * 10_000 + key), [200, 900][key as usize % 2]);
+            let sampled = sampled(access, counted.requests(), partition);
+            models.take(&Sampled { bins: divided.of(sampled.partition), ..sampled });
+            // The first window says where the classes begin; those after divide by that, and forget what they knew.
+            if i % 40_000 == 39_999 {
+                let bins = divided.all().to_vec();
+                models.look_at(&shared, &Snapshot { bins, ..snapshot(counters.clone(), 240_000) });
+                published = shared.news(&mut 0).expect("a window has ended");
+            }
+        }
+        let targets = &published.plan.as_ref().unwrap().target_bytes;
+        assert!(targets.len() == 4 && [0, 2].iter().all(|&small| targets[small] >= 100_000), "{targets:?}");
+        let begins: Vec<u32> = published.limits.iter().filter_map(|limits| limits.begins_bytes(1)).collect();
+        assert!(begins.iter().all(|begins| (201..=900).contains(begins)) && begins.len() == 2, "{begins:?}");
+        let of_first = &published.partitions[0].curve;
+        assert!((of_first.miss_ratio_at(120_000) - 0.5).abs() < 0.06, "{}", of_first.miss_ratio_at(120_000));
     }
 
     /// A backend slows down from one window to the next: the mean is the new one at once, where enough misses say so.

@@ -11,7 +11,7 @@ use tenure_sim::ladder::{self, LadderConfig, Rung, Standing};
 use tenure_sim::policies::PolicyName;
 use tenure_sim::trace::{LogNormalSizes, Sizes, TraceOptions};
 
-use super::{Arguments, load, plan_config, progress_bar};
+use super::{Arguments, load, named, plan_config, progress_bar};
 use crate::trace_args::{trace_name, traces_in};
 
 /// Traces shorter than this say little.
@@ -22,8 +22,7 @@ const LADDER_ACCESSES_MIN: usize = 100_000;
 /// # Errors
 /// What is wrong with a trace, and where; a plot that can't be written.
 pub(super) fn run(args: &Arguments, folder: &Path) -> Result<()> {
-    let policies: Vec<PolicyName> =
-        ladder::POLICIES.split(',').map(|name| name.parse().map_err(anyhow::Error::msg)).collect::<Result<_>>()?;
+    let policies = policies(args)?;
     let config = LadderConfig {
         policies: policies.clone(),
         plan: plan_config(args),
@@ -65,6 +64,16 @@ pub(super) fn run(args: &Arguments, folder: &Path) -> Result<()> {
         writeln!(out, "Left out, below {LADDER_ACCESSES_MIN} accesses: {}", short.join(", "))?;
     }
     write_ladder(&mut out, &rungs, &policies)
+}
+
+/// Those asked for, or nearly all; the bound is always there.
+fn policies(args: &Arguments) -> Result<Vec<PolicyName>> {
+    let mut policies = args.policies.clone().map_or_else(|| named(ladder::POLICIES), Ok)?;
+    policies.retain(|policy| *policy != PolicyName::BOUND);
+    if !policies.iter().any(|policy| policy.to_string() == "redis") {
+        bail!("the ladder compares with redis; name it among --policies");
+    }
+    Ok(policies)
 }
 
 fn write_ladder(out: &mut impl Write, rungs: &[Rung], policies: &[PolicyName]) -> Result<()> {

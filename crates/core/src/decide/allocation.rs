@@ -20,9 +20,41 @@ pub struct Claim<'a> {
     pub cost_us_max: f64,
     /// Whose bounds it shares: an index into the groups.
     pub group: usize,
+    /// Reads that were looked at for the curve: how much chance is in it. Infinitely many where the curve is exact.
+    pub n_reads: f64,
+    /// What it costs as it is, in µs, and how much more counts what it would lose against that.
+    held: Option<(f64, f64)>,
 }
 
-impl Claim<'_> {
+impl<'a> Claim<'a> {
+    /// A claim of a partition that holds nothing yet, or whose memory may go as easily as it came.
+    pub fn new(curve: &'a MissRatioCurve, cost_us_max: f64, group: usize) -> Self {
+        Claim { curve, cost_us_max, group, n_reads: f64::INFINITY, held: None }
+    }
+
+    /// The same with a curve that `n_reads` were looked at for.
+    pub fn seen_by(self, n_reads: f64) -> Self {
+        Claim { n_reads: n_reads.max(1.0), ..self }
+    }
+
+    /// The same of a partition that has `bytes` now: what it would lose against that weighs 1 + `reluctance` in an allocation.
+    pub fn holding(&self, bytes: u64, reluctance: f64) -> Self {
+        Claim { held: Some((self.cost_us(bytes), reluctance)), ..self.clone() }
+    }
+
+    /// The variance of what it costs less on one of two sizes than on the other, in µs²: the reads in between are counted, and counts
+    /// vary by their square root.
+    pub fn gain_variance(&self, one: u64, other: u64) -> f64 {
+        let share = (self.curve.miss_ratio_at(one) - self.curve.miss_ratio_at(other)).abs();
+        self.cost_us_max * self.cost_us_max * share / self.n_reads
+    }
+
+    /// What an allocation has to minimise: the cost, and again some of what is lost.
+    fn weighed_us(&self, bytes: u64) -> f64 {
+        let cost_us = self.cost_us(bytes);
+        cost_us + self.held.map_or(0.0, |(held_us, reluctance)| reluctance * (cost_us - held_us).max(0.0))
+    }
+
     /// Eq. 8: what it costs on `bytes`, in µs.
     pub fn cost_us(&self, bytes: u64) -> f64 {
         self.curve.miss_ratio_at(bytes) * self.cost_us_max
@@ -80,7 +112,7 @@ pub fn allocate(
     for (group, k) in of_groups.iter().zip(program.fewest_units(units)) {
         group.divide(group.total_bytes(k), &mut bytes);
     }
-    spread_spare(&members, groups, &mut bytes, memory_bytes);
+    spread_spare(claims, &members, groups, &mut bytes, memory_bytes);
     let cost_us = claims.iter().zip(&bytes).map(|(c, &b)| c.cost_us(b)).sum();
     Ok(Allocation { bytes, cost_us })
 }
@@ -102,6 +134,66 @@ pub fn shared_curve(parts: &[(f64, &MissRatioCurve)], n: usize) -> MissRatioCurv
     let program = Program::new(parts.iter().map(misses).collect(), n);
     let point = |k: usize| CurvePoint { bytes: k as u64 * unit, miss_ratio: at(program.least(), k) / reads };
     MissRatioCurve::new((1..=n).map(point).collect())
+}
+
+/// What no group may do worse than: its part of an equal split of the memory.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EqualSplit {
+    /// By group, its bounds with the least minimum from which on it costs no more than on its part.
+    pub groups: Vec<Group>,
+    /// By group, the least that it costs on its part, in µs.
+    pub cost_us: Vec<f64>,
+}
+
+/// Divides `memory_bytes` alike among the groups that cost anything at all, as far as their bounds let it, and finds how much less
+/// would do for each: costs never rise with memory, so "no dearer than on its part" is a minimum, and the program that
+/// keeps minimums stays exact. Those minimums always fit. Arguments as of [`allocate`]; O(claims × units²).
+///
+/// # Errors
+/// As [`allocate`].
+pub fn equal_split(
+    claims: &[Claim],
+    groups: &[Group],
+    memory_bytes: u64,
+    granularity_bytes: u64,
+) -> Result<EqualSplit, ConfigError> {
+    let members = members(claims, groups)?;
+    checked_minimums(groups, &members, memory_bytes)?;
+    let unit = granularity_bytes.max(1);
+    let is_asked_for = |members: &Vec<usize>| members.iter().any(|&i| claims[i].cost_us_max > 0.0);
+    let asked: Vec<bool> = members.iter().map(is_asked_for).collect();
+    let parts = equal_parts(groups, &members, &asked, memory_bytes);
+    let mut split = EqualSplit { groups: groups.to_vec(), cost_us: vec![0.0; groups.len()] };
+    for g in (0..groups.len()).filter(|&g| asked[g]) {
+        let bounds = Group { bytes_min: 0, bytes_max: parts[g] };
+        let program = GroupProgram::new(bounds, claims, &members[g], unit, (parts[g] / unit) as usize);
+        split.cost_us[g] = program.cheapest(parts[g]).1;
+        split.groups[g].bytes_min = program.least_as_cheap(groups[g].bytes_min, parts[g]);
+    }
+    Ok(split)
+}
+
+/// By group, its part: the same for all that are asked for but for those whose bounds forbid it; the others have their minimum.
+fn equal_parts(groups: &[Group], members: &[Vec<usize>], asked: &[bool], memory_bytes: u64) -> Vec<u64> {
+    let at = |level: u64| -> Vec<u64> {
+        let part = |(g, group): (usize, &Group)| match (asked[g], members[g].is_empty()) {
+            (true, _) => level.clamp(group.bytes_min, group.bytes_max),
+            (false, false) => group.bytes_min,
+            (false, true) => 0,
+        };
+        groups.iter().enumerate().map(part).collect()
+    };
+    let fits = |level: u64| at(level).iter().map(|&part| u128::from(part)).sum::<u128>() <= u128::from(memory_bytes);
+    let (mut fitting, mut beyond) = (0, memory_bytes.saturating_add(1));
+    while beyond - fitting > 1 {
+        let middle = fitting + (beyond - fitting) / 2;
+        if fits(middle) {
+            fitting = middle;
+        } else {
+            beyond = middle;
+        }
+    }
+    at(fitting)
 }
 
 /// By group, the claims that name it.
@@ -133,6 +225,8 @@ fn checked_minimums(groups: &[Group], members: &[Vec<usize>], memory_bytes: u64)
 
 /// The least cost of one group's claims by what they get together.
 struct GroupProgram<'a> {
+    claims: &'a [Claim<'a>],
+    members: &'a [usize],
     bounds: Group,
     unit: u64,
     /// The claims by their place, without the dearest.
@@ -144,14 +238,14 @@ struct GroupProgram<'a> {
 
 impl<'a> GroupProgram<'a> {
     /// `units` is what any group may get above its minimum; `members` must not be empty.
-    fn new(bounds: Group, claims: &'a [Claim<'a>], members: &[usize], unit: u64, units: usize) -> Self {
+    fn new(bounds: Group, claims: &'a [Claim<'a>], members: &'a [usize], unit: u64, units: usize) -> Self {
         let by_cost = |&a: &usize, &b: &usize| claims[a].cost_us_max.total_cmp(&claims[b].cost_us_max);
         let dearest = members.iter().copied().max_by(by_cost).unwrap_or_default();
         let others: Vec<usize> = members.iter().copied().filter(|&i| i != dearest).collect();
         let most = (bounds.bytes_min + units as u64 * unit).min(bounds.bytes_max) / unit;
-        let cost = |&i: &usize| (0..=most).map(|k| claims[i].cost_us(k * unit)).collect();
+        let cost = |&i: &usize| (0..=most).map(|k| claims[i].weighed_us(k * unit)).collect();
         let program = Program::new(others.iter().map(cost).collect(), most as usize);
-        GroupProgram { bounds, unit, others, dearest: (dearest, &claims[dearest]), program }
+        GroupProgram { claims, members, bounds, unit, others, dearest: (dearest, &claims[dearest]), program }
     }
 
     /// What the group gets with `k` units above its minimum.
@@ -165,7 +259,7 @@ impl<'a> GroupProgram<'a> {
         let whole = ((bytes_max - bytes_min) / self.unit).min(units as u64) as usize;
         let (first, odd) = ((bytes_min / self.unit) as usize, bytes_min % self.unit);
         let dearest =
-            until_least((0..=first + whole).map(|k| self.dearest.1.cost_us(odd + k as u64 * self.unit)).collect());
+            until_least((0..=first + whole).map(|k| self.dearest.1.weighed_us(odd + k as u64 * self.unit)).collect());
         let all = convolve(self.program.least(), &dearest, first + whole);
         let mut costs: Vec<f64> = (first..=first + whole).map(|j| at(&all, j)).collect();
         if whole < units && self.total_bytes(whole) < bytes_max {
@@ -179,7 +273,7 @@ impl<'a> GroupProgram<'a> {
         let mut best = (0, f64::INFINITY);
         let most = (total_bytes / self.unit) as usize;
         for (k, others) in self.program.least().iter().enumerate().take(most + 1) {
-            let cost = others + self.dearest.1.cost_us(total_bytes - k as u64 * self.unit);
+            let cost = others + self.dearest.1.weighed_us(total_bytes - k as u64 * self.unit);
             if cost < best.1 {
                 best = (k, cost);
             }
@@ -187,7 +281,24 @@ impl<'a> GroupProgram<'a> {
         best
     }
 
-    /// Gives each claim its part of `total_bytes`. What saves nothing (the minimum may be more than is of use) goes to all alike.
+    /// The least of `most` bytes, whole units less, that costs no more and is at least `least`.
+    fn least_as_cheap(&self, least: u64, most: u64) -> u64 {
+        let cost = self.cheapest(most).1;
+        // A hair's breadth for sums that are added up in another order.
+        let is_as_cheap = |units: u64| self.cheapest(most - units * self.unit).1 <= cost * (1.0 + 1e-12);
+        let (mut fewer, mut too_few) = (0, (most.saturating_sub(least)) / self.unit + 1);
+        while too_few - fewer > 1 {
+            let middle = fewer + (too_few - fewer) / 2;
+            if is_as_cheap(middle) {
+                fewer = middle;
+            } else {
+                too_few = middle;
+            }
+        }
+        most - fewer * self.unit
+    }
+
+    /// Gives each claim its part of `total_bytes`, and what saves nothing (the minimum may be more than is of use) as [`hand_out`] does.
     fn divide(&self, total_bytes: u64, bytes: &mut [u64]) {
         let (units, _) = self.cheapest(total_bytes);
         for (&i, k) in self.others.iter().zip(self.program.fewest_units(units)) {
@@ -196,23 +307,17 @@ impl<'a> GroupProgram<'a> {
         let (dearest, claim) = self.dearest;
         let left = total_bytes - self.others.iter().map(|&i| bytes[i]).sum::<u64>();
         bytes[dearest] = fewest_bytes(claim, left, self.unit);
-        let mut spare = left - bytes[dearest];
-        let each = spare.div_ceil(self.others.len() as u64 + 1);
-        for &i in self.others.iter().chain([&dearest]) {
-            let extra = each.min(spare);
-            bytes[i] += extra;
-            spare -= extra;
-        }
+        hand_out(left - bytes[dearest], self.claims, self.members, bytes);
     }
 }
 
 /// The least of `bytes` that costs the same, in steps of `unit`. A binary search: costs never rise with memory.
 fn fewest_bytes(claim: &Claim, bytes: u64, unit: u64) -> u64 {
-    let (odd, cost) = (bytes % unit, claim.cost_us(bytes));
+    let (odd, cost) = (bytes % unit, claim.weighed_us(bytes));
     let (mut low, mut high) = (0, bytes / unit);
     while low < high {
         let middle = low + (high - low) / 2;
-        if claim.cost_us(odd + middle * unit) <= cost {
+        if claim.weighed_us(odd + middle * unit) <= cost {
             high = middle;
         } else {
             low = middle + 1;
@@ -287,27 +392,43 @@ fn convolve(a: &[f64], b: &[f64], units: usize) -> Vec<f64> {
     until_least(least)
 }
 
-/// Gives what saves nothing evenly to all that may still grow.
-fn spread_spare(members: &[Vec<usize>], groups: &[Group], bytes: &mut [u64], memory_bytes: u64) {
+/// Gives what saves nothing evenly to all groups that may still grow.
+fn spread_spare(claims: &[Claim], members: &[Vec<usize>], groups: &[Group], bytes: &mut [u64], memory_bytes: u64) {
     let mut spare = memory_bytes - bytes.iter().sum::<u64>();
     loop {
         let room = |members: &[usize], group: &Group| group.bytes_max - members.iter().map(|&i| bytes[i]).sum::<u64>();
         let rooms: Vec<u64> = members.iter().zip(groups).map(|(members, group)| room(members, group)).collect();
         let growing = || members.iter().zip(&rooms).filter(|&(members, &room)| !members.is_empty() && room > 0);
-        let n: usize = growing().map(|(members, _)| members.len()).sum();
+        let n = growing().count() as u64;
         if spare == 0 || n == 0 {
             return;
         }
-        let each = spare.div_ceil(n as u64);
+        let each = spare.div_ceil(n);
         for (members, &room) in growing() {
-            let mut room = room;
-            let each = each.min(room.div_ceil(members.len() as u64));
-            for &i in members {
-                let extra = each.min(room).min(spare);
-                bytes[i] += extra;
-                (room, spare) = (room - extra, spare - extra);
-            }
+            let extra = each.min(room).min(spare);
+            hand_out(extra, claims, members, bytes);
+            spare -= extra;
         }
+    }
+}
+
+/// Gives `members` what saves none of them anything: in proportion to what they have, for who needs more may soon need more yet.
+/// Where none has anything, to those that cost anything alike; where none does, to all.
+fn hand_out(extra: u64, claims: &[Claim], members: &[usize], bytes: &mut [u64]) {
+    let has: u64 = members.iter().map(|&i| bytes[i]).sum();
+    let costs = members.iter().any(|&i| claims[i].cost_us_max > 0.0);
+    let weight = |i: usize, bytes: &[u64]| match (has, costs) {
+        (0, true) => u64::from(claims[i].cost_us_max > 0.0),
+        (0, false) => 1,
+        _ => bytes[i],
+    };
+    let (mut left, mut weight_left) = (extra, members.iter().map(|&i| weight(i, bytes)).sum::<u64>());
+    for &i in members {
+        let own = weight(i, bytes);
+        // The last with any weight takes what is left, to the byte.
+        let part = (u128::from(left) * u128::from(own)).checked_div(u128::from(weight_left)).unwrap_or(0) as u64;
+        bytes[i] += part;
+        (left, weight_left) = (left - part, weight_left - own);
     }
 }
 
@@ -325,7 +446,7 @@ mod tests {
     /// Claims of these curves and costs, each with bounds of its own.
     fn apart<'a>(of: &[(&'a MissRatioCurve, f64)]) -> (Vec<Claim<'a>>, Vec<Group>) {
         let claim =
-            |(group, &(curve, cost_us_max)): (usize, &(&'a MissRatioCurve, f64))| Claim { curve, cost_us_max, group };
+            |(group, &(curve, cost_us_max)): (usize, &(&'a MissRatioCurve, f64))| Claim::new(curve, cost_us_max, group);
         (of.iter().enumerate().map(claim).collect(), vec![Group::UNBOUNDED; of.len()])
     }
 
@@ -379,7 +500,7 @@ mod tests {
     #[test]
     fn bounds_are_of_the_sum() {
         let (wants_40, flat) = (curve(&[(40, 0.0)]), curve(&[(1, 1.0)]));
-        let claim = |curve, cost_us_max, group| Claim { curve, cost_us_max, group };
+        let claim = Claim::new;
         let claims = [claim(&wants_40, 9.0, 0), claim(&flat, 1.0, 1), claim(&wants_40, 1.0, 0), claim(&flat, 2.0, 1)];
         let mut groups = [Group { bytes_min: 0, bytes_max: 50 }, Group { bytes_min: 30, bytes_max: u64::MAX }];
         assert_eq!(allocate(&claims, &groups, 100, 10).unwrap().bytes, [40, 25, 10, 25]);
@@ -423,7 +544,7 @@ mod tests {
         }
 
         fn claims<'a>(&self, curves: &'a [MissRatioCurve]) -> Vec<Claim<'a>> {
-            let claim = |(curve, &(_, cost_us_max, group)): (_, &(_, _, usize))| Claim { curve, cost_us_max, group };
+            let claim = |(curve, &(_, cost_us_max, group)): (_, &(_, _, usize))| Claim::new(curve, cost_us_max, group);
             curves.iter().zip(&self.claims).map(claim).collect()
         }
 
@@ -492,6 +613,63 @@ mod tests {
         given
     }
 
+    /// By group, its equal part: a byte more for each in turn, as long as there are bytes for all that may have one.
+    fn parts_by_hand(case: &Case, memory_bytes: u64) -> Vec<u64> {
+        let n_claims = |g: usize| case.claims.iter().filter(|claim| claim.2 == g).count();
+        let is_asked = |g: usize| case.claims.iter().any(|claim| claim.2 == g && claim.1 > 0.0);
+        let mut parts: Vec<u64> =
+            (0..case.groups.len()).map(|g| if n_claims(g) > 0 { case.groups[g].bytes_min } else { 0 }).collect();
+        let of = |parts: &[u64], level: u64| -> Vec<u64> {
+            let part = |g: usize| match is_asked(g) {
+                true => parts[g].max(level.min(case.groups[g].bytes_max)),
+                false => parts[g],
+            };
+            (0..parts.len()).map(part).collect()
+        };
+        for level in 0..=memory_bytes {
+            let next = of(&parts, level);
+            if next.iter().sum::<u64>() > memory_bytes {
+                break;
+            }
+            parts = next;
+        }
+        (0..parts.len()).map(|g| if is_asked(g) { parts[g] } else { 0 }).collect()
+    }
+
+    /// The least that claims cost together on `bytes`, tried.
+    fn best_of(claims: &[Claim], bytes: u64) -> f64 {
+        let [first, rest @ ..] = claims else { return 0.0 };
+        (0..=bytes).map(|own| first.cost_us(own) + best_of(rest, bytes - own)).fold(f64::INFINITY, f64::min)
+    }
+
+    /// The least cost of all ways to divide the memory under which no group costs more than its limit, tried.
+    fn fair_by_force(
+        claims: &[Claim],
+        groups: &[Group],
+        limits_us: &[f64],
+        memory_bytes: u64,
+        given: &mut Vec<u64>,
+        at: usize,
+    ) -> f64 {
+        if at == claims.len() {
+            let of = |g: usize| claims.iter().zip(&*given).filter(move |(claim, _)| claim.group == g);
+            let fits = |g: usize| {
+                let (n, bytes) = of(g).fold((0, 0), |(n, sum), (_, &bytes)| (n + 1, sum + bytes));
+                let cost_us: f64 = of(g).map(|(claim, &bytes)| claim.cost_us(bytes)).sum();
+                let is_within = (groups[g].bytes_min..=groups[g].bytes_max).contains(&bytes);
+                n == 0 || (is_within && cost_us <= limits_us[g] + 1e-9)
+            };
+            let cost_us = || claims.iter().zip(&*given).map(|(claim, &bytes)| claim.cost_us(bytes)).sum();
+            return if (0..groups.len()).all(fits) { cost_us() } else { f64::INFINITY };
+        }
+        let mut least = f64::INFINITY;
+        for bytes in 0..=memory_bytes {
+            given[at] = bytes;
+            least = least.min(fair_by_force(claims, groups, limits_us, memory_bytes - bytes, given, at + 1));
+        }
+        least
+    }
+
     fn check_bounds(case: &Case, got: &Allocation) {
         assert!(got.bytes.iter().sum::<u64>() <= case.memory_bytes());
         for (g, group) in case.groups.iter().enumerate() {
@@ -530,6 +708,30 @@ mod tests {
             prop_assert!(got.cost_us <= least + 1e-6, "{} and by brute force {least}", got.cost_us);
         }
 
+        /// Under the minimums of an equal split nobody costs more than on its part, which is what brute force makes of it; and of all
+        /// plans of which that is true, tried one by one, the allocation is the cheapest.
+        #[test]
+        fn an_equal_split_is_the_least_that_anyone_gets(case in any_case(4, 3)) {
+            let (curves, memory) = (case.curves(), case.memory_bytes());
+            let claims = case.claims(&curves);
+            let split = equal_split(&claims, &case.groups, memory, 1).unwrap();
+            let parts = parts_by_hand(&case, memory);
+            for (g, part) in parts.iter().enumerate() {
+                let own: Vec<Claim> = claims.iter().filter(|claim| claim.group == g).cloned().collect();
+                let least = if own.is_empty() { 0.0 } else { best_of(&own, *part) };
+                prop_assert!((split.cost_us[g] - least).abs() < 1e-6, "group {g} on {part}: {least} {split:?}");
+            }
+            let got = allocate(&claims, &split.groups, memory, 1).unwrap();
+            let cost_of = |bytes: &[u64], g: usize| -> f64 {
+                claims.iter().zip(bytes).filter(|(claim, _)| claim.group == g).map(|(c, &b)| c.cost_us(b)).sum()
+            };
+            for g in 0..case.groups.len() {
+                prop_assert!(cost_of(&got.bytes, g) <= split.cost_us[g] + 1e-6, "group {g}: {got:?} {split:?}");
+            }
+            let least = fair_by_force(&claims, &case.groups, &split.cost_us, memory, &mut vec![0; claims.len()], 0);
+            prop_assert!((got.cost_us - least).abs() < 1e-6, "{} and by brute force {least}", got.cost_us);
+        }
+
         /// What a claim with bounds of its own got before there were groups.
         #[test]
         fn a_group_of_one_is_a_claim_by_itself(case in any_case(6, 6), unit in 1..5_u64) {
@@ -544,7 +746,7 @@ mod tests {
             let minimum = |(group, &k): (&Group, &usize)| (group.bytes_min + k as u64 * unit).min(group.bytes_max);
             let mut expected: Vec<u64> = case.groups.iter().zip(&program).map(minimum).collect();
             let members: Vec<Vec<usize>> = (0..claims.len()).map(|i| vec![i]).collect();
-            spread_spare(&members, &case.groups, &mut expected, case.memory_bytes());
+            spread_spare(&claims, &members, &case.groups, &mut expected, case.memory_bytes());
             prop_assert_eq!(allocate(&claims, &case.groups, case.memory_bytes(), unit).unwrap().bytes, expected);
         }
 
@@ -552,7 +754,7 @@ mod tests {
         fn all_memory_is_given_out(memory in 0u64..10_000, unit in 1u64..500, n in 1usize..8, n_groups in 1usize..4) {
             let c = curve(&[(500, 0.3), (4_000, 0.1)]);
             let claims: Vec<Claim> =
-                (0..n).map(|i| Claim { curve: &c, cost_us_max: i as f64, group: i % n_groups }).collect();
+                (0..n).map(|i| Claim::new(&c, i as f64, i % n_groups)).collect();
             let got = allocate(&claims, &vec![Group::UNBOUNDED; n_groups], memory, unit).unwrap();
             prop_assert_eq!(got.bytes.iter().sum::<u64>(), memory);
         }

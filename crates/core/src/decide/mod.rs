@@ -4,6 +4,8 @@ pub mod allocation;
 pub mod delayed_hits;
 pub mod density;
 pub mod diurnal;
+pub mod objective;
 pub mod penalty_class;
 pub mod plan;
 pub mod sample_size;
+pub mod size_class;

@@ -346,6 +346,19 @@ impl Eaet {
         self.stored_bytes -= gone.map_or(0, |gone| u64::from(gone.size_bytes));
     }
 
+    /// The size of a sampled key at its last access, in bytes; `None` where the key isn't remembered.
+    pub fn size_of(&self, key: KeyHash) -> Option<u32> {
+        self.seen.get(&key).map(|seen| seen.size_bytes)
+    }
+
+    /// The key's accesses are another model's from now on, which shares this one's clock and rate: what is remembered of it goes there.
+    pub fn hand_over(&mut self, key: KeyHash, to: &mut Eaet) {
+        if let Some(seen) = self.seen.get(&key).copied() {
+            self.forget(key);
+            to.remember(key, seen);
+        }
+    }
+
     /// The rate of the sample.
     pub fn rate(&self) -> SampleRate {
         self.rate
@@ -613,6 +626,26 @@ mod tests {
         }
         let ratios: Vec<f64> = eaet.curve(&[900, 1100]).points().iter().map(|point| point.miss_ratio).collect();
         assert!(ratios[0] > 0.99 && ratios[1] < 0.01, "{ratios:?}");
+    }
+
+    /// A loop whose keys are another model's from the middle on: a reuse time that began in the one ends in the other.
+    #[test]
+    fn a_key_that_is_handed_over_is_not_new() {
+        let empty = || Eaet::new(SampleRate::ALL, Counted::ReadsAndWrites);
+        let (mut before, mut after) = (empty(), empty());
+        for at in 0..2000 {
+            let access = Access::read(key(at % 100), 10);
+            if at >= 1000 {
+                before.hand_over(access.key, &mut after);
+                after.record_sampled(&access, at);
+            } else {
+                before.record_sampled(&access, at);
+            }
+        }
+        assert_eq!((before.sampled_keys(), after.sampled_keys(), after.size_of(key(7))), (0, 100, Some(10)));
+        after.advance(2000, 1000);
+        assert_eq!(after.full_curve().miss_ratio_at(1 << 20), 0.0);
+        assert!(after.full_curve().miss_ratio_at(500) > 0.9);
     }
 
     #[test]

@@ -23,6 +23,7 @@ use crate::expiry::{ExpiryQueue, expires_us_after};
 use crate::policy::cache::SAMPLE_SIZE_MAX;
 use crate::random::Random;
 use crate::sampling::{SampleRate, Sampling};
+use crate::units::KeyHash;
 
 /// K' = K^this: see the file's opening.
 const SAMPLE_SIZE_EXPONENT: f64 = 1.4;
@@ -114,6 +115,18 @@ impl Krr {
         if self.sampling.is_exceeded_by(self.known.len()) {
             self.thin(self.rate.lowered());
         }
+    }
+
+    /// Takes one access of a key that was another model's until now: it was asked for before, so this is no cold miss.
+    pub fn record_joined(&mut self, access: &Access) {
+        let before = std::mem::replace(&mut self.first_access_is_unknown, true);
+        self.record_sampled(access);
+        self.first_access_is_unknown = before;
+    }
+
+    /// The size of a sampled key at its last access, in bytes; `None` where the key isn't remembered.
+    pub fn size_of(&self, key: KeyHash) -> Option<u32> {
+        self.known.get(&key).map(|known| self.stack.depth(known.id).1 as u32)
     }
 
     fn expire(&mut self, now_us: u64) {
@@ -235,7 +248,6 @@ mod tests {
     use super::*;
     use crate::curve::even_sizes;
     use crate::model::testing::{StreamConfig, exact_curve, fed, simulated_curve, stream};
-    use crate::units::KeyHash;
 
     fn krr(k: u32, sampling: Sampling) -> Krr {
         Krr::new(k, sampling, Counted::ReadsAndWrites, 1).unwrap()
@@ -337,6 +349,17 @@ mod tests {
         krr.decay(0.0);
         krr.widen(SampleRate::ALL);
         (0..10).for_each(|_| round(&mut krr));
+        assert!(krr.curve(&[1000]).miss_ratio_at(1000) < 1e-6);
+    }
+
+    /// A loop whose keys were another model's for the first rounds.
+    #[test]
+    fn a_key_that_joins_is_not_new() {
+        let mut krr = krr(5, Sampling::ALL);
+        (0..1000).for_each(|i| krr.record_joined(&Access::read(KeyHash::of_number(i), 1)));
+        krr.advance(1000);
+        (0..3000).for_each(|i| krr.record(&Access::read(KeyHash::of_number(i % 1000), 1)));
+        assert_eq!(krr.size_of(KeyHash::of_number(7)), Some(1));
         assert!(krr.curve(&[1000]).miss_ratio_at(1000) < 1e-6);
     }
 

@@ -8,9 +8,10 @@
 use super::krr::Krr;
 use super::{Counted, CurveModel};
 use crate::access::Access;
-use crate::curve::{CurvePoint, MissRatioCurve};
+use crate::curve::{CurvePoint, MissRatioCurve, even_sizes};
 use crate::error::ConfigError;
 use crate::sampling::{SampleRate, Sampling};
+use crate::units::KeyHash;
 
 /// One point of a merged curve.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -88,6 +89,20 @@ impl MergedCurve {
     }
 }
 
+/// Points up to the memory there is, and as many up to what the partition's keys take, where that is less.
+const CURVE_POINTS: usize = 100;
+
+/// Where the curve of a partition is looked at: even up to the memory there is (without a limit, to all that is known), and
+/// finer up to what the partition's keys take.
+pub fn sizes_of_interest(capacity_bytes: u64, known_bytes: u64) -> Vec<u64> {
+    let most = if capacity_bytes == 0 { known_bytes } else { capacity_bytes };
+    let mut sizes = even_sizes(most.max(1), CURVE_POINTS);
+    sizes.extend(even_sizes(known_bytes.clamp(1, most.max(1)), CURVE_POINTS));
+    sizes.sort_unstable();
+    sizes.dedup();
+    sizes
+}
+
 /// KRR for several K at once, whose curve is the merged one.
 #[derive(Clone, Debug)]
 pub struct MergedKrr {
@@ -118,6 +133,16 @@ impl MergedKrr {
     /// As [`Krr::record_sampled`].
     pub fn record_sampled(&mut self, access: &Access) {
         self.each(|model| model.record_sampled(access));
+    }
+
+    /// As [`Krr::record_joined`].
+    pub fn record_joined(&mut self, access: &Access) {
+        self.each(|model| model.record_joined(access));
+    }
+
+    /// As [`Krr::size_of`].
+    pub fn size_of(&self, key: KeyHash) -> Option<u32> {
+        self.models.first().and_then(|(_, model)| model.size_of(key))
     }
 
     /// As [`Krr::thin`] where `rate` is the lower, and [`Krr::widen`] where it is the higher.
@@ -202,6 +227,14 @@ mod tests {
         for (bytes, k) in [(0, 1), (22, 1), (24, 16), (25, 16), (1000, 1)] {
             assert_eq!(merged.k_at(bytes), Some(k), "at {bytes}");
         }
+    }
+
+    #[test]
+    fn a_small_partition_is_looked_at_closely() {
+        let sizes = sizes_of_interest(1_000_000, 1000);
+        assert_eq!((sizes[0], sizes[98], sizes.len()), (10, 990, 200));
+        assert_eq!(sizes_of_interest(0, 500).last(), Some(&500));
+        assert_eq!(sizes_of_interest(0, 0), [1]);
     }
 
     /// At 20 bytes K = 1 misses 0.625 and K = 16 0.75: a sixth less.

@@ -11,11 +11,10 @@ use super::cache::{Outcome, SAMPLE_SIZE_MAX};
 use super::partitioned::{Ledger, Partitioning, PlanConfig};
 use super::pools::Giver;
 use super::table::{Entry, Order, Table, TableCache, draw_from};
-use crate::access::Access;
-use crate::curve::{MissRatioCurve, even_sizes};
+use crate::access::{Access, Op};
+use crate::curve::MissRatioCurve;
 use crate::error::ConfigError;
-use crate::model::krr::Krr;
-use crate::model::merged::MergedCurve;
+use crate::model::merged::{MergedCurve, MergedKrr, sizes_of_interest};
 use crate::model::{Counted, CurveModel};
 use crate::random::Random;
 use crate::sampling::Sampling;
@@ -24,8 +23,6 @@ use crate::units::PartitionId;
 /// The sampling sizes whose curves are merged (sec. 4.1.4).
 pub const SAMPLE_SIZES: [u32; 4] = [1, 5, 8, 16];
 
-/// Points per curve.
-const CURVE_POINTS: usize = 100;
 /// Keys that one model remembers: this share of what all may.
 const KEYS_SHARE: usize = 16;
 
@@ -70,8 +67,8 @@ impl Members {
 #[derive(Debug)]
 pub struct Kredis {
     ledger: Ledger,
-    /// By partition, one for each of [`SAMPLE_SIZES`].
-    models: Vec<Vec<Krr>>,
+    /// By partition.
+    models: Vec<MergedKrr>,
     sample_sizes: Vec<u32>,
     members: Members,
     random: Random,
@@ -81,15 +78,10 @@ impl Kredis {
     /// A kRedis cache of `capacity_bytes`; its partitions are tenants, whatever the configuration says.
     ///
     /// # Errors
-    /// [`ConfigError::SampleSize`] and [`ConfigError::Decay`] for what the configuration has out of range.
+    /// What the configuration has out of range.
     pub fn cache(config: PlanConfig, capacity_bytes: u64, seed: u64) -> Result<TableCache<Kredis>, ConfigError> {
-        if !(1..=SAMPLE_SIZE_MAX).contains(&config.sample_size) {
-            return Err(ConfigError::SampleSize(config.sample_size));
-        }
-        if !(0.0..=1.0).contains(&config.decay) {
-            return Err(ConfigError::Decay(config.decay));
-        }
         let config = PlanConfig { partitioning: Partitioning::Tenant, ..config };
+        config.check()?;
         let order = Kredis {
             ledger: Ledger::new(config, capacity_bytes),
             models: Vec::new(),
@@ -100,37 +92,46 @@ impl Kredis {
         Ok(TableCache::new(capacity_bytes, order))
     }
 
-    fn models(&mut self, partition: PartitionId) -> &mut Vec<Krr> {
+    fn model(&mut self, partition: PartitionId) -> &mut MergedKrr {
         let sampling = Sampling::Keys((self.ledger.config().sampled_keys_max / KEYS_SHARE).max(1));
         while self.models.len() <= partition.index() {
-            let random = &mut self.random;
-            let model = |&k: &u32| {
-                Krr::new(k, sampling, Counted::Reads, random.next_u64())
-                    .expect("the sizes that are merged are in range")
-            };
-            self.models.push(SAMPLE_SIZES.iter().map(model).collect());
+            let model = MergedKrr::new(&SAMPLE_SIZES, sampling, Counted::Reads, self.random.next_u64());
+            self.models.push(model.expect("the sizes that are merged are in range"));
         }
         &mut self.models[partition.index()]
     }
 
+    fn record(&mut self, access: &Access, partition: PartitionId) {
+        let siblings = self.ledger.siblings(partition);
+        self.model(PartitionId(siblings.end as u16 - 1));
+        if access.op == Op::Delete {
+            // Of what size the value was a delete doesn't say; who doesn't know the key isn't touched by it.
+            return self.models[siblings].iter_mut().for_each(|model| model.record(access));
+        }
+        if let Some(before) = self.ledger.came_from(access.key, partition) {
+            self.models[before.index()].record(&access.with_op(Op::Delete));
+            let model = &mut self.models[partition.index()];
+            model.advance(u64::from(access.op == Op::Read));
+            if model.rate().takes(access.key) {
+                model.record_joined(access);
+            }
+            return;
+        }
+        self.models[partition.index()].record(access);
+    }
+
     fn end_window(&mut self, capacity_bytes: u64) {
         let n = self.ledger.n_partitions();
-        self.models(PartitionId(n as u16 - 1));
-        let sizes = even_sizes(capacity_bytes, CURVE_POINTS);
-        let merge = |models: &Vec<Krr>| {
-            let curves: Vec<(u32, MissRatioCurve)> =
-                SAMPLE_SIZES.iter().zip(models).map(|(&k, model)| (k, model.curve(&sizes))).collect();
-            MergedCurve::new(&curves)
-        };
+        self.model(PartitionId(n as u16 - 1));
+        let merge = |model: &MergedKrr| model.merged(&sizes_of_interest(capacity_bytes, model.known_bytes()));
         let merged: Vec<MergedCurve> = self.models.iter().map(merge).collect();
         let curves: Vec<MissRatioCurve> = merged.iter().map(|merged| merged.curve().clone()).collect();
-        self.ledger.plan(&curves);
-        let default = self.ledger.config().sample_size;
+        self.ledger.plan(&curves, self.models.iter().map(MergedKrr::rate));
+        let PlanConfig { sample_size, decay, .. } = *self.ledger.config();
         let targets = self.ledger.target_bytes();
-        let k_of = |(merged, &target): (&MergedCurve, &u64)| merged.k_at(target).unwrap_or(default);
+        let k_of = |(merged, &target): (&MergedCurve, &u64)| merged.k_at(target).unwrap_or(sample_size);
         self.sample_sizes = merged.iter().zip(targets).map(k_of).collect();
-        let decay = self.ledger.config().decay;
-        self.models.iter_mut().flatten().for_each(|model| model.decay(decay));
+        self.models.iter_mut().for_each(|model| model.end_window(decay));
     }
 }
 
@@ -167,12 +168,12 @@ impl Order for Kredis {
     }
 
     fn partition_of(&self, access: &Access) -> PartitionId {
-        self.ledger.config().partitioning.of(access)
+        self.ledger.partition_of(access)
     }
 
     fn observed(&mut self, access: &Access, outcome: Outcome, table: &Table) {
         let partition = self.partition_of(access);
-        self.models(partition).iter_mut().for_each(|model| model.record(access));
+        self.record(access, partition);
         if self.ledger.observed(access, outcome, partition) {
             self.end_window(table.capacity_bytes());
         }

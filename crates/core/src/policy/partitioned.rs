@@ -6,11 +6,15 @@
 use crate::access::{Access, Op};
 use crate::curve::MissRatioCurve;
 use crate::decide::allocation::{Claim, Group};
+use crate::decide::objective::Objective;
 use crate::decide::penalty_class::{PENALTY_CLASSES, penalty_class};
-use crate::decide::plan::{Plan, next_plan};
-use crate::units::{PARTITIONS_MAX, PartitionId};
+use crate::decide::plan::{Plan, Terms, next_plan};
+use crate::decide::size_class::{SIZE_CLASSES_MAX, SizeClasses};
+use crate::error::ConfigError;
+use crate::sampling::SampleRate;
+use crate::units::{KeyHash, PARTITIONS_MAX, PartitionId};
 
-use super::cache::Outcome;
+use super::cache::{Outcome, SAMPLE_SIZE_MAX};
 use super::over_target::OverTarget;
 use super::pools::{Giver, next_giver};
 use super::table::Entry;
@@ -32,6 +36,14 @@ impl Partitioning {
         match self {
             Partitioning::PenaltyClass => PartitionId(penalty_class(f64::from(access.penalty_us)) as u16),
             Partitioning::Tenant => PartitionId(access.tenant.0.min(PARTITIONS_MAX as u16 - 1)),
+        }
+    }
+
+    /// How many there may be, `size_classes` of each.
+    fn count_max(self, size_classes: usize) -> usize {
+        match self {
+            Partitioning::PenaltyClass => PENALTY_CLASSES,
+            Partitioning::Tenant => PARTITIONS_MAX / size_classes,
         }
     }
 
@@ -60,6 +72,30 @@ pub struct PlanConfig {
     pub sample_size: u32,
     /// Keys that the models of all partitions remember; more lower the rate.
     pub sampled_keys_max: usize,
+    /// What a plan is to reach.
+    pub objective: Objective,
+    /// Classes by size that each of these is divided into once more, 1 (not at all) to 8.
+    pub size_classes: usize,
+}
+
+impl PlanConfig {
+    /// # Errors
+    /// What is out of its range.
+    pub(super) fn check(&self) -> Result<(), ConfigError> {
+        if !(1..=SAMPLE_SIZE_MAX).contains(&self.sample_size) {
+            return Err(ConfigError::SampleSize(self.sample_size));
+        }
+        if !(0.0..=1.0).contains(&self.decay) {
+            return Err(ConfigError::Decay(self.decay));
+        }
+        if !(1..=SIZE_CLASSES_MAX).contains(&self.size_classes) {
+            return Err(ConfigError::SizeClasses(self.size_classes));
+        }
+        match self.partitioning.count_max(self.size_classes) * self.size_classes {
+            n if n > PARTITIONS_MAX => Err(ConfigError::Partitions(n)),
+            _ => Ok(()),
+        }
+    }
 }
 
 impl Default for PlanConfig {
@@ -72,6 +108,8 @@ impl Default for PlanConfig {
             granularity_bytes: 0,
             sample_size: 5,
             sampled_keys_max: 1 << 15,
+            objective: Objective::Penalty,
+            size_classes: 1,
         }
     }
 }
@@ -83,6 +121,7 @@ const READS_MIN: f64 = 0.5;
 #[derive(Clone, Copy, Debug, Default)]
 struct Account {
     used_bytes: u64,
+    keys: u64,
     reads: f64,
     misses: f64,
     penalty_us_sum: f64,
@@ -94,15 +133,21 @@ pub(super) struct Ledger {
     config: PlanConfig,
     capacity_bytes: u64,
     accounts: Vec<Account>,
+    /// By what a partition is before it is divided by size.
+    sizes: Vec<SizeClasses>,
     plan: Option<Plan>,
     /// Requests since the last plan.
     requests: u64,
+    /// The value that left last, and from where: it may have come back to another partition.
+    left_last: Option<(KeyHash, PartitionId)>,
 }
 
 impl Ledger {
     pub fn new(config: PlanConfig, capacity_bytes: u64) -> Self {
-        let accounts = vec![Account::default(); config.partitioning.count_min()];
-        Ledger { config, capacity_bytes, accounts, plan: None, requests: 0 }
+        let n = config.partitioning.count_min();
+        let accounts = vec![Account::default(); n * config.size_classes];
+        let sizes = vec![SizeClasses::new(config.size_classes); n];
+        Ledger { config, capacity_bytes, accounts, sizes, plan: None, requests: 0, left_last: None }
     }
 
     pub fn config(&self) -> &PlanConfig {
@@ -113,19 +158,57 @@ impl Ledger {
         self.accounts.len()
     }
 
+    /// Where what `access` stores belongs.
+    #[inline]
+    pub fn partition_of(&self, access: &Access) -> PartitionId {
+        let n = self.config.size_classes;
+        let whole = self.whole_of(access);
+        if n == 1 {
+            return PartitionId(whole as u16);
+        }
+        let class = self.sizes.get(whole).map_or(0, |sizes| sizes.limits().class_of(access.size_bytes));
+        PartitionId((whole * n + class) as u16)
+    }
+
+    /// What `access` belongs to, before it is divided by size.
+    #[inline]
+    fn whole_of(&self, access: &Access) -> usize {
+        let config = &self.config;
+        config.partitioning.of(access).index().min(config.partitioning.count_max(config.size_classes) - 1)
+    }
+
+    /// The partitions, one after the other, that `partition` is a size class of.
+    pub fn siblings(&self, partition: PartitionId) -> std::ops::Range<usize> {
+        let first = partition.index() / self.config.size_classes * self.config.size_classes;
+        first..first + self.config.size_classes
+    }
+
     fn account(&mut self, partition: PartitionId) -> &mut Account {
         if self.accounts.len() <= partition.index() {
-            self.accounts.resize(partition.index() + 1, Account::default());
+            let n = self.siblings(partition).end;
+            self.accounts.resize(n, Account::default());
+            self.sizes.resize(n / self.config.size_classes, SizeClasses::new(self.config.size_classes));
         }
         &mut self.accounts[partition.index()]
     }
 
     pub fn stored(&mut self, entry: &Entry) {
-        self.account(entry.partition).used_bytes += u64::from(entry.size_bytes);
+        let account = self.account(entry.partition);
+        account.used_bytes += u64::from(entry.size_bytes);
+        account.keys += 1;
     }
 
     pub fn removed(&mut self, entry: &Entry) {
-        self.account(entry.partition).used_bytes -= u64::from(entry.size_bytes);
+        let account = self.account(entry.partition);
+        account.used_bytes -= u64::from(entry.size_bytes);
+        account.keys -= 1;
+        self.left_last = Some((entry.key, entry.partition));
+    }
+
+    /// The other size class that a key was of until its present access, which is one of `partition`.
+    pub fn came_from(&self, key: KeyHash, partition: PartitionId) -> Option<PartitionId> {
+        let (left, before) = self.left_last?;
+        (left == key && before != partition && self.siblings(partition).contains(&before.index())).then_some(before)
     }
 
     /// Counts one access of `partition`; true where the window has ended.
@@ -137,6 +220,10 @@ impl Ledger {
                 account.misses += 1.0;
                 account.penalty_us_sum += f64::from(access.penalty_us);
             }
+        }
+        if self.config.size_classes > 1 && access.op != Op::Delete {
+            let whole = self.whole_of(access);
+            self.sizes[whole].saw(access.size_bytes);
         }
         self.requests += u64::from(outcome != Outcome::NotARequest);
         self.requests >= self.config.window_requests
@@ -182,28 +269,32 @@ impl Ledger {
         self.plan.as_ref().map_or(&[], |plan| &plan.target_bytes)
     }
 
-    /// Makes the next plan from each partition's curve, and begins a new window.
-    pub fn plan(&mut self, curves: &[MissRatioCurve]) {
+    /// Makes the next plan from each partition's curve and the rate at which it was sampled, and begins a new window.
+    pub fn plan(&mut self, curves: &[MissRatioCurve], rates: impl Iterator<Item = SampleRate>) {
         assert_eq!(curves.len(), self.accounts.len(), "one curve for each partition");
         self.requests = 0;
         self.accounts.iter_mut().filter(|account| account.reads < READS_MIN).for_each(|account| account.reads = 0.0);
         if self.accounts.iter().any(|account| account.reads > 0.0) {
             let penalties = self.penalties_us();
-            let claim = |(group, ((account, curve), penalty_us)): (usize, ((&Account, _), f64))| Claim {
-                curve,
-                cost_us_max: account.reads * penalty_us,
-                group,
+            let n = self.config.size_classes;
+            let claim = |(i, (((account, curve), rate), penalty_us)): (usize, (((&Account, _), SampleRate), f64))| {
+                let cost_us_max = account.reads * self.config.objective.miss_us(penalty_us);
+                Claim::new(curve, cost_us_max, i / n).seen_by(account.reads * rate.rate())
             };
-            let claims: Vec<Claim> = self.accounts.iter().zip(curves).zip(penalties).enumerate().map(claim).collect();
+            let claims: Vec<Claim> =
+                self.accounts.iter().zip(curves).zip(rates).zip(penalties).enumerate().map(claim).collect();
             // What nobody reads gets nothing, and costs no time to plan for.
-            let most = |account: &Account| if account.reads > 0.0 { self.capacity_bytes } else { 0 };
+            let is_read = |accounts: &[Account]| accounts.iter().any(|account| account.reads > 0.0);
+            let most = |accounts: &[Account]| if is_read(accounts) { self.capacity_bytes } else { 0 };
             let groups: Vec<Group> =
-                self.accounts.iter().map(|account| Group { bytes_min: 0, bytes_max: most(account) }).collect();
-            let unit = match self.config.granularity_bytes {
-                0 => (self.capacity_bytes / 1000).max(1),
-                set => set.max(self.capacity_bytes / 4000),
+                self.accounts.chunks(n).map(|of_one| Group { bytes_min: 0, bytes_max: most(of_one) }).collect();
+            let terms = Terms {
+                memory_bytes: self.capacity_bytes,
+                granularity_bytes: self.config.granularity_bytes,
+                gain_min: self.config.gain_min,
+                objective: self.config.objective,
             };
-            let next = next_plan(self.plan.as_ref(), &claims, &groups, self.capacity_bytes, unit, self.config.gain_min);
+            let next = next_plan(self.plan.as_ref(), &claims, &groups, &terms);
             self.plan = Some(next.expect("bounds of 0 and the capacity always fit"));
         }
         for account in &mut self.accounts {
@@ -211,14 +302,22 @@ impl Ledger {
             account.misses *= self.config.decay;
             account.penalty_us_sum *= self.config.decay;
         }
+        let of_one = self.accounts.chunks(self.config.size_classes);
+        for (sizes, accounts) in self.sizes.iter_mut().zip(of_one) {
+            sizes.end_window(accounts.iter().map(|account| account.keys).sum(), self.config.decay as f32);
+        }
     }
 
-    /// Mean penalty by partition; the mean of all where none was measured, and 1 where none was measured at all.
+    /// Mean penalty by partition, the same for its size classes; the mean of all where none was measured, and 1 where none was
+    /// measured at all.
     fn penalties_us(&self) -> Vec<f64> {
-        let misses: f64 = self.accounts.iter().map(|account| account.misses).sum();
-        let sum: f64 = self.accounts.iter().map(|account| account.penalty_us_sum).sum();
-        let fallback = if misses > 0.0 && sum > 0.0 { sum / misses } else { 1.0 };
-        let mean = |account: &Account| account.penalty_us_sum / account.misses;
-        self.accounts.iter().map(mean).map(|us| if us > 0.0 { us } else { fallback }).collect()
+        let mean = |accounts: &[Account]| {
+            let misses: f64 = accounts.iter().map(|account| account.misses).sum();
+            accounts.iter().map(|account| account.penalty_us_sum).sum::<f64>() / misses
+        };
+        let or = |us: f64, fallback: f64| if us > 0.0 { us } else { fallback };
+        let fallback = or(mean(&self.accounts), 1.0);
+        let n = self.config.size_classes;
+        self.accounts.chunks(n).flat_map(|of_one| std::iter::repeat_n(or(mean(of_one), fallback), n)).collect()
     }
 }

@@ -21,6 +21,7 @@ use super::newcomers::{Newcomers, Oldest};
 use super::ranks::Ranks;
 use super::walk::{Guides, Visit, Walk};
 use crate::ffi::server::{Kind, Server, Text};
+use crate::observe::bins::BinId;
 use crate::observe::classes::Classes;
 use crate::observe::partitions::in_database;
 
@@ -55,13 +56,13 @@ pub enum Scoring<'a> {
 pub struct Orders<'a> {
     /// Bytes to free.
     pub free_bytes: u64,
-    /// Target bytes by partition; with none, any key may go.
+    /// Target bytes by bin; with none, any key may go.
     pub target_bytes: &'a [u64],
-    /// Allowed bytes by partition: who is above goes even where memory isn't short.
+    /// Allowed bytes by bin: who is above goes even where memory isn't short.
     pub bytes_max: &'a [u64],
     /// Keys sampled per eviction.
     pub sample_size: usize,
-    /// The same by partition, where they differ.
+    /// The same by bin, where they differ.
     pub sample_sizes: &'a [u32],
     /// K was chosen: no key may be older than a sample of K gives.
     pub keeps_to_samples: bool,
@@ -170,7 +171,7 @@ impl Evictor {
         let (mut freed_bytes, mut failures, mut evicted) = (0, 0, 0);
         loop {
             let short = freed_bytes < orders.free_bytes;
-            let used_bytes = &guides.usage.bytes()[..n];
+            let used_bytes = &guides.usage.bytes_by_bin(&guides.partitions.binning)[..n];
             let spared = || guides.partitions.at_minimum(used_bytes);
             let giver = next_giver(used_bytes, orders.target_bytes, orders.bytes_max, spared, short);
             let Some(giver) = giver else { break };
@@ -233,7 +234,7 @@ impl Evictor {
                 }
                 let (score, sight) = look_at(visit, classes, orders, ages);
                 let victim = || Victim { name: visit.name.keep(), db: visit.db, sight, was_met: true };
-                pools.offer(visit.partition, score, victim);
+                pools.offer(visit.bin.in_pools(), score, victim);
             });
         }
     }
@@ -249,18 +250,19 @@ impl Evictor {
     /// A key of a giver that the walk rarely meets: its oldest, or the longest idle of K where K was chosen small.
     fn newcomer(&mut self, server: &Server, guides: &Guides, orders: &Orders, giver: Giver) -> Option<Victim> {
         let Giver::Partition(id) = giver else { return None };
-        let keys = guides.usage.keys()[id.index()];
+        let bin = BinId::of_pools(id);
+        let keys = guides.usage.keys_of(&guides.partitions.binning, bin);
         // What is worth least isn't told by age.
         let by_age = matches!(orders.scoring, Scoring::Idle);
-        if orders.volatile_only || !by_age || self.pools.is_ready(giver) || !self.newcomers.cover(id, keys) {
+        if orders.volatile_only || !by_age || self.pools.is_ready(giver) || !self.newcomers.cover(bin, keys) {
             return None;
         }
         let k = self.pools.sample_size(giver);
         let Oldest { name, db, idle } = if orders.keeps_to_samples && k < NEARLY_LRU {
             let Evictor { newcomers, seed, .. } = self;
-            newcomers.oldest_of(server, id, k, || next_random(seed))?
+            newcomers.oldest_of(server, bin, k, || next_random(seed))?
         } else {
-            self.newcomers.oldest(server, id, orders.now_us)?
+            self.newcomers.oldest(server, bin, orders.now_us)?
         };
         Some(Victim { name, db, sight: Sight { idle, ..Sight::default() }, was_met: false })
     }
@@ -270,10 +272,12 @@ impl Evictor {
         if let [(only, _)] = orders.db_sizes {
             return Some(*only);
         }
-        let may_give = |db: u16| match giver {
-            Giver::Partition(id) => guides.partitions.whole_database(db).is_none_or(|whole| whole == id),
-            Giver::Anyone => true,
+        let gives = match giver {
+            Giver::Partition(id) => Some(guides.partitions.binning.partition_of()[id.index()]),
+            Giver::Anyone => None,
         };
+        let may_give =
+            |db: u16| gives.is_none_or(|id| guides.partitions.whole_database(db).is_none_or(|whole| whole == id));
         let weigh = |all: bool| {
             let weight = move |&(db, n): &(u16, u64)| if all || may_give(db) { n } else { 0 };
             (orders.db_sizes.iter().map(weight).sum::<u64>(), all)
@@ -345,7 +349,7 @@ impl Evictor {
 /// Whose keys are looked at: where there are no targets that see to it, not those of tenants at their minimum.
 fn may_give(guides: &Guides, orders: &Orders) -> OverTarget {
     match orders.scoring {
-        Scoring::Ranked(_) => guides.partitions.above_minimums(guides.usage.bytes()),
+        Scoring::Ranked(_) => guides.partitions.above_minimums(&guides.usage.bytes_by_bin(&guides.partitions.binning)),
         _ => OverTarget::all(),
     }
 }
@@ -355,8 +359,9 @@ fn others(guides: &Guides, orders: &Orders, may_give: OverTarget) -> OverTarget 
     if let Scoring::Ranked(_) = orders.scoring {
         return may_give;
     }
-    let over = OverTarget::new(&guides.usage.bytes()[..orders.bytes_max.len()], orders.target_bytes);
-    if over.is_none() { guides.partitions.above_minimums(guides.usage.bytes()) } else { over }
+    let used_bytes = guides.usage.bytes_by_bin(&guides.partitions.binning);
+    let over = OverTarget::new(&used_bytes[..orders.bytes_max.len()], orders.target_bytes);
+    if over.is_none() { guides.partitions.above_minimums(&used_bytes) } else { over }
 }
 
 /// Xorshift: which database or newcomer comes next needs no more.

@@ -11,6 +11,8 @@
 
 use tenure_core::units::{PARTITIONS_MAX, PartitionId};
 
+use super::spread::{Held, Spread, shares};
+use crate::observe::bins::{BinId, Binning};
 use crate::observe::partitions::Partitions;
 use crate::observe::sizes::Sizes;
 
@@ -154,6 +156,8 @@ struct Database {
     /// they lie in the walked part.
     round: Vec<f64>,
     met: Met,
+    /// How the keys of divided partitions lie over their bins.
+    spread: Spread,
 }
 
 impl Database {
@@ -169,6 +173,7 @@ impl Database {
             moved: 0.0,
             round: none,
             met: Met::new(),
+            spread: Spread::default(),
         }
     }
 
@@ -214,6 +219,7 @@ impl Database {
 
     fn come_round(&mut self) {
         self.met.come_round();
+        self.spread.come_round();
         let visited: f64 = self.round.iter().sum();
         if self.uncounted + self.drift > DRIFT_MAX * self.total && visited > 0.0 {
             self.counted.iter_mut().zip(&self.round).for_each(|(keys, met)| *keys = met * self.total / visited);
@@ -251,6 +257,13 @@ impl Usage {
         self.bytes[i] += size_bytes as u64;
     }
 
+    /// The same of a divided partition, as far as the size of the key is known.
+    pub fn came_of_size(&mut self, db: u16, partition: PartitionId, size_bytes: u32) {
+        let place = self.place(db);
+        let database = &mut self.databases[place];
+        database.spread.came(partition, size_bytes, database.walked());
+    }
+
     /// A key went, of a size not known.
     pub fn went(&mut self, db: u16, partition: PartitionId, sizes: &Sizes) {
         let place = self.place(db);
@@ -266,6 +279,7 @@ impl Usage {
         let database = &mut self.databases[place];
         let met = if was_met { 1.0 } else { database.walked() };
         database.count(partition.index(), -1.0, met);
+        database.spread.evicted(partition, size_bytes, met);
         if was_met {
             database.met.evicted.add(partition.index(), 1.0, f64::from(size_bytes));
         }
@@ -310,6 +324,12 @@ impl Usage {
         database.met.add(partition.index(), size_bytes.map(f64::from), database.total);
     }
 
+    /// The same of a divided partition.
+    pub fn visited_of_size(&mut self, db: u16, partition: PartitionId, size_bytes: u32) {
+        let place = self.place(db);
+        self.databases[place].spread.met(partition, size_bytes);
+    }
+
     /// The walk has come round in `db`.
     pub fn came_round(&mut self, db: u16) {
         let place = self.place(db);
@@ -331,6 +351,7 @@ impl Usage {
             let place = self.place(db);
             let database = &mut self.databases[place];
             database.settle(total as f64, partitions.whole_database(db));
+            database.spread.settle(|partition| *partitions.binning.limits(partition));
             for (i, bytes) in bytes.iter_mut().enumerate().filter(|(i, _)| database.keys[*i] > 0.0) {
                 let unmet = || f64::from(sizes.mean_bytes(PartitionId(i as u16)));
                 self.keys[i] += database.keys[i];
@@ -356,6 +377,40 @@ impl Usage {
         &self.bytes
     }
 
+    /// Bytes by bin.
+    pub fn bytes_by_bin(&self, binning: &Binning) -> [u64; PARTITIONS_MAX] {
+        let mut by_bin = [0; PARTITIONS_MAX];
+        for (i, bins) in binning.all().iter().enumerate() {
+            let (range, bytes) = (bins.range(), self.bytes[i]);
+            if bins.are_many() {
+                let shares = shares(&self.held(PartitionId(i as u16)).bytes);
+                by_bin[range].iter_mut().zip(shares).for_each(|(own, share)| *own = (share * bytes as f64) as u64);
+            } else {
+                by_bin[range.start] = bytes;
+            }
+        }
+        by_bin
+    }
+
+    /// Keys of a bin.
+    pub fn keys_of(&self, binning: &Binning, bin: BinId) -> f64 {
+        self.keys[binning.partition_of()[bin.index()].index()] * self.key_share(binning, bin)
+    }
+
+    /// The share of its partition's keys that a bin has.
+    pub fn key_share(&self, binning: &Binning, bin: BinId) -> f64 {
+        let partition = binning.partition_of()[bin.index()];
+        let bins = binning.of(partition);
+        if bins.are_many() { shares(&self.held(partition).keys)[bin.index() - bins.range().start] } else { 1.0 }
+    }
+
+    /// What the size classes of a divided partition have in all databases.
+    fn held(&self, partition: PartitionId) -> Held {
+        let mut held = Held::default();
+        self.databases.iter().for_each(|d| held.add(&d.spread.held(partition, d.walked()), 1.0));
+        held
+    }
+
     fn place(&mut self, db: u16) -> usize {
         self.databases.iter().position(|d| d.db == db).unwrap_or_else(|| {
             self.databases.push(Database::new(db));
@@ -374,7 +429,7 @@ mod tests {
     const B: PartitionId = PartitionId(1);
 
     fn of_tenants(text: &str) -> Partitions {
-        Partitions::new(Tenants::new(&TenantSpec::parse(text).unwrap()), Classes::default(), None)
+        Partitions::new(Tenants::new(&TenantSpec::parse(text).unwrap()), Classes::default(), None, 0)
     }
 
     fn prefixes() -> Partitions {

@@ -7,6 +7,7 @@ use tenure_core::units::{KeyHash, PartitionId};
 
 use super::usage::Usage;
 use crate::ffi::server::{Key, ScanCursor, ScannedName, Server};
+use crate::observe::bins::BinId;
 use crate::observe::classes::Classes;
 use crate::observe::partitions::Partitions;
 use crate::observe::sizes::Sizes;
@@ -21,6 +22,8 @@ pub struct Visit<'a> {
     pub db: u16,
     /// Where it belongs.
     pub partition: PartitionId,
+    /// In which bin.
+    pub bin: BinId,
     /// What it takes, where that was looked at.
     pub size_bytes: Option<u32>,
 }
@@ -65,7 +68,8 @@ impl Walk {
         let came_round = server.scan_step(&self.cursors[place].1, |name, key| {
             let partition = guides.partitions.of(db, name.as_ref());
             visited += 1;
-            let is_sized = guides.usage.wants_size(partition) || guides.sizes_all;
+            let bins = guides.partitions.binning.of(partition);
+            let is_sized = guides.usage.wants_size(partition) || guides.sizes_all || bins.are_many();
             let size_bytes = is_sized.then(|| {
                 // The hash only finds a remembered size; strings don't need it.
                 let hash = || KeyHash::of(name.as_ref());
@@ -74,7 +78,14 @@ impl Walk {
                 size_bytes
             });
             guides.usage.visited(db, partition, size_bytes);
-            visit(&Visit { name, key, db, partition, size_bytes }, &guides.partitions.classes);
+            let bin = match size_bytes.filter(|_| bins.are_many()) {
+                Some(size_bytes) => {
+                    guides.usage.visited_of_size(db, partition, size_bytes);
+                    guides.partitions.binning.bin_of(partition, size_bytes)
+                }
+                None => bins.of_class(0),
+            };
+            visit(&Visit { name, key, db, partition, bin, size_bytes }, &guides.partitions.classes);
         });
         if came_round {
             guides.usage.came_round(db);

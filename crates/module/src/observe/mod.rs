@@ -5,6 +5,7 @@
 //! gone, how large, when they expire) and passed to the worker through a bounded queue. What doesn't fit is dropped and counted.
 //! Cost on the main thread: a hash and a few counters per key; about 1,350 instructions per sampled key.
 
+pub mod bins;
 pub mod claims;
 pub mod classes;
 pub mod clients;
@@ -29,6 +30,7 @@ use tenure_core::key_table;
 use tenure_core::sampling::SampleRate;
 use tenure_core::units::{KeyHash, PARTITIONS_MAX, PartitionId, TenantId};
 
+use self::bins::Bins;
 use self::claims::Claims;
 use self::clients::Clients;
 use self::command_table::{CommandTable, Effect, Entry, KeyUse, Marks, Sets, Words};
@@ -101,6 +103,10 @@ pub struct Sampled {
     pub at: u64,
     /// Where the access belongs.
     pub partition: PartitionId,
+    /// The partition's bins.
+    pub bins: Bins,
+    /// The access's size is that of the key, which is there; else it is the partition's mean.
+    pub is_sized: bool,
     /// Which set of partitions the number above is of; it changes with `tenure.tenants`.
     pub epoch: u32,
     /// What the key has shown, where that is remembered.
@@ -466,12 +472,13 @@ impl Observer {
         for noted in ring.iter() {
             let place = noted.place.or_else(|| self.find_place(server, noted.key, noted.effect));
             let Some((db, partition, at)) = place else { continue };
-            let (access, is_there) = self.look_at(server, db, partition, &noted, now_us);
+            let (access, is_sized) = self.look_at(server, db, partition, &noted, now_us);
             if self.touches.is_on {
                 self.sampled_keys.push((partition, access.key));
             }
-            let shown = self.shown(&access, partition, &noted, is_there);
-            let sampled = Sampled { access, at, partition, epoch: self.epoch, shown };
+            let shown = self.shown(&access, partition, &noted, is_sized);
+            let bins = self.partitions.binning.of(partition);
+            let sampled = Sampled { access, at, partition, bins, is_sized, epoch: self.epoch, shown };
             if self.queue.push(sampled).is_err() {
                 self.losses.queue_full += 1;
             }
@@ -481,7 +488,7 @@ impl Observer {
         dropped
     }
 
-    /// What became of one sampled key, and whether it is there.
+    /// What became of one sampled key, and whether it is there, so that its size is known.
     fn look_at(
         &mut self,
         server: &Server,

@@ -6,6 +6,7 @@
 use tenure_core::policy::over_target::OverTarget;
 use tenure_core::units::{KeyHash, PARTITIONS_MAX, PartitionId, TenantId};
 
+use super::bins::Binning;
 use super::classes::{CLASSES, Class, Classes};
 use super::owners::{NOBODY, Owners, User};
 use super::tenants::{TENANTS_MAX, Tenants};
@@ -25,6 +26,8 @@ pub struct Partitions {
     pub classes: Classes,
     /// Whose a key is; where no tenant is a user nobody asks.
     pub owners: Option<Owners>,
+    /// How each is divided by the size of its values.
+    pub binning: Binning,
     names: Vec<String>,
     of: Vec<(TenantId, Class)>,
     /// By tenant and class.
@@ -32,9 +35,9 @@ pub struct Partitions {
 }
 
 impl Partitions {
-    /// One partition per tenant, and one more for each class of its keys. Of `owners` that which was known before is taken on
-    /// where tenants are users.
-    pub fn new(mut tenants: Tenants, classes: Classes, owners: Option<Owners>) -> Self {
+    /// One partition per tenant, and one more for each class of its keys; each divided into `size_classes` while there are numbers,
+    /// where that is 2 or more. Of `owners` that which was known before is taken on where tenants are users.
+    pub fn new(mut tenants: Tenants, classes: Classes, owners: Option<Owners>, size_classes: usize) -> Self {
         let users = tenants.users();
         let mut owners = (!users.is_empty())
             .then(|| owners.unwrap_or_default().knowing(users.iter().map(|(name, _)| name.as_bytes())));
@@ -43,6 +46,7 @@ impl Partitions {
             tenants,
             classes,
             owners,
+            binning: Binning::new(size_classes),
             names: Vec::new(),
             of: Vec::new(),
             cells: vec![[UNASSIGNED; CLASSES]; TENANTS_MAX],
@@ -117,9 +121,8 @@ impl Partitions {
             self.add(tenant, 0);
             return self.add(tenant, class);
         }
-        let free = PARTITIONS_MAX - self.names.len();
-        let id = match (free, base) {
-            (0, UNASSIGNED) => PARTITIONS_MAX as u8 - 1,
+        let id = match (self.binning.free(), base) {
+            (0, UNASSIGNED) => self.names.len() as u8 - 1,
             (0 | 1, base) if base != UNASSIGNED => base,
             _ => {
                 let tenant_name = &self.tenants.names()[tenant.0 as usize];
@@ -127,13 +130,24 @@ impl Partitions {
                     0 => tenant_name.clone(),
                     class => format!("{tenant_name}/{}", self.classes.name(class)),
                 };
+                self.binning.add(self.numbers_needed(tenant));
                 self.names.push(name);
                 self.of.push((tenant, class));
+                if self.binning.free() <= 1 {
+                    self.tenants.close();
+                }
                 self.names.len() as u8 - 1
             }
         };
         self.cells[tenant.0 as usize][usize::from(class)] = id;
         PartitionId(u16::from(id))
+    }
+
+    /// Numbers that are to be left for who comes after `tenant`: one for each tenant that is known, and some where more may come.
+    fn numbers_needed(&self, tenant: TenantId) -> usize {
+        let known = self.tenants.names().len().saturating_sub(usize::from(tenant.0) + 1);
+        let may_come = self.classes.is_on() || self.tenants.may_grow();
+        known.max(if may_come { PARTITIONS_MAX / 4 } else { 0 })
     }
 
     /// How many there are.
@@ -161,10 +175,10 @@ impl Partitions {
         &self.tenants
     }
 
-    /// What each partition may hold now, in bytes: without bound, but for the one that gives where a tenant holds more than it is
-    /// allowed: the one most above its target. `None` where no tenant does.
+    /// What each bin may hold now, in bytes: without bound, but for the one that gives where a tenant holds more than it is
+    /// allowed: the one most above its target. `None` where no tenant does. Used and target bytes by bin.
     pub fn maximums(&self, used_bytes: &[u64], target_bytes: &[u64]) -> Option<Vec<u64>> {
-        let used = self.used_by_tenant(used_bytes);
+        let (used, n) = (self.used_by_tenant(used_bytes), self.binning.len());
         let mut maximums = None;
         for (tenant, &bytes_max) in self.tenants.bytes_max().iter().enumerate() {
             let above = used[tenant].saturating_sub(bytes_max);
@@ -172,42 +186,45 @@ impl Partitions {
                 continue;
             }
             let excess = |i: &usize| used_bytes[*i] as i128 - i128::from(target_bytes.get(*i).copied().unwrap_or(0));
-            let its = (0..self.of.len()).filter(|&i| self.of[i].0.0 as usize == tenant && used_bytes[i] > 0);
-            if let Some(gives) = its.max_by_key(excess) {
-                let maximums = maximums.get_or_insert_with(|| vec![u64::MAX; self.of.len()]);
+            let its = self.tenants_of_bins().enumerate().filter(|&(i, of)| of == tenant && used_bytes[i] > 0);
+            if let Some(gives) = its.map(|(i, _)| i).max_by_key(excess) {
+                let maximums = maximums.get_or_insert_with(|| vec![u64::MAX; n]);
                 maximums[gives] = used_bytes[gives].saturating_sub(above);
             }
         }
         maximums
     }
 
-    /// Which partitions may give without their tenants falling below what they are guaranteed; all, where none may.
+    /// The bins that may give without their tenants falling below what they are guaranteed; all, where none may. Used bytes by bin.
     pub fn above_minimums(&self, used_bytes: &[u64]) -> OverTarget {
         let bytes_min = self.tenants.bytes_min();
         if bytes_min.iter().all(|&bytes| bytes == 0) {
             return OverTarget::all();
         }
         let used = self.used_by_tenant(used_bytes);
-        let tenants = self.of.iter().map(|(tenant, _)| tenant.0 as usize);
-        let above = OverTarget::of(tenants.map(|tenant| used[tenant] > bytes_min[tenant]));
+        let above = OverTarget::of(self.tenants_of_bins().map(|tenant| used[tenant] > bytes_min[tenant]));
         if above.is_none() { OverTarget::all() } else { above }
     }
 
-    /// The partitions of tenants that hold no more than they are guaranteed.
+    /// The bins of tenants that hold no more than they are guaranteed. Used bytes by bin.
     pub fn at_minimum(&self, used_bytes: &[u64]) -> OverTarget {
         let bytes_min = self.tenants.bytes_min();
         if bytes_min.iter().all(|&bytes| bytes == 0) {
             return OverTarget::default();
         }
         let used = self.used_by_tenant(used_bytes);
-        let tenants = self.of.iter().map(|(tenant, _)| tenant.0 as usize);
+        let tenants = self.tenants_of_bins();
         OverTarget::of(tenants.map(|tenant| used[tenant] <= bytes_min[tenant] && bytes_min[tenant] > 0))
+    }
+
+    fn tenants_of_bins(&self) -> impl Iterator<Item = usize> {
+        self.binning.partition_of().iter().map(|partition| usize::from(self.of[partition.index()].0.0))
     }
 
     fn used_by_tenant(&self, used_bytes: &[u64]) -> [u64; TENANTS_MAX] {
         let mut used = [0_u64; TENANTS_MAX];
-        for ((tenant, _), bytes) in self.of.iter().zip(used_bytes) {
-            used[tenant.0 as usize] += bytes;
+        for (tenant, bytes) in self.tenants_of_bins().zip(used_bytes) {
+            used[tenant] += bytes;
         }
         used
     }
@@ -234,7 +251,7 @@ mod tests {
     fn partitions(tenants: &str) -> Partitions {
         let spec = ClassSpec { source: Source::Auto, ..ClassSpec::default() };
         let classes = Classes::new(spec, Some(KeyTable::new(1 << 16)), Remembers::Classes);
-        Partitions::new(Tenants::new(&TenantSpec::parse(tenants).unwrap()), classes, None)
+        Partitions::new(Tenants::new(&TenantSpec::parse(tenants).unwrap()), classes, None, 0)
     }
 
     fn learn(partitions: &mut Partitions, db: u16, key: &[u8], penalty_us: u64) -> String {
@@ -276,10 +293,10 @@ mod tests {
         assert_eq!(partitions.names()[4], "other/70-150us");
         // Eve becomes a tenant: what she created is hers.
         let tenants = Tenants::new(&TenantSpec::parse("eve=user:eve").unwrap());
-        let mut partitions = Partitions::new(tenants, Classes::default(), partitions.owners);
+        let mut partitions = Partitions::new(tenants, Classes::default(), partitions.owners, 0);
         assert_eq!((partitions.of(0, key), partitions.names()[0].as_str()), (PartitionId(0), "eve"));
         let tenants = Tenants::new(&TenantSpec::default());
-        assert!(Partitions::new(tenants, Classes::default(), partitions.owners).owners.is_none());
+        assert!(Partitions::new(tenants, Classes::default(), partitions.owners, 0).owners.is_none());
     }
 
     #[test]
@@ -308,6 +325,29 @@ mod tests {
         assert_eq!(may_give([50, 10, 0, 50]), [false, true, false, false]);
         assert_eq!(may_give([50, 10, 10, 51]), [true, true, true, true]);
         assert_eq!(may_give([50, 0, 0, 50]), [true; 4], "nobody is above");
+    }
+
+    /// Four bins each while numbers last; whoever comes later has one.
+    #[test]
+    fn partitions_are_divided_by_size_while_numbers_last() {
+        let spec = |n: usize| (0..n).map(|i| format!("t{i}=t{i}:*")).collect::<Vec<_>>().join(" ");
+        let bins = |n: usize, size_classes: usize| -> Vec<usize> {
+            let tenants = Tenants::new(&TenantSpec::parse(&spec(n)).unwrap());
+            let partitions = Partitions::new(tenants, Classes::default(), None, size_classes);
+            partitions.binning.all().iter().map(|bins| bins.count()).collect()
+        };
+        assert_eq!(bins(31, 4), [4; 32], "31 tenants and other");
+        assert_eq!(bins(32, 4), [&[4; 31][..], &[1; 2]].concat());
+        assert_eq!(bins(64, 4), [&[4; 21][..], &[1; 44]].concat());
+        assert_eq!(bins(3, 8), [8; 4]);
+        let mut by_database = Partitions::new(Tenants::new(&TenantSpec::default()), Classes::default(), None, 4);
+        (0..100).for_each(|db| {
+            by_database.of(db, b"k");
+        });
+        let many = by_database.binning.all().iter().filter(|bins| bins.are_many()).count();
+        assert_eq!((many, by_database.binning.len()), (24, 128));
+        let last = by_database.of(99, b"k");
+        assert_eq!((last.index(), by_database.names()[last.index()].as_str()), (by_database.len() - 1, "other"));
     }
 
     #[test]

@@ -190,6 +190,8 @@ pub struct Tenants {
     n_dbs: [u16; TENANTS_MAX],
     /// New databases become tenants as they are met.
     grows: bool,
+    /// No more of them: there are no numbers left for their partitions.
+    is_full: bool,
 }
 
 impl Tenants {
@@ -206,6 +208,7 @@ impl Tenants {
             by_db: [UNASSIGNED; DBS_MAX as usize],
             n_dbs: [0; TENANTS_MAX],
             grows: spec.tenants.is_empty(),
+            is_full: false,
         };
         let mut prefixes = Vec::new();
         for tenant in &spec.tenants {
@@ -276,7 +279,7 @@ impl Tenants {
     #[cold]
     fn assign(&mut self, db: u16) -> TenantId {
         let id = match self.names.len() {
-            n if n < TENANTS_MAX - 1 && db < DBS_MAX => self.add(format!("db{db}"), 0, u64::MAX, 1),
+            n if n < TENANTS_MAX - 1 && db < DBS_MAX && !self.is_full => self.add(format!("db{db}"), 0, u64::MAX, 1),
             n if n < TENANTS_MAX && self.names.last().is_none_or(|name| name != "other") => {
                 self.add("other".to_owned(), 0, u64::MAX, 1)
             }
@@ -297,6 +300,16 @@ impl Tenants {
     /// Guaranteed bytes, by tenant.
     pub fn bytes_min(&self) -> &[u64] {
         &self.bytes_min
+    }
+
+    /// True where databases that are met become tenants.
+    pub fn may_grow(&self) -> bool {
+        self.grows
+    }
+
+    /// From now on databases that are met are of `other`.
+    pub fn close(&mut self) {
+        self.is_full = true;
     }
 
     /// How much their misses count, by tenant.

@@ -1,15 +1,14 @@
 //! What models one partition: EAET, or KRR for several sampling sizes, where the policy is to choose among them.
 
-use tenure_core::access::Access;
-use tenure_core::curve::{MissRatioCurve, even_sizes};
+use tenure_core::access::{Access, Op};
+use tenure_core::curve::MissRatioCurve;
 use tenure_core::model::CurveModel;
 use tenure_core::model::eaet::{Counted, Eaet};
-use tenure_core::model::merged::{MergedCurve, MergedKrr};
+use tenure_core::model::merged::{MergedCurve, MergedKrr, sizes_of_interest};
 use tenure_core::policy::kredis::SAMPLE_SIZES;
 use tenure_core::sampling::{SampleRate, Sampling};
+use tenure_core::units::KeyHash;
 
-/// Points of a KRR curve up to the memory there is, and as many up to what the partition's keys take, where that is less.
-const CURVE_POINTS: usize = 100;
 /// KRR forgets keys that don't fit in so many times the memory there is.
 const BEYOND: u64 = 2;
 
@@ -90,6 +89,38 @@ impl Model {
         }
     }
 
+    /// As [`Model::record_sampled`] for a key that was `other`'s until now: what that knows of it comes along as far as it can.
+    pub fn take_over(&mut self, other: &mut Model, access: &Access, at: u64) {
+        match (self, other) {
+            (Model::Recency(eaet), Model::Recency(other)) => {
+                other.hand_over(access.key, eaet);
+                eaet.record_sampled(access, at);
+            }
+            (Model::SampleSizes(krr), Model::SampleSizes(other)) => {
+                other.record_sampled(&access.with_op(Op::Delete));
+                krr.record_joined(access);
+            }
+            // All models are of one kind.
+            (model, _) => model.record_sampled(access, at),
+        }
+    }
+
+    /// What a sampled key took when it was last met, in bytes; `None` where it isn't known.
+    pub fn size_of(&self, key: KeyHash) -> Option<u32> {
+        match self {
+            Model::Recency(eaet) => eaet.size_of(key),
+            Model::SampleSizes(krr) => krr.size_of(key),
+        }
+    }
+
+    /// The share of keys that it looks at.
+    pub fn rate(&self) -> SampleRate {
+        match self {
+            Model::Recency(eaet) => eaet.rate(),
+            Model::SampleSizes(krr) => krr.rate(),
+        }
+    }
+
     /// Counts requests, and the reads among them, sampled or not.
     pub fn advance(&mut self, requests: u64, reads: u64) {
         match self {
@@ -120,7 +151,7 @@ impl Model {
         match self {
             Model::Recency(eaet) => (eaet.full_curve(), None),
             Model::SampleSizes(krr) => {
-                let merged = krr.merged(&sizes(capacity_bytes, krr.known_bytes()));
+                let merged = krr.merged(&sizes_of_interest(capacity_bytes, krr.known_bytes()));
                 (merged.curve().clone(), Some(merged))
             }
         }
@@ -158,29 +189,5 @@ impl Model {
             Model::Recency(eaet) => eaet.memory_bytes(),
             Model::SampleSizes(krr) => krr.memory_bytes(),
         }
-    }
-}
-
-/// Where the curve of a partition is looked at: even up to the memory there is (without a limit, to all that is known), and
-/// finer up to what the partition's keys take.
-fn sizes(capacity_bytes: u64, known_bytes: u64) -> Vec<u64> {
-    let most = if capacity_bytes == 0 { known_bytes } else { capacity_bytes };
-    let mut sizes = even_sizes(most.max(1), CURVE_POINTS);
-    sizes.extend(even_sizes(known_bytes.clamp(1, most.max(1)), CURVE_POINTS));
-    sizes.sort_unstable();
-    sizes.dedup();
-    sizes
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_small_partition_is_looked_at_closely() {
-        let sizes = sizes(1_000_000, 1000);
-        assert_eq!((sizes[0], sizes[98], sizes.len()), (10, 990, 200));
-        assert_eq!(super::sizes(0, 500).last(), Some(&500));
-        assert_eq!(super::sizes(0, 0), [1]);
     }
 }

@@ -220,8 +220,20 @@ fn tools_that_list_commands_see_ours() {
         let mut connection = server.connection().unwrap();
         let names: Vec<String> = send(&mut connection, "COMMAND LIST FILTERBY MODULE tenure");
         let names: BTreeSet<String> = names.into_iter().collect();
-        let expected =
-            ["help", "status", "partitions", "tenants", "mrc", "why", "class", "sleep", "wake", "await", "debug"];
+        let expected = [
+            "help",
+            "status",
+            "partitions",
+            "tenants",
+            "sizes",
+            "mrc",
+            "why",
+            "class",
+            "sleep",
+            "wake",
+            "await",
+            "debug",
+        ];
         let expected = expected.map(|name| format!("tenure.{name}"));
         assert_eq!(names, expected.into());
         for line in ["COMMAND DOCS", "COMMAND DOCS tenure.mrc", "COMMAND INFO tenure.mrc", "COMMAND", "MODULE LIST"] {

@@ -158,6 +158,17 @@ pub fn partitions(connection: &mut Connection) -> BTreeMap<String, Row> {
     rows.iter().map(|row| (row["name"].clone(), numbers(row))).collect()
 }
 
+/// `TENURE.SIZES` of one partition, smallest values first.
+#[track_caller]
+pub fn size_classes(connection: &mut Connection, partition: &str) -> Vec<Row> {
+    let rows: Vec<BTreeMap<String, String>> = send(connection, "TENURE.SIZES");
+    let numbers = |row: &BTreeMap<String, String>| {
+        let others = row.iter().filter(|(name, _)| *name != "partition");
+        Row(others.map(|(name, value)| (name.clone(), value.parse().expect("a number"))).collect())
+    };
+    rows.iter().filter(|row| row["partition"] == partition).map(numbers).collect()
+}
+
 /// One row of `TENURE.PARTITIONS`; zeros where the partition isn't met yet.
 #[track_caller]
 pub fn partition(connection: &mut Connection, name: &str) -> Row {
@@ -230,9 +241,16 @@ pub struct CacheAside {
     prefix: &'static str,
     keys: u64,
     value: Vec<u8>,
+    /// How much of `value` is that of a key.
+    value_bytes: fn(u64) -> usize,
     backend_takes: Duration,
     pub reads: u64,
     pub misses: u64,
+}
+
+/// Sizes of values that differ: log-normal by the key, half of them below 1000 bytes, and an eighth of the bytes in those.
+pub fn size_of_key(key: u64) -> usize {
+    Random::new(key).log_normal(1000.0, 1.2).clamp(50.0, 65536.0) as usize
 }
 
 impl CacheAside {
@@ -244,10 +262,16 @@ impl CacheAside {
             prefix,
             keys,
             value: vec![b'v'; value_bytes],
+            value_bytes: |_| usize::MAX,
             backend_takes: Duration::ZERO,
             reads: 0,
             misses: 0,
         }
+    }
+
+    /// The same with values of [`size_of_key`].
+    pub fn with_sizes(self) -> CacheAside {
+        CacheAside { value: vec![b'v'; 65536], value_bytes: size_of_key, ..self }
     }
 
     /// The same with a backend that takes so long for each fetch.
@@ -286,7 +310,8 @@ impl CacheAside {
     pub fn write(&mut self, keys: &[u64]) {
         let mut pipeline = redis::pipe();
         keys.iter().for_each(|key| {
-            pipeline.cmd("SET").arg(format!("{}{key}", self.prefix)).arg(&self.value).ignore();
+            let value = &self.value[..(self.value_bytes)(*key).min(self.value.len())];
+            pipeline.cmd("SET").arg(format!("{}{key}", self.prefix)).arg(value).ignore();
         });
         // Refused writes (OOM) are part of some tests.
         let _ = pipeline.exec(&mut self.connection);

@@ -7,8 +7,11 @@
 mod bench;
 mod cluster;
 mod mrc;
+mod nodes;
+mod plan;
 mod progress;
 mod simulate;
+mod status;
 mod trace_args;
 
 use std::io::{self, Write};
@@ -32,8 +35,12 @@ enum Command {
     Cluster(Box<cluster::Arguments>),
     /// Predicts the miss ratio at each memory size from a trace.
     Mrc(Box<mrc::Arguments>),
+    /// Says what memory a tenant takes for a miss ratio: on a server, in a cluster, or by a trace.
+    Plan(Box<plan::Arguments>),
     /// Replays a trace under several policies and memory sizes.
     Simulate(Box<simulate::Arguments>),
+    /// Says what Tenure does on a server, or on all primaries of a cluster together.
+    Status(Box<status::Arguments>),
 }
 
 fn main() -> ExitCode {
@@ -43,7 +50,9 @@ fn main() -> ExitCode {
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Cluster(arguments) => cluster::run(&arguments),
         Command::Mrc(arguments) => mrc::run(&arguments),
+        Command::Plan(arguments) => plan::run(&arguments),
         Command::Simulate(arguments) => simulate::run(&arguments),
+        Command::Status(arguments) => status::run(&arguments),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -16,4 +16,5 @@ pub mod model;
 pub mod policy;
 pub mod random;
 pub mod sampling;
+pub mod slots;
 pub mod units;

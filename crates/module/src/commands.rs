@@ -150,6 +150,8 @@ fn status(tenure: &Tenure) -> Answer {
         ("partitions", count(tenure.observer.partitions.len() as u64)),
         ("windows", count(published.window)),
         ("plans_adopted", count(published.plans_adopted)),
+        ("learned", Answer::Text(if published.is_taught { "by its primary" } else { "here" }.to_owned())),
+        ("cluster", Answer::Text(cluster(tenure))),
         ("sleep", Answer::Text(tenure.spill_standing.to_owned())),
         ("watching", Answer::Text(tenure.observer.watching().to_owned())),
         ("sample_rate", Answer::Number(tenure.observer.rate.rate())),
@@ -157,6 +159,16 @@ fn status(tenure: &Tenure) -> Answer {
         ("memory_bytes", count(alloc::allocated_bytes() as u64)),
         ("panics", count(guard::panics())),
     ])
+}
+
+/// Which part in a cluster the node has.
+fn cluster(tenure: &Tenure) -> String {
+    match tenure.cluster.as_ref().map(|cluster| &cluster.view) {
+        None => "no".to_owned(),
+        Some(None) => "not known yet".to_owned(),
+        Some(Some(view)) if view.primary.is_some() => "replica".to_owned(),
+        Some(Some(view)) => format!("primary of {} slots with {} replicas", view.n_own, view.replicas.len()),
+    }
 }
 
 /// What miniature caches missed in the last window, as `1=0.4100 2=0.4200 …`; empty where there are none.
@@ -220,6 +232,7 @@ fn partition(row: &info::PartitionRow) -> Answer {
         ("penalty_us_spread", Answer::Number(row.penalty_us_spread)),
         ("evictions", count(row.evictions)),
         ("k", count(row.k)),
+        ("reads_weighed", Answer::Number(row.reads_weighed)),
         ("sleeping_keys", count(row.sleeping_keys)),
         ("rest", Answer::Text(row.rest.to_owned())),
     ])

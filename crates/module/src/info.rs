@@ -58,6 +58,8 @@ pub fn write(tenure: &Tenure, sink: &mut impl Sink) {
         ("samples_dropped_turn", Count(losses.ring_full)),
         ("samples_dropped_queue", Count(losses.queue_full)),
         ("unknown_commands", Count(losses.unknown_commands)),
+        ("redirected_keys", Count(observer.redirected)),
+        ("lessons_heard", Count(tenure.cluster.as_ref().map_or(0, |cluster| cluster.lessons_heard))),
         ("windows", Count(published.window)),
         ("plans_adopted", Count(published.plans_adopted)),
         ("curves_us", Count(published.curves_us)),
@@ -139,6 +141,8 @@ pub struct PartitionRow {
     pub evictions: u64,
     /// Sampling size.
     pub k: u64,
+    /// Reads of late as the plan counts them: those of each window weigh 0.7 of the next one's.
+    pub reads_weighed: f64,
     /// Keys whose values are on disk.
     pub sleeping_keys: u64,
     /// Awake, asleep or between.
@@ -265,6 +269,7 @@ pub fn partitions(tenure: &Tenure) -> Vec<PartitionRow> {
             penalty_us_spread: view.penalty_us_spread,
             evictions: tenure.evictor.work.evicted[i],
             k: u64::from(tenure.sample_size_of(i)),
+            reads_weighed: view.weights.reads,
             sleeping_keys: observer.touches.sleepers.of(PartitionId(i as u16)) as u64,
             rest: tenure.rest_of(PartitionId(i as u16)),
         }

@@ -15,15 +15,16 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crossbeam_queue::ArrayQueue;
-use tenure_core::curve::MissRatioCurve;
+use tenure_core::curve::{MissRatioCurve, Part};
 use tenure_core::decide::allocation::{Claim, Group};
 use tenure_core::decide::plan::{Plan, next_plan};
 use tenure_core::model::merged::MergedCurve;
 use tenure_core::sampling::SampleRate;
-use tenure_core::units::TenantId;
+use tenure_core::units::{PartitionId, TenantId};
 
 use self::chooser::{Choice, Chooser, Whole};
 use self::model::{Model, Modelling};
+use crate::cluster::lessons::Lesson;
 use crate::ffi::guard;
 use crate::observe::{Counters, Sampled};
 
@@ -40,6 +41,11 @@ const SAMPLED_KEYS_ENOUGH: usize = 1 << 14;
 const WINDOW_DECAY: f64 = 0.7;
 /// With so many penalties measured in a window, those before it count no more: a backend that has slowed down is seen at once.
 const PENALTIES_ENOUGH: f64 = 30.0;
+/// What a primary has taught is believed for so many windows, and so long at the least.
+const LESSON_WINDOWS: u32 = 6;
+const LESSON_TIME_MIN: Duration = Duration::from_secs(60);
+/// What was taken over is forgotten when its reads are fewer than this share of one's own.
+const CARRIED_MIN: f64 = 0.05;
 const NAP: Duration = Duration::from_millis(10);
 /// How often the rate is looked at.
 const RATE_EVERY: Duration = Duration::from_millis(100);
@@ -102,6 +108,8 @@ pub struct Snapshot {
     pub evictions: (u64, u64),
     /// False while commands run unseen: the counters stand still.
     pub is_watching: bool,
+    /// This server follows a primary: what it is asked for is no guide.
+    pub is_replica: bool,
     /// The settings.
     pub instructions: Instructions,
 }
@@ -119,6 +127,8 @@ pub struct PartitionView {
     pub miss_ratio: Option<f64>,
     /// Sampled keys remembered.
     pub sampled_keys: usize,
+    /// What its history weighs.
+    pub weights: Weights,
 }
 
 /// What the worker publishes: immutable.
@@ -134,6 +144,8 @@ pub struct Published {
     pub sample_sizes: Vec<u32>,
     /// Keys sampled per eviction in the whole cache, where one K is chosen for it.
     pub choice: Choice,
+    /// A replica's: what its primary has learned, with a plan made of that.
+    pub is_taught: bool,
     /// By partition.
     pub partitions: Vec<PartitionView>,
     /// Time to make all curves, in µs.
@@ -152,6 +164,7 @@ pub struct Shared {
     pub queue: Arc<ArrayQueue<Sampled>>,
     snapshot: Mutex<Option<Snapshot>>,
     published: Mutex<Arc<Published>>,
+    taught: Mutex<Option<Taught>>,
     version: AtomicU64,
     rate_threshold: AtomicU64,
     stop: AtomicBool,
@@ -167,6 +180,7 @@ impl Shared {
             queue: Arc::new(ArrayQueue::new(QUEUE_LEN)),
             snapshot: Mutex::new(None),
             published: Mutex::default(),
+            taught: Mutex::default(),
             version: AtomicU64::new(0),
             rate_threshold: AtomicU64::new(SampleRate::ALL.threshold()),
             stop: AtomicBool::new(false),
@@ -182,6 +196,13 @@ impl Shared {
         }
     }
 
+    /// Main thread: leaves what a primary has taught; what it taught before is dropped. Skipped as above.
+    pub fn teach(&self, taught: Taught) {
+        if let Ok(mut place) = self.taught.try_lock() {
+            *place = Some(taught);
+        }
+    }
+
     /// Main thread: the newest publication, if it is newer than `version`, which moves along.
     pub fn news(&self, version: &mut u64) -> Option<Arc<Published>> {
         let newest = self.version.load(Ordering::Acquire);
@@ -191,6 +212,13 @@ impl Shared {
         let published = self.published.try_lock().ok()?.clone();
         *version = newest;
         Some(published)
+    }
+
+    fn publish(&self, published: Published) {
+        if let Ok(mut place) = self.published.lock() {
+            *place = Arc::new(published);
+            self.version.fetch_add(1, Ordering::Release);
+        }
     }
 
     /// The sampling rate in force.
@@ -239,12 +267,53 @@ impl Drop for Worker {
 }
 
 /// What a partition's history weighs: decays with each window as its histogram does.
-#[derive(Clone, Copy, Debug, Default)]
-struct Weights {
-    penalties: f64,
-    penalty_us_sum: f64,
-    penalty_us_square_sum: f64,
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Weights {
+    /// Reads.
+    pub reads: f64,
+    /// Measured penalties.
+    pub penalties: f64,
+    /// Their sum, in µs.
+    pub penalty_us_sum: f64,
+    /// The sum of their squares, in µs².
+    pub penalty_us_square_sum: f64,
+}
+
+impl Weights {
+    /// Mean and standard deviation of the penalties, in µs; 0 where none was measured.
+    fn penalty_us(&self) -> (f64, f64) {
+        let n = self.penalties.max(1e-9);
+        let (mean, mean_square) = (self.penalty_us_sum / n, self.penalty_us_square_sum / n);
+        (mean, (mean_square - mean * mean).max(0.0).sqrt())
+    }
+}
+
+/// What its primary has taught a replica.
+#[derive(Clone, Debug)]
+pub struct Taught {
+    /// Which set of partitions the numbers are of.
+    pub epoch: u32,
+    /// What is known, by partition.
+    pub partitions: Vec<(PartitionId, Lesson)>,
+    /// Keys sampled per eviction, where one K was chosen for the whole cache.
+    pub sample_size: Option<u32>,
+    /// When it was heard.
+    pub heard: Instant,
+}
+
+impl Taught {
+    /// True while its teacher may still be right.
+    fn is_fresh(&self, instructions: &Instructions) -> bool {
+        self.heard.elapsed() < (LESSON_WINDOWS * instructions.window).max(LESSON_TIME_MIN)
+    }
+}
+
+/// A curve that was taken over, and the reads that it stands for; they decay, and it goes when they are few beside one's own.
+#[derive(Clone, Debug)]
+struct Carried {
+    curve: MissRatioCurve,
     reads: f64,
+    sample_size: u32,
 }
 
 /// The worker's own state.
@@ -269,6 +338,10 @@ struct Models {
     sampled_keys_max: usize,
     /// Commands run unseen.
     is_paused: bool,
+    /// What its primary taught last, while this server is a replica.
+    taught: Option<Taught>,
+    /// By partition, what was taken over and still counts.
+    carried: Vec<Option<Carried>>,
 }
 
 impl Models {
@@ -291,6 +364,8 @@ impl Models {
             instructions: None,
             sampled_keys_max: SAMPLED_KEYS_MAX,
             is_paused: false,
+            taught: None,
+            carried: Vec::new(),
         }
     }
 
@@ -325,6 +400,7 @@ impl Models {
             self.models.push(Model::new(self.modelling, self.rate, self.models.len() as u64));
             self.weights.push(Weights::default());
             self.before.push(Counters::default());
+            self.carried.push(None);
         }
         &mut self.models[partition]
     }
@@ -334,6 +410,7 @@ impl Models {
         self.models.clear();
         self.weights.clear();
         self.before.clear();
+        self.carried.clear();
         self.plan = None;
         self.sample_sizes.clear();
         self.chooser = Chooser::default();
@@ -401,6 +478,9 @@ impl Models {
             return;
         }
         self.model(n_partitions - 1);
+        if self.learns_from_primary(shared, snapshot) {
+            return;
+        }
         let requests: u64 =
             self.before.iter().zip(&snapshot.counters).map(|(b, c)| c.requests().saturating_sub(b.requests())).sum();
         let was_paused = std::mem::replace(&mut self.is_paused, !snapshot.is_watching);
@@ -415,16 +495,84 @@ impl Models {
         }
         let samples_per_second = requests as f64 * self.rate.rate() / elapsed.as_secs_f64().max(0.001);
         let published = self.end_window(snapshot);
-        if let Ok(mut place) = shared.published.lock() {
-            *place = Arc::new(published);
-            shared.version.fetch_add(1, Ordering::Release);
-        }
+        shared.publish(published);
         if self.is_paused {
             self.models.iter_mut().for_each(Model::skip);
             self.chooser.skip();
         }
         self.raise_rate(shared, samples_per_second, snapshot.instructions.samples_per_second);
         self.window_began = Instant::now();
+    }
+
+    /// On a replica, publishes what its primary teaches in place of what it would learn itself; when it becomes the primary, begins
+    /// with that. True where there is nothing more to do: the replica's own windows don't count while it is taught.
+    fn learns_from_primary(&mut self, shared: &Shared, snapshot: &Snapshot) -> bool {
+        let heard = shared.taught.lock().ok().and_then(|mut place| place.take());
+        let is_news = heard.is_some();
+        self.taught = heard.or(self.taught.take());
+        self.taught.take_if(|t| t.epoch != self.epoch || !t.is_fresh(&snapshot.instructions));
+        if self.taught.is_none() {
+            return false;
+        }
+        if is_news || !snapshot.is_replica {
+            self.take_over(snapshot);
+            shared.publish(self.plan_on_lessons(snapshot));
+        }
+        if !snapshot.is_replica {
+            self.taught = None;
+        }
+        true
+    }
+
+    /// Begins anew with what was taught: own models know nothing yet, and what they have missed is no cold miss.
+    fn take_over(&mut self, snapshot: &Snapshot) {
+        let Some(taught) = self.taught.clone() else { return };
+        let epoch = self.epoch;
+        self.start_epoch(epoch);
+        self.model(snapshot.tenant_of.len() - 1);
+        self.models.iter_mut().for_each(Model::skip);
+        let n_partitions = self.before.len();
+        self.before.copy_from_slice(&snapshot.counters[..n_partitions]);
+        self.window_began = Instant::now();
+        self.chooser.begin_with(taught.sample_size);
+        let mut target_bytes = vec![0; self.models.len()];
+        for (id, lesson) in taught.partitions {
+            if let Some(carried) = self.carried.get_mut(id.index()) {
+                let (curve, reads, sample_size) = (lesson.curve, lesson.weights.reads, lesson.sample_size);
+                *carried = Some(Carried { curve, reads, sample_size });
+                self.weights[id.index()] = lesson.weights;
+                target_bytes[id.index()] = lesson.target_bytes;
+            }
+        }
+        self.plan = Some(Plan { target_bytes, cost_us: 0.0 });
+    }
+
+    /// What is known is what was taught.
+    fn plan_on_lessons(&mut self, snapshot: &Snapshot) -> Published {
+        let view = |(weights, carried): (&Weights, &Option<Carried>)| {
+            let (penalty_us_mean, penalty_us_spread) = weights.penalty_us();
+            let curve = carried.as_ref().map_or_else(MissRatioCurve::default, |carried| carried.curve.clone());
+            PartitionView { curve, penalty_us_mean, penalty_us_spread, weights: *weights, ..PartitionView::default() }
+        };
+        let views: Vec<PartitionView> = self.weights.iter().zip(&self.carried).map(view).collect();
+        let began = Instant::now();
+        self.plan = self.decide(snapshot, &views);
+        if self.modelling == Modelling::SampleSizes {
+            self.choose_sample_sizes(&vec![None; views.len()], false, &snapshot.instructions);
+        }
+        Published {
+            epoch: self.epoch,
+            window: self.window,
+            plan: self.plan.clone(),
+            sample_sizes: self.sample_sizes.clone(),
+            choice: self.chooser.choice(),
+            is_taught: true,
+            partitions: views,
+            curves_us: 0,
+            plan_us: began.elapsed().as_micros() as u64,
+            plans_adopted: self.plans_adopted,
+            models_bytes: self.models_bytes(),
+        }
     }
 
     fn end_window(&mut self, snapshot: &Snapshot) -> Published {
@@ -453,6 +601,7 @@ impl Models {
             plan: self.plan.clone(),
             sample_sizes: self.sample_sizes.clone(),
             choice,
+            is_taught: false,
             partitions: views,
             curves_us,
             plan_us: began.elapsed().as_micros() as u64,
@@ -485,6 +634,11 @@ impl Models {
         let Some(plan) = &self.plan else { return self.sample_sizes.clear() };
         let held = std::mem::take(&mut self.sample_sizes);
         let k = |(i, (merged, &target)): (usize, (&Option<MergedCurve>, &u64))| {
+            // What was taken over says more until there is as much of one's own.
+            let carried = self.carried[i].as_ref().filter(|carried| carried.sample_size > 0);
+            if let Some(carried) = carried.filter(|carried| carried.reads >= 0.5 * self.weights[i].reads) {
+                return Some(carried.sample_size);
+            }
             let held = held.get(i).copied().filter(|_| !moved);
             Some(merged.as_ref()?.k_from(held, target, instructions.gain_min).unwrap_or(instructions.sample_size))
         };
@@ -505,24 +659,40 @@ impl Models {
         weights.penalty_us_sum = weights.penalty_us_sum * kept + (now.penalty_us_sum - before.penalty_us_sum);
         weights.penalty_us_square_sum =
             weights.penalty_us_square_sum * kept + (now.penalty_us_square_sum - before.penalty_us_square_sum);
-        let mean = if weights.penalties > 0.0 { weights.penalty_us_sum / weights.penalties } else { 0.0 };
-        let mean_square = weights.penalty_us_square_sum / weights.penalties.max(1e-9);
+        let (penalty_us_mean, penalty_us_spread) = weights.penalty_us();
+        let weights = *weights;
         let misses = now.misses.saturating_sub(before.misses);
         let (curve, merged) = model.curve(capacity_bytes);
+        let sampled_keys = model.sampled_keys();
         let view = PartitionView {
-            curve,
-            penalty_us_mean: mean,
-            penalty_us_spread: (mean_square - mean * mean).max(0.0).sqrt(),
+            curve: self.with_carried(partition, curve),
+            penalty_us_mean,
+            penalty_us_spread,
             miss_ratio: (reads > 0).then(|| (misses as f64 / reads as f64).min(1.0)),
-            sampled_keys: model.sampled_keys(),
+            sampled_keys,
+            weights,
         };
         (view, merged)
+    }
+
+    /// A partition's curve together with the one that was taken over, each by the reads that it stands for.
+    fn with_carried(&mut self, partition: usize, own: MissRatioCurve) -> MissRatioCurve {
+        let Some(carried) = &mut self.carried[partition] else { return own };
+        carried.reads *= WINDOW_DECAY;
+        let own_reads = (self.weights[partition].reads - carried.reads).max(0.0);
+        if carried.reads < CARRIED_MIN * own_reads {
+            self.carried[partition] = None;
+            return own;
+        }
+        let part = |curve, weight| Part { curve, weight, share: 1.0 };
+        MissRatioCurve::of_parts(&[part(&own, own_reads), part(&carried.curve, carried.reads)])
     }
 
     /// The next plan; `None` without a limit to divide, or before any request.
     fn decide(&self, snapshot: &Snapshot, views: &[PartitionView]) -> Option<Plan> {
         let capacity_bytes = snapshot.capacity_bytes;
-        if capacity_bytes == 0 || self.before.iter().all(|counted| counted.requests() == 0) {
+        let knows_nothing = self.carried.iter().all(Option::is_none);
+        if capacity_bytes == 0 || knows_nothing && self.before.iter().all(|counted| counted.requests() == 0) {
             return None;
         }
         let penalty_us = match snapshot.instructions.objective {
@@ -567,6 +737,7 @@ fn fitting_minimums(bytes_min: &[u64], capacity_bytes: u64) -> Vec<u64> {
 #[cfg(test)]
 mod tests {
     use tenure_core::access::Access;
+    use tenure_core::curve::CurvePoint;
     use tenure_core::units::{KeyHash, PARTITIONS_MAX, PartitionId, TenantId};
 
     use super::*;
@@ -598,6 +769,7 @@ mod tests {
             keys: 0,
             evictions: (0, 0),
             is_watching: true,
+            is_replica: false,
             instructions: instructions(),
         }
     }
@@ -715,6 +887,60 @@ mod tests {
         assert_eq!(mean_after(2000, 100, 2000.0), 2000.0);
         let few = mean_after(2000, 7, 1000.0);
         assert!((1900.0..2000.0).contains(&few), "seven do not outweigh a hundred: {few}");
+    }
+
+    /// A replica is taught that the second partition is dear and fits; it plans so, also as the primary's heir, until it has seen for
+    /// several windows that it is the first.
+    #[test]
+    fn a_replica_plans_on_what_it_was_taught_and_so_does_the_heir_until_it_knows_better() {
+        let shared = Shared::new();
+        let mut models = Models::new(&shared);
+        let mut version = 0;
+        let curve = MissRatioCurve::new(vec![CurvePoint { bytes: 1000, miss_ratio: 0.0 }]);
+        let lesson = |i: u16, penalty_us: f64, target_bytes| {
+            let weights =
+                Weights { reads: 1000.0, penalties: 100.0, penalty_us_sum: 100.0 * penalty_us, ..Weights::default() };
+            (PartitionId(i), Lesson { target_bytes, weights, curve: curve.clone(), ..Lesson::default() })
+        };
+        let taught = || Taught {
+            epoch: 0,
+            partitions: vec![lesson(0, 10.0, 0), lesson(1, 1000.0, 1050)],
+            sample_size: None,
+            heard: Instant::now(),
+        };
+        let mut counters = vec![Counters::default(); PARTITIONS_MAX];
+        let now = |counters: &[Counters], is_replica| Snapshot { is_replica, ..snapshot(counters.to_vec(), 1050) };
+        let targets =
+            |published: Option<Arc<Published>>| published.unwrap().plan.as_ref().unwrap().target_bytes.clone();
+        // What a replica sees itself counts for nothing while it is taught.
+        counters[0].writes = 5000;
+        shared.teach(taught());
+        models.look_at(&shared, &now(&counters, true));
+        let published = shared.news(&mut version);
+        assert!(published.as_ref().unwrap().is_taught);
+        assert!(targets(published)[1] >= 1000);
+        models.look_at(&shared, &now(&counters, true));
+        assert!(shared.news(&mut version).is_none());
+        models.look_at(&shared, &now(&counters, false));
+        assert!(targets(shared.news(&mut version))[1] >= 1000, "the heir begins with it");
+
+        let mut second_has_it = Vec::new();
+        for _ in 0..8 {
+            for i in 0..2000_u64 {
+                let counted = &mut counters[0];
+                counted.reads += 1;
+                counted.penalties += 1;
+                counted.penalty_us_sum += 5000.0;
+                let access = Access::read(KeyHash::of_number(i % 100), 10);
+                models.take(&Sampled { access, at: counted.requests(), partition: PartitionId(0), epoch: 0 });
+            }
+            models.look_at(&shared, &now(&counters, false));
+            let published = shared.news(&mut version);
+            assert!(!published.as_ref().unwrap().is_taught);
+            second_has_it.push(targets(published)[1] >= 1000);
+        }
+        assert!(!second_has_it[7], "{second_has_it:?}");
+        assert!(models.carried.iter().take(1).all(Option::is_none), "what was taken over is forgotten in time");
     }
 
     #[test]

@@ -5,14 +5,15 @@
 
 use anyhow::{bail, ensure};
 
-use super::connection::{Connection, Reply};
+use super::cache::Cache;
+use super::connection::Reply;
 use crate::backend::Backend;
 use crate::workload::{Operation, Request, Stream};
 
-/// One client: a connection to the cache and one to each backend.
+/// One client: its way to the cache and a connection to each backend.
 pub struct CacheAside<'a> {
     stream: &'a Stream,
-    cache: Connection,
+    cache: Cache,
     backends: Vec<Box<dyn Backend>>,
     value: Vec<u8>,
     missed: Vec<u32>,
@@ -31,12 +32,12 @@ pub struct Outcome {
 
 impl<'a> CacheAside<'a> {
     /// A client of `stream` over these connections.
-    pub fn new(stream: &'a Stream, cache: Connection, backends: Vec<Box<dyn Backend>>) -> Self {
+    pub fn new(stream: &'a Stream, cache: Cache, backends: Vec<Box<dyn Backend>>) -> Self {
         CacheAside { stream, cache, backends, value: Vec::new(), missed: Vec::new() }
     }
 
     /// Goes on with another connection to the cache: after a restart.
-    pub fn reconnect(&mut self, cache: Connection) {
+    pub fn reconnect(&mut self, cache: Cache) {
         self.cache = cache;
     }
 

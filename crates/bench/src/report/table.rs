@@ -23,8 +23,11 @@ fn conditions(report: &Report) -> String {
     let settings: Vec<String> = c.module_settings.iter().map(|(name, value)| format!("{name} {value}")).collect();
     let settings = if settings.is_empty() { "defaults".to_string() } else { settings.join(", ") };
     let slow_down = c.slow_down.as_ref().map_or(String::new(), |slow_down| format!(" (slow down {slow_down})"));
+    let cluster = c.cluster.as_ref().map_or(String::new(), |(n_primaries, route)| {
+        format!(" as a cluster of {n_primaries} primaries (clients: {route})")
+    });
     format!(
-        "{} against {}{} on {}, {}\n\
+        "{} against {}{} on {}{cluster}, {}\n\
          {} keys, footprint {}; {} requests after {} of warm-up over {} connections, seed {}, {} repetitions\n\
          {}; module settings: {settings}\n\
          Medians over the repetitions (smallest–largest); latencies in µs, backend included.\n",
@@ -83,7 +86,8 @@ fn costs(report: &Report) -> String {
 
 /// The most by which any repetition exceeded its limit.
 fn peak_over_limit(report: &Report, summary: &Summary) -> u64 {
-    let over = |run: &RunFigures| run.server_memory.used_bytes_peak.saturating_sub(run.maxmemory_bytes);
+    let n_nodes = report.conditions.cluster.as_ref().map_or(1, |(n_primaries, _)| *n_primaries as u64);
+    let over = |run: &RunFigures| run.server_memory.used_bytes_peak.saturating_sub(n_nodes * run.maxmemory_bytes);
     runs_of(report, summary).map(over).max().unwrap_or(0)
 }
 

@@ -7,6 +7,7 @@
 
 pub mod alloc;
 pub mod awaits;
+pub mod bus;
 pub mod callbacks;
 pub mod filter;
 pub mod guard;

@@ -3,7 +3,8 @@
 //! Suggested reading order: [`workload`] (what is asked), [`backend`] (what a miss costs), [`client`] (who asks),
 //! [`run`] (one server, one measurement), [`statistics`] (what is kept of it), [`timeline`] (how it went over the run),
 //! [`paced`] (in peaks and valleys), [`restart`] (before and after one),
-//! [`comparison`] (many runs in turn), [`report`] (what they came to). [`no_harm`] and [`slot_map`] are other kinds of runs, at full load without misses; [`predict`] asks the simulator.
+//! [`comparison`] (many runs in turn), [`report`] (what they came to). [`no_harm`], [`slot_map`] and [`replies`] are other kinds of
+//! runs: at full load without misses, of clients that remember slots, of writes and replicas; [`predict`] asks the simulator.
 #![forbid(unsafe_code)]
 
 pub mod backend;
@@ -15,6 +16,7 @@ pub mod observation;
 pub mod paced;
 pub mod placement;
 pub mod predict;
+pub mod replies;
 pub mod report;
 pub mod restart;
 pub mod run;

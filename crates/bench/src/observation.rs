@@ -24,6 +24,10 @@ pub struct Counters {
     pub n_commands: u64,
     /// Commands that a node of a cluster answered with the address of another.
     pub n_redirects: u64,
+    /// Windows whose miss ratio the module predicted, and the sum of the absolute errors.
+    pub n_predicted_windows: u64,
+    /// See above; miss ratios.
+    pub prediction_error_sum: f64,
     /// Time of the main thread on a core, in s.
     pub cpu_main_s: f64,
     /// Time of all threads on a core, in s.
@@ -51,6 +55,8 @@ impl Counters {
             n_sleeping_reads: of_module("tenure_sleeping_reads"),
             n_commands: number(&stats, "total_commands_processed").context("INFO has no total_commands_processed")?,
             n_redirects: n_redirects.iter().sum(),
+            n_predicted_windows: of_module("tenure_predicted_windows"),
+            prediction_error_sum: predicted_error_sum(&tenure),
             cpu_main_s,
             cpu_s,
         })
@@ -74,9 +80,16 @@ impl Counters {
             n_sleeping_reads: self.n_sleeping_reads + other.n_sleeping_reads,
             n_commands: self.n_commands + other.n_commands,
             n_redirects: self.n_redirects + other.n_redirects,
+            n_predicted_windows: self.n_predicted_windows + other.n_predicted_windows,
+            prediction_error_sum: self.prediction_error_sum + other.prediction_error_sum,
             cpu_main_s: self.cpu_main_s + other.cpu_main_s,
             cpu_s: self.cpu_s + other.cpu_s,
         }
+    }
+
+    /// By how much the module's predictions of the miss ratio were off in the mean; `None` where it made none.
+    pub fn prediction_error_mean(&self) -> Option<f64> {
+        (self.n_predicted_windows > 0).then(|| self.prediction_error_sum / self.n_predicted_windows as f64)
     }
 
     /// What was added since `before`.
@@ -89,10 +102,17 @@ impl Counters {
             n_sleeping_reads: self.n_sleeping_reads.saturating_sub(before.n_sleeping_reads),
             n_commands: self.n_commands.saturating_sub(before.n_commands),
             n_redirects: self.n_redirects.saturating_sub(before.n_redirects),
+            n_predicted_windows: self.n_predicted_windows.saturating_sub(before.n_predicted_windows),
+            prediction_error_sum: self.prediction_error_sum - before.prediction_error_sum,
             cpu_main_s: self.cpu_main_s - before.cpu_main_s,
             cpu_s: self.cpu_s - before.cpu_s,
         }
     }
+}
+
+fn predicted_error_sum(tenure: &BTreeMap<String, String>) -> f64 {
+    let number = |field: &str| tenure.get(field).and_then(|value| value.parse::<f64>().ok()).unwrap_or(0.0);
+    number("tenure_predicted_windows") * number("tenure_miss_ratio_error_mean")
 }
 
 /// A server's memory, in bytes.

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::backend::Backends;
 use crate::client::probe::probe;
-use crate::client::{CacheAside, Connection};
+use crate::client::{Cache, CacheAside, Connection, Reply};
 use crate::moment::Moment;
 use crate::observation::{Counters, Memory};
 use crate::paced::Paced;
@@ -97,7 +97,7 @@ impl Conditions<'_> {
     /// When the server or a backend fails, or the user interrupts.
     pub fn run(&self, system: &System, maxmemory_bytes: u64) -> anyhow::Result<Measurement> {
         let mut serving = system.serve(self.setup, Some(maxmemory_bytes), self.stream.keys.tenants())?;
-        let measured = self.measure(&mut serving);
+        let measured = self.measure(&mut serving, system.has_databases());
         // Ctrl-C reaches the server too, so that what fails then is not the reason.
         if self.interrupted.load(Ordering::Relaxed) {
             bail!("interrupted");
@@ -108,11 +108,11 @@ impl Conditions<'_> {
         measured.with_context(|| format!("the run of {} failed", system.label))
     }
 
-    fn measure(&self, serving: &mut Serving) -> anyhow::Result<Measurement> {
+    fn measure(&self, serving: &mut Serving, databases: bool) -> anyhow::Result<Measurement> {
         let (stream, mut clients) = (self.stream, Vec::new());
         for _ in 0..self.n_connections {
-            let cache = serving.connect()?;
-            clients.push((CacheAside::new(stream, cache, self.backends.connect()?), Recorder::new(stream)));
+            let caches = self.connect(serving, databases)?;
+            clients.push((CacheAside::new(stream, caches, self.backends.connect()?), Recorder::new(stream)));
         }
         self.backends.set_slow(false);
         self.perform(&mut clients, 0..stream.n_warmup)?;
@@ -125,7 +125,7 @@ impl Conditions<'_> {
             let Serving::Server(server) = serving else { bail!("one server is restarted, not a cluster") };
             down = restart(server)?;
             for (client, _) in &mut clients {
-                client.reconnect(serving.connect()?);
+                client.reconnect(self.connect(serving, databases)?);
             }
             // What the new process does to come back counts as well.
             let later = self.perform_observed(&mut clients, serving, Counters::default(), restart_at..end)?;
@@ -143,6 +143,20 @@ impl Conditions<'_> {
             restart: restart_at.map(|restart_at| Restart::of(stream, &events, restart_at, down)),
             observed,
         })
+    }
+
+    /// One client's connections to the cache: one, or one in each tenant's database.
+    fn connect(&self, serving: &Serving, databases: bool) -> anyhow::Result<Vec<Cache>> {
+        if !databases {
+            return Ok(vec![serving.connect()?]);
+        }
+        let select = |tenant: usize| {
+            let mut cache = serving.connect()?;
+            let reply = cache.call(&[b"SELECT", tenant.to_string().as_bytes()])?;
+            ensure!(reply == Reply::Simple, "SELECT {tenant} was answered by {reply:?}");
+            Ok(cache)
+        };
+        (0..self.stream.keys.n_tenants()).map(select).collect()
     }
 
     /// Performs the requests of `range` and observes what the servers do since its counters were `before`.

@@ -7,7 +7,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
-use tenure_servers::{Cluster, Server, ServerBinary, ServerOptions, module_path, wait_for};
+use tenure_servers::{Cluster, Server, ServerBinary, ServerOptions, clock_path, module_path, wait_for};
 
 use crate::client::{Cache, Connection, Route, SlotMap};
 use crate::placement::Placement;
@@ -18,6 +18,8 @@ use crate::workload::keys::Tenant;
 enum Told {
     /// Whose they are: each backend's keys are a tenant.
     Tenants,
+    /// Whose they are: each tenant's keys are in a database of their own.
+    Databases,
     /// What they cost: each backend's keys are a hinted class.
     Classes,
     /// Nothing.
@@ -34,11 +36,13 @@ struct Module {
     settings: &'static [(&'static str, &'static str)],
 }
 
-/// One system. All are the server that is installed, with `allkeys-lru` and a sample of five keys.
+/// One system. All are the server that is installed, with `allkeys-lru`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct System {
     /// What tables call it.
     pub label: &'static str,
+    /// Keys that the server samples per eviction, where it evicts.
+    samples: u32,
     /// `None`: the server alone.
     module: Option<Module>,
     /// The simulator's policy that does the same, if one does.
@@ -46,13 +50,22 @@ pub struct System {
 }
 
 /// Every system there is, by name. One whose policy lives in the module is one line here.
-const SYSTEMS: [System; 10] = [
+const SYSTEMS: [System; 16] = [
     System::STOCK,
     System::TENURE,
     System::with_module("predis-auto", Told::Nothing, &[("tenure.classes", "auto")]).simulated_as("predis"),
     System::with_module("predis-hint", Told::Classes, &[("tenure.classes", "hinted")]).simulated_as("predis"),
     System::with_module("kredis", Told::Tenants, &[("tenure.policy", "kredis")]).simulated_as("kredis"),
+    // What kRedis consists of, one part after the other: a dictionary per tenant, KRR in place of EAET, K by curve.
+    System::with_module("predis-db", Told::Databases, &[]).simulated_as("predis"),
+    System::with_module("kredis-db-k5", Told::Databases, &[("tenure.policy", "kredis"), ("tenure.kredis-k", "as-set")]),
+    System::with_module("kredis-db", Told::Databases, &[("tenure.policy", "kredis")]).simulated_as("kredis"),
+    // What DLRU is compared with.
+    System { label: "stock-1", samples: 1, simulated_policy: Some("redis:1"), ..System::STOCK },
+    System { label: "stock-16", samples: 16, simulated_policy: Some("redis:16"), ..System::STOCK },
     System::with_module("dlru", Told::Nothing, &[("tenure.policy", "dlru")]).simulated_as("dlru"),
+    System::with_module("dlru-tenure", Told::Nothing, &[("tenure.policy", "dlru"), ("tenure.dlru-evictor", "tenure")])
+        .simulated_as("dlru"),
     // As its authors sample, and as Redis does.
     System::with_module("hyperbolic", Told::Nothing, &[("tenure.policy", "hyperbolic"), ("tenure.samples", "64")])
         .simulated_as("hyperbolic"),
@@ -72,13 +85,18 @@ const SPILL_FOLDER: &str = "spill";
 
 impl System {
     /// The server alone: what the others are compared with.
-    pub const STOCK: System = System { label: "stock", module: None, simulated_policy: Some("redis") };
+    pub const STOCK: System = System { label: "stock", samples: 5, module: None, simulated_policy: Some("redis") };
 
     /// The server with the module at its defaults, told whose the keys are.
     pub const TENURE: System = System::with_module("tenure", Told::Tenants, &[]).simulated_as("predis");
 
     const fn with_module(label: &'static str, told: Told, settings: &'static [(&'static str, &'static str)]) -> System {
-        System { label, module: Some(Module { told, spills: false, settings }), simulated_policy: None }
+        System {
+            label,
+            module: Some(Module { told, spills: false, settings }),
+            simulated_policy: None,
+            ..System::STOCK
+        }
     }
 
     const fn simulated_as(self, policy: &'static str) -> System {
@@ -103,6 +121,11 @@ impl System {
         self.module.is_some()
     }
 
+    /// True where each tenant's keys are in a database of their own.
+    pub fn has_databases(&self) -> bool {
+        self.module.as_ref().is_some_and(|module| module.told == Told::Databases)
+    }
+
     /// The simulator's name for what the system does; `None` where it does nothing of the kind.
     pub fn simulated_policy(&self) -> Option<&'static str> {
         self.simulated_policy
@@ -113,7 +136,7 @@ impl System {
     /// # Errors
     /// When the server does not start, the module is not built, or the module refuses a setting.
     pub fn start(&self, setup: &Setup, maxmemory_bytes: Option<u64>, tenants: &[Tenant]) -> anyhow::Result<Server> {
-        let server = Server::start(&setup.binary, &self.options(setup, maxmemory_bytes)?)?;
+        let server = Server::start(&setup.binary, &self.options(setup, maxmemory_bytes, tenants)?)?;
         self.tell(&server, setup, tenants)?;
         Ok(server)
     }
@@ -121,24 +144,35 @@ impl System {
     /// Starts the system on what `setup` says: one server, or the primaries of a cluster, each with `maxmemory_bytes`.
     ///
     /// # Errors
-    /// As [`System::start`].
+    /// As [`System::start`], and when databases of their own are asked for in a cluster, which has one.
     pub fn serve(&self, setup: &Setup, maxmemory_bytes: Option<u64>, tenants: &[Tenant]) -> anyhow::Result<Serving> {
         let Some(Clustering { n_primaries, route }) = setup.cluster else {
-            return Ok(Serving::Server(self.start(setup, maxmemory_bytes, tenants)?));
+            return Ok(Serving::Server(Box::new(self.start(setup, maxmemory_bytes, tenants)?)));
         };
-        let cluster = Cluster::start(&setup.binary, &self.options(setup, maxmemory_bytes)?, n_primaries, 0)?;
+        ensure!(!self.has_databases(), "{} needs several databases, of which a cluster has one", self.label);
+        let options = self.options(setup, maxmemory_bytes, tenants)?;
+        let cluster = Cluster::start(&setup.binary, &options, n_primaries, 0)?;
         for node in cluster.nodes() {
             self.tell(node, setup, tenants)?;
         }
         Ok(Serving::Cluster { cluster, route, map: SlotMap::default() })
     }
 
-    fn options(&self, setup: &Setup, maxmemory_bytes: Option<u64>) -> anyhow::Result<ServerOptions> {
-        let mut options = ServerOptions { cpu: setup.placement.server, ..ServerOptions::default() };
+    fn options(
+        &self,
+        setup: &Setup,
+        maxmemory_bytes: Option<u64>,
+        tenants: &[Tenant],
+    ) -> anyhow::Result<ServerOptions> {
+        let mut options = setup.options()?;
         if let Some(bytes) = maxmemory_bytes {
             options = options.set("maxmemory", bytes);
         }
-        options = options.set("maxmemory-policy", "allkeys-lru").set("maxmemory-samples", 5);
+        let n_databases = tenants.len().max(16);
+        options = options
+            .set("databases", n_databases)
+            .set("maxmemory-policy", "allkeys-lru")
+            .set("maxmemory-samples", self.samples);
         Ok(if self.has_module() { options.with_module(module_path()?) } else { options })
     }
 
@@ -156,7 +190,7 @@ impl System {
 #[derive(Debug)]
 pub enum Serving {
     /// One server.
-    Server(Server),
+    Server(Box<Server>),
     /// The primaries of a cluster.
     Cluster {
         /// The nodes.
@@ -172,7 +206,7 @@ impl Serving {
     /// All servers.
     pub fn nodes(&self) -> &[Server] {
         match self {
-            Serving::Server(server) => std::slice::from_ref(server),
+            Serving::Server(server) => std::slice::from_ref(&**server),
             Serving::Cluster { cluster, .. } => cluster.nodes(),
         }
     }
@@ -226,7 +260,8 @@ impl Module {
         match self.told {
             Told::Tenants => add("tenure.tenants", &prefixes(tenants)),
             Told::Classes => add("tenure.class-rules", &prefixes(tenants)),
-            Told::Nothing => {}
+            // One per database in use is what the module takes for a tenant by itself.
+            Told::Databases | Told::Nothing => {}
         }
         if self.spills {
             let folder = server_folder.join(SPILL_FOLDER);
@@ -263,6 +298,8 @@ pub struct Setup {
     pub settings: Vec<(String, String)>,
     /// On a cluster, on which; `None`: on one server.
     pub cluster: Option<Clustering>,
+    /// How many times as fast the server's wall clock runs, and with it the LRU clock.
+    pub clock_speed: u32,
 }
 
 /// A cluster without replicas, and the way to it.
@@ -278,6 +315,20 @@ impl Setup {
     /// How many servers share the memory.
     pub fn n_nodes(&self) -> u64 {
         self.cluster.map_or(1, |cluster| cluster.n_primaries as u64)
+    }
+
+    /// What every server of a comparison is started with.
+    fn options(&self) -> anyhow::Result<ServerOptions> {
+        let options = ServerOptions { cpu: self.placement.server, ..ServerOptions::default() };
+        if self.clock_speed == 1 {
+            return Ok(options);
+        }
+        let environment = vec![
+            ("LD_PRELOAD".to_string(), clock_path()?.display().to_string()),
+            ("TENURE_CLOCK_SPEED".to_string(), self.clock_speed.to_string()),
+        ];
+        // The server looks at the clock for its LRU clock as often as its timer fires.
+        Ok(ServerOptions { environment, ..options }.set("hz", 100))
     }
 }
 

@@ -15,7 +15,7 @@ use tenure_servers::{ServerBinary, module_path};
 
 fn setup() -> Setup {
     let placement = Placement { server: None, clients: None };
-    Setup { binary: ServerBinary::installed().unwrap(), placement, settings: Vec::new(), cluster: None }
+    Setup { binary: ServerBinary::installed().unwrap(), placement, settings: Vec::new(), cluster: None, clock_speed: 1 }
 }
 
 fn stream(workload: &str, n_backends: usize) -> Stream {

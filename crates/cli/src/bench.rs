@@ -130,6 +130,10 @@ pub struct Arguments {
     #[arg(long, value_name = "SERVER,CLIENTS|none", value_parser = parse::<Placement>)]
     cpus: Option<Placement>,
 
+    /// How many times as fast the servers' wall clock runs: their LRU clock ticks once a second, too coarse for a run of seconds. Of a trace that took an hour and is replayed in a minute, 60.
+    #[arg(long, value_name = "TIMES", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    clock_speed: u32,
+
     /// A setting of the module, as tenure.window-requests=10000; may be given several times.
     #[arg(long = "set", value_name = "NAME=VALUE", value_parser = parse_setting)]
     settings: Vec<(String, String)>,
@@ -172,6 +176,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         placement: arguments.cpus.unwrap_or_else(Placement::default_for_this_machine),
         settings: arguments.settings.clone(),
         cluster: None,
+        clock_speed: arguments.clock_speed,
     };
     match arguments.workload {
         Workload::NoMiss => run_no_harm(arguments, &setup, &interrupted),
@@ -340,11 +345,13 @@ fn systems_help() -> String {
     )
 }
 
-fn parse<T: std::str::FromStr<Err = anyhow::Error>>(text: &str) -> Result<T, String> {
+/// What the library reads, with its errors as clap wants them.
+pub fn parse<T: std::str::FromStr<Err = anyhow::Error>>(text: &str) -> Result<T, String> {
     text.parse().map_err(|error: anyhow::Error| format!("{error:#}"))
 }
 
-fn parse_setting(text: &str) -> Result<(String, String), String> {
+/// A setting of the module, as the user gives it.
+pub fn parse_setting(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((name, value)) if name.starts_with("tenure.") => Ok((name.to_string(), value.to_string())),
         _ => Err(format!("'{text}' is not NAME=VALUE with a name that begins with tenure.")),

@@ -10,6 +10,7 @@ mod mrc;
 mod nodes;
 mod plan;
 mod progress;
+mod replies;
 mod simulate;
 mod status;
 mod trace_args;
@@ -37,6 +38,8 @@ enum Command {
     Mrc(Box<mrc::Arguments>),
     /// Says what memory a tenant takes for a miss ratio: on a server, in a cluster, or by a trace.
     Plan(Box<plan::Arguments>),
+    /// Kills primaries and counts what is lost, or measures what it costs to lose nothing (tenure.replies).
+    Replies(Box<replies::Arguments>),
     /// Replays a trace under several policies and memory sizes.
     Simulate(Box<simulate::Arguments>),
     /// Says what Tenure does on a server, or on all primaries of a cluster together.
@@ -51,6 +54,7 @@ fn main() -> ExitCode {
         Command::Cluster(arguments) => cluster::run(&arguments),
         Command::Mrc(arguments) => mrc::run(&arguments),
         Command::Plan(arguments) => plan::run(&arguments),
+        Command::Replies(arguments) => replies::run(&arguments),
         Command::Simulate(arguments) => simulate::run(&arguments),
         Command::Status(arguments) => status::run(&arguments),
     };

@@ -36,7 +36,7 @@ pub fn parse_address(text: &str) -> Result<ConnectionInfo> {
 /// When one doesn't answer, or has no Tenure.
 pub fn connect(address: ConnectionInfo) -> Result<Vec<Node>> {
     let mut first = Node::connect(address.clone())?;
-    if !first.info("cluster")?.get("cluster_enabled").is_some_and(|enabled| enabled == "1") {
+    if first.info("cluster")?.get("cluster_enabled").is_none_or(|enabled| enabled != "1") {
         first.check()?;
         return Ok(vec![first]);
     }

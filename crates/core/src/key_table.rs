@@ -7,6 +7,7 @@
 //! by 1 %. A full bucket gives up the entry that was not accessed for longest; a class changes in place. `benches/classes.rs` has
 //! both side by side. Times are ticks of 1024 µs, 32 bits of them: they wrap after 50 days.
 
+use crate::decide::density::History;
 use crate::units::KeyHash;
 
 const WAYS: usize = 4;
@@ -37,7 +38,7 @@ pub struct Entry {
     pub n_requests: u16,
     /// log2 of the penalty; 0 = none was measured.
     penalty: u16,
-    /// When it entered the cache, in ticks.
+    /// When it entered the cache, in ticks; under Tenure's own policy what it has shown, see [`Entry::history`].
     pub entered: u32,
     /// When it was last asked for, in ticks.
     pub last: u32,
@@ -64,6 +65,19 @@ impl Entry {
         if self.n_requests == 0 {
             (self.n_requests, self.entered) = (1, now);
         }
+    }
+
+    /// What the key has shown, evicted or not. It takes the place of `entered`: who needs the one doesn't need the other, and who
+    /// changes from one to the other begins with an empty table.
+    #[inline]
+    pub fn history(&self) -> History {
+        History::from_bits(self.entered as u16)
+    }
+
+    /// Remembers what the key has shown.
+    #[inline]
+    pub fn set_history(&mut self, history: History) {
+        self.entered = u32::from(history.to_bits());
     }
 
     fn is_free(&self) -> bool {
@@ -144,13 +158,18 @@ impl KeyTable {
         self.buckets[bucket].0.iter_mut().find(|entry| entry.fingerprint == fingerprint)
     }
 
-    /// The entry of `key`, a new one where there is none: then it takes a free place or that of the bucket's longest idle at `now`.
+    /// The entry of `key`, a new one where there is none: then it takes a free place or that of the bucket's longest idle at `now`, of keys
+    /// that are in the cache only where there are no others.
     pub fn get_or_insert(&mut self, key: KeyHash, now: u32) -> &mut Entry {
         let (bucket, fingerprint) = self.place(key);
         let bucket = &mut self.buckets[bucket].0;
         let held = bucket.iter().position(|entry| entry.fingerprint == fingerprint);
         let at = held.unwrap_or_else(|| {
-            let idle = |entry: &Entry| if entry.is_free() { u64::MAX } else { u64::from(now.wrapping_sub(entry.last)) };
+            let idle = |entry: &Entry| match (entry.is_free(), entry.n_requests) {
+                (true, _) => u64::MAX,
+                (_, 0) => (1 << 32) + u64::from(now.wrapping_sub(entry.last)),
+                _ => u64::from(now.wrapping_sub(entry.last)),
+            };
             let oldest = (0..WAYS).max_by_key(|&i| idle(&bucket[i])).unwrap_or(0);
             if bucket[oldest].is_free() {
                 self.used += 1;
@@ -279,7 +298,7 @@ mod tests {
     #[test]
     fn a_full_bucket_keeps_what_was_used_later() {
         let (mut small, mut other) = (KeyTable::new(BUCKET_BYTES), KeyTable::new(BUCKET_BYTES));
-        (0..4).for_each(|i| drop(small.get_or_insert(key(i), 10)));
+        (0..4).for_each(|i| _ = small.get_or_insert(key(i), 10));
         let older = *other.get_or_insert(key(8), 9);
         let newer = *other.get_or_insert(key(9), 12);
         assert_eq!((small.put(0, older, 20), small.put(0, newer, 20)), (None, Some(0)));
@@ -296,6 +315,16 @@ mod tests {
         table.get_or_insert(key(4), 10);
         assert!(table.get(key(1)).is_none());
         assert!([0, 2, 3, 4].iter().all(|&i| table.get(key(i)).is_some()));
+    }
+
+    #[test]
+    fn a_key_that_is_there_outlasts_those_that_have_left() {
+        let mut table = KeyTable::new(BUCKET_BYTES);
+        table.get_or_insert(key(0), 0).enter(0);
+        (1..9).for_each(|i| {
+            table.get_or_insert(key(i), i as u32);
+        });
+        assert!(table.get(key(0)).is_some() && table.get(key(5)).is_none());
     }
 
     #[test]

@@ -13,6 +13,7 @@ pub mod error;
 pub mod expiry;
 pub mod key_table;
 pub mod model;
+pub mod owner_table;
 pub mod policy;
 pub mod random;
 pub mod sampling;

@@ -43,8 +43,8 @@ impl PartitionId {
     }
 }
 
-/// How many partitions one server may have.
-pub const PARTITIONS_MAX: usize = 64;
+/// How many partitions one server may have: 64 tenants and what is nobody's, and as many again for classes.
+pub const PARTITIONS_MAX: usize = 128;
 
 /// Why a number of bytes could not be read.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,8 +3,10 @@
 use std::ffi::CStr;
 use std::sync::atomic::Ordering;
 
-use tenure_core::curve::even_sizes;
+use tenure_core::curve::{MissRatioCurve, even_sizes};
+use tenure_core::decide::allocation::shared_curve;
 use tenure_core::decide::sample_size::SAMPLE_SIZES;
+use tenure_core::policy::kredis::SAMPLE_SIZES as SAMPLE_SIZES_MODELLED;
 use tenure_core::units::{KeyHash, PartitionId};
 
 use crate::config::{TABLE, allowed};
@@ -15,6 +17,7 @@ use crate::info;
 use crate::observe::classes::{Class, ClassRules, Source};
 use crate::observe::partitions::in_database;
 use crate::tenure::Tenure;
+use crate::worker::PartitionView;
 
 /// The commands, as they are registered: names and flags. Those that change what Tenure does are for who may write or administer.
 pub const COMMANDS: [(&CStr, &CStr); 9] = [
@@ -30,7 +33,7 @@ pub const COMMANDS: [(&CStr, &CStr); 9] = [
 ];
 const LOOKS: &CStr = c"readonly fast allow-stale";
 
-const HELP: [&str; 26] = [
+const HELP: [&str; 28] = [
     "TENURE.HELP [settings]",
     "    This text, or every tenure.* setting with its allowed values, default and what it trades.",
     "TENURE.STATUS",
@@ -39,8 +42,10 @@ const HELP: [&str; 26] = [
     "    Each partition: keys, used and target bytes, accesses, miss ratio, miss penalty, evictions, K.",
     "TENURE.TENANTS",
     "    The same of each tenant, its partitions taken together: hits, misses, penalty, used, target, minimum and maximum.",
-    "TENURE.MRC partition [points]",
-    "    The partition's miss ratio curve: pairs of bytes and the miss ratio of its reads at that memory; 40 points by default.",
+    "TENURE.MRC tenant|partition [points]",
+    "    Its miss ratio curve: pairs of bytes and the miss ratio of its reads at that memory; 40 points by default.",
+    "TENURE.MRC tenant|partition [points] BY-K",
+    "    With tenure.policy kredis: the merged curve, and beside it that of each K (1, 5, 8, 16).",
     "TENURE.CLASS KEY key class|none",
     "    From now on the key is of that miss-penalty class, whatever is measured; remembered after it is evicted.",
     "TENURE.CLASS CONNECTION class|none",
@@ -61,6 +66,10 @@ const HELP: [&str; 26] = [
 
 const POINTS_DEFAULT: usize = 40;
 const POINTS_MAX: usize = 1000;
+/// A tenant of several partitions is looked at as closely as this.
+const SHARED_POINTS: usize = 200;
+/// The curves of single K, by their names in a reply.
+const BY_K: [(u32, &str); SAMPLE_SIZES_MODELLED.len()] = [(1, "1"), (5, "5"), (8, "8"), (16, "16")];
 
 /// Runs one command.
 pub fn run(tenure: &mut Tenure, server: &Server, words: &[&[u8]]) -> Answer {
@@ -70,11 +79,7 @@ pub fn run(tenure: &mut Tenure, server: &Server, words: &[&[u8]]) -> Answer {
         ("tenure.status", []) => status(tenure),
         ("tenure.partitions", []) => Answer::Array(info::partitions(tenure).iter().map(partition).collect()),
         ("tenure.tenants", []) => Answer::Array(info::tenants(tenure).iter().map(tenant).collect()),
-        ("tenure.mrc", [of]) => curve(tenure, of, POINTS_DEFAULT),
-        ("tenure.mrc", [of, points]) => match text(points).parse() {
-            Ok(n) if (1..=POINTS_MAX).contains(&n) => curve(tenure, of, n),
-            _ => error(format!("points is '{}'; allowed is 1 to {POINTS_MAX}", text(points))),
-        },
+        ("tenure.mrc", [of, rest @ ..]) => curves(tenure, of, rest),
         ("tenure.sleep", [of]) => rest(tenure, server, of, true),
         ("tenure.wake", [of]) => rest(tenure, server, of, false),
         ("tenure.class", arguments) => class(tenure, server, arguments),
@@ -146,6 +151,7 @@ fn status(tenure: &Tenure) -> Answer {
         ("planned_bytes", count(targets)),
         ("k", Answer::Text(sample_sizes(tenure))),
         ("miss_ratio_by_k", Answer::Text(miss_ratios(tenure))),
+        ("miss_ratio_error_mean", Answer::Number(published.choice.error.mean().unwrap_or(0.0))),
         ("predicted_cost_us", Answer::Number(published.plan.as_ref().map_or(0.0, |plan| plan.cost_us))),
         ("partitions", count(tenure.observer.partitions.len() as u64)),
         ("windows", count(published.window)),
@@ -153,6 +159,8 @@ fn status(tenure: &Tenure) -> Answer {
         ("learned", Answer::Text(if published.is_taught { "by its primary" } else { "here" }.to_owned())),
         ("cluster", Answer::Text(cluster(tenure))),
         ("sleep", Answer::Text(tenure.spill_standing.to_owned())),
+        ("replies", Answer::Text(tenure.replies.describe())),
+        ("replies_held_now", count(tenure.replies.n_held() as u64)),
         ("watching", Answer::Text(tenure.observer.watching().to_owned())),
         ("sample_rate", Answer::Number(tenure.observer.rate.rate())),
         ("evictions", count(tenure.evictor.work.evicted.iter().sum())),
@@ -238,24 +246,83 @@ fn partition(row: &info::PartitionRow) -> Answer {
     ])
 }
 
-/// The curve at even sizes up to its last point, or at its own points where those are fewer.
-fn curve(tenure: &Tenure, of: &[u8], points: usize) -> Answer {
-    let id = match partition_named(tenure, of) {
-        Ok(id) => id,
+/// `TENURE.MRC`.
+fn curves(tenure: &Tenure, of: &[u8], rest: &[&[u8]]) -> Answer {
+    let (points, by_k) = match rest {
+        [points @ .., last] if last.eq_ignore_ascii_case(b"by-k") => (points, true),
+        points => (points, false),
+    };
+    let points = match points {
+        [] => POINTS_DEFAULT,
+        [points] => match text(points).parse() {
+            Ok(n) if (1..=POINTS_MAX).contains(&n) => n,
+            _ => return error(format!("points is '{}'; allowed is 1 to {POINTS_MAX}", text(points))),
+        },
+        _ => return wrong_count("tenure.mrc"),
+    };
+    let views = match views_named(tenure, of) {
+        Ok(views) => views,
         Err(why) => return error(why),
     };
-    let view = tenure.published.partitions.get(id.index());
-    let Some(view) = view.filter(|v| !v.curve.is_empty() && tenure.published.epoch == tenure.observer.epoch()) else {
+    let together = shared(&views, |view| Some(&view.curve));
+    if together.is_empty() {
         return error(format!(
             "nothing is known of partition '{}' yet; a curve is made at the end of each window",
             text(of)
         ));
+    }
+    let sizes = even_sizes(together.points().last().map_or(1, |point| point.bytes), points);
+    if !by_k {
+        return curve(&together, &sizes);
+    }
+    if views.iter().all(|view| view.merged.is_none()) {
+        return error("there are curves of single K with tenure.policy kredis alone".to_owned());
+    }
+    let of_k = |&(k, name): &(u32, &'static str)| {
+        (name, curve(&shared(&views, |view| view.merged.as_ref().and_then(|merged| merged.of(k))), &sizes))
     };
-    let last = view.curve.points().last().map_or(1, |point| point.bytes);
-    let pair = |bytes: u64| {
-        Answer::Array(vec![Answer::Integer(bytes as i64), Answer::Number(view.curve.miss_ratio_at(bytes))])
+    Answer::Map(std::iter::once(("merged", curve(&together, &sizes))).chain(BY_K.iter().map(of_k)).collect())
+}
+
+/// Pairs of bytes and miss ratio at these sizes.
+fn curve(curve: &MissRatioCurve, sizes: &[u64]) -> Answer {
+    let pair =
+        |&bytes: &u64| Answer::Array(vec![Answer::Integer(bytes as i64), Answer::Number(curve.miss_ratio_at(bytes))]);
+    Answer::Array(sizes.iter().map(pair).collect())
+}
+
+/// The curve of one partition, or of several that share their memory so that least is missed.
+fn shared<'a>(
+    views: &[&'a PartitionView],
+    curve_of: impl Fn(&'a PartitionView) -> Option<&'a MissRatioCurve>,
+) -> MissRatioCurve {
+    if let [only] = views {
+        return curve_of(only).cloned().unwrap_or_default();
+    }
+    let parts: Vec<_> = views.iter().filter_map(|view| Some((view.weights.reads, curve_of(view)?))).collect();
+    shared_curve(&parts, SHARED_POINTS)
+}
+
+/// What is known of a tenant's partitions, or of one partition: keys of no class, whose partition is named as the tenant, go by
+/// `tenant/none`.
+///
+/// # Errors
+/// Which partitions there are, where there is none of that name.
+fn views_named<'a>(tenure: &'a Tenure, name: &[u8]) -> Result<Vec<&'a PartitionView>, String> {
+    let partitions = &tenure.observer.partitions;
+    let name = text(name);
+    let tenant = partitions.tenants().names().iter().position(|held| *held == name);
+    let of_tenant = |tenant: usize| {
+        let its = partitions.of_what().iter().enumerate().filter(move |(_, (of, _))| usize::from(of.0) == tenant);
+        its.map(|(i, _)| PartitionId(i as u16)).collect()
     };
-    Answer::Array(even_sizes(last, points).into_iter().map(pair).collect())
+    let ids: Vec<PartitionId> = match tenant {
+        Some(tenant) => of_tenant(tenant),
+        None => vec![partition_named(tenure, name.strip_suffix("/none").unwrap_or(&name).as_bytes())?],
+    };
+    let current = tenure.published.epoch == tenure.observer.epoch();
+    let view = |id: PartitionId| tenure.published.partitions.get(id.index()).filter(|_| current);
+    Ok(ids.into_iter().filter_map(view).collect())
 }
 
 /// `TENURE.SLEEP` and `TENURE.WAKE`.

@@ -8,7 +8,9 @@ use std::time::Duration;
 use tenure_core::decide::penalty_class::ClassLimits;
 use tenure_core::sampling::SampleRate;
 
+use crate::enforce::replies::mode::{Mode, OnTimeout};
 use crate::enforce::spill::file::Folder;
+use crate::ffi::{filter, holding};
 use crate::observe::classes::{ClassRules, ClassSpec, Source};
 use crate::observe::tenants::TenantSpec;
 use crate::worker::model::Modelling;
@@ -51,15 +53,6 @@ impl Policy {
         matches!(self, Policy::Predis | Policy::Kredis)
     }
 
-    /// What the worker models for it.
-    pub fn modelling(self) -> Modelling {
-        match self {
-            Policy::Kredis => Modelling::SampleSizes,
-            Policy::Dlru => Modelling::Miniatures,
-            _ => Modelling::Recency,
-        }
-    }
-
     /// True where every key of the cache has to be remembered.
     pub fn is_hyperbolic(self) -> bool {
         matches!(self, Policy::Hyperbolic | Policy::HyperbolicSize)
@@ -69,6 +62,24 @@ impl Policy {
     pub fn name(self) -> String {
         Self::NAMES[self as usize].to_string_lossy().into_owned()
     }
+}
+
+/// Under which K `kredis` plans and evicts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KredisK {
+    /// Each partition under the one that misses least there.
+    ByCurve,
+    /// All under `tenure.samples`.
+    AsSet,
+}
+
+/// Who evicts under `dlru`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DlruEvictor {
+    /// The server, whose sampling size is set.
+    Server,
+    /// Tenure, as under every other policy.
+    Tenure,
 }
 
 /// The names of [`Source`], in its order.
@@ -81,6 +92,10 @@ pub struct Settings {
     pub enabled: bool,
     /// `tenure.policy`
     pub policy: Policy,
+    /// `tenure.kredis-k`
+    pub kredis_k: KredisK,
+    /// `tenure.dlru-evictor`
+    pub dlru_evictor: DlruEvictor,
     /// `tenure.tenants`, as written.
     pub tenants_text: String,
     /// `tenure.tenants`, read.
@@ -135,6 +150,14 @@ pub struct Settings {
     pub spill_run_intervals: i64,
     /// `tenure.warm-restart`
     pub warm_restart: bool,
+    /// `tenure.replies`
+    pub replies: Mode,
+    /// `tenure.replies-replicas`
+    pub replies_replicas: i64,
+    /// `tenure.replies-timeout-ms`
+    pub replies_timeout_ms: i64,
+    /// `tenure.replies-on-timeout`
+    pub replies_on_timeout: OnTimeout,
     /// `tenure.debug-commands`
     pub debug_commands: bool,
 }
@@ -145,8 +168,12 @@ pub enum Kind {
     Bool { default: bool, get: fn(&Settings) -> bool, set: fn(&mut Settings, bool), immutable: bool },
     /// A number within a range; `memory` ones may be written with a unit.
     Number { default: i64, min: i64, max: i64, memory: bool, get: fn(&Settings) -> i64, set: fn(&mut Settings, i64) },
-    /// One of some names, the first by default.
-    Choice { names: &'static [&'static CStr], get: fn(&Settings) -> usize, set: fn(&mut Settings, usize) },
+    /// One of some names, the first by default; the error says why this server can't do that one.
+    Choice {
+        names: &'static [&'static CStr],
+        get: fn(&Settings) -> usize,
+        set: fn(&mut Settings, usize) -> Result<(), String>,
+    },
     /// A text with a grammar of its own, empty by default; the error says what is wrong.
     Text { get: fn(&Settings) -> &str, set: fn(&mut Settings, &str) -> Result<(), String> },
 }
@@ -190,21 +217,27 @@ pub const TABLE: &[Setting] = &[
         kind: Kind::Choice {
             names: Policy::NAMES,
             get: |s| s.policy as usize,
-            set: |s, i| s.policy = Policy::ALL[i.min(Policy::ALL.len() - 1)],
+            set: |s, i| {
+                s.policy = Policy::ALL[i.min(Policy::ALL.len() - 1)];
+                Ok(())
+            },
         },
         about: "What evicts: 'predis' holds partitions to the plan's targets, 'kredis' too, each under the K (1, 5, 8 or 16) that misses least there, 'dlru' evicts the longest idle of K keys, whoever's they are, with the K (1, 2, 5, 10 or 16) that costs least, which the server's maxmemory-samples follows, 'hyperbolic' evicts what is worth least (miss penalty x requests / time in the cache; 'hyperbolic-size' per byte), best with 64 samples, 'lru' evicts the longest idle whoever's it is, 'off' leaves eviction to the server.",
     },
     Setting {
         name: c"tenants",
         kind: Kind::Text { get: |s| &s.tenants_text, set: Settings::set_tenants },
-        about: "Who is a tenant: entries NAME=PREFIX* or NAME=db:N, apart by spaces, each with ,min=BYTES, ,max=BYTES and ,weight=N (how much its misses count, 1 to 1000) if wanted. Empty: one per logical database in use.",
+        about: "Who is a tenant: entries NAME=PREFIX*, NAME=user:USERNAME (keys that this ACL user creates) or NAME=db:N, apart by spaces, each with ,min=BYTES, ,max=BYTES, ,weight=N (how much its misses count, 1 to 1000) and ,replies=async|sent|acked (in place of tenure.replies) if wanted. Empty: one per logical database in use.",
     },
     Setting {
         name: c"classes",
         kind: Kind::Choice {
             names: SOURCES,
             get: |s| s.classes.source as usize,
-            set: |s, i| s.classes.source = [Source::Off, Source::Auto, Source::Hinted][i.min(2)],
+            set: |s, i| {
+                s.classes.source = [Source::Off, Source::Auto, Source::Hinted][i.min(2)];
+                Ok(())
+            },
         },
         about: "Whether a tenant's keys are divided into miss-penalty classes, each with a curve and a target of its own: 'auto' by the penalty measured for the key, where no hint says otherwise, 'hinted' by hints alone (TENURE.CLASS, class-rules), 'off' not at all.",
     },
@@ -234,6 +267,30 @@ pub const TABLE: &[Setting] = &[
         false,
         "Keys sampled per eviction (K), where the policy doesn't choose. More find older keys, and cost main-thread time for each."
     ),
+    Setting {
+        name: c"kredis-k",
+        kind: Kind::Choice {
+            names: &[c"by-curve", c"as-set"],
+            get: |s| s.kredis_k as usize,
+            set: |s, i| {
+                s.kredis_k = [KredisK::ByCurve, KredisK::AsSet][i.min(1)];
+                Ok(())
+            },
+        },
+        about: "Under which K the policy kredis plans and evicts: 'by-curve' each partition under that of 1, 5, 8 and 16 that misses least there, 'as-set' all under tenure.samples, for a quarter of the model's time and memory.",
+    },
+    Setting {
+        name: c"dlru-evictor",
+        kind: Kind::Choice {
+            names: &[c"server", c"tenure"],
+            get: |s| s.dlru_evictor as usize,
+            set: |s, i| {
+                s.dlru_evictor = [DlruEvictor::Server, DlruEvictor::Tenure][i.min(1)];
+                Ok(())
+            },
+        },
+        about: "Who evicts under the policy dlru: 'server' the server itself, with maxmemory-samples set to the chosen K, where maxmemory-policy is allkeys-lru or volatile-lru (Tenure else, and from tenants above their maximum), 'tenure' Tenure, ahead of the limit and without the server's pool.",
+    },
     number!(
         window_requests,
         c"window-requests",
@@ -271,7 +328,10 @@ pub const TABLE: &[Setting] = &[
         kind: Kind::Choice {
             names: &[c"penalty", c"hits"],
             get: |s| s.objective as usize,
-            set: |s, i| s.objective = [Objective::Penalty, Objective::Hits][i.min(1)],
+            set: |s, i| {
+                s.objective = [Objective::Penalty, Objective::Hits][i.min(1)];
+                Ok(())
+            },
         },
         about: "What a plan is to reach: 'penalty' the least time lost to misses in all, 'hits' the most hits. A tenant's weight counts in both.",
     },
@@ -328,7 +388,10 @@ pub const TABLE: &[Setting] = &[
         kind: Kind::Choice {
             names: &[c"node", c"cluster"],
             get: |s| usize::from(s.limits_of_cluster),
-            set: |s, i| s.limits_of_cluster = i == 1,
+            set: |s, i| {
+                s.limits_of_cluster = i == 1;
+                Ok(())
+            },
         },
         about: "What the tenants' minimums and maximums hold for, on a node of a cluster: 'node' each node by itself, 'cluster' all primaries together, each having the part that it has of the tenant's keys. To be set alike on all nodes.",
     },
@@ -390,6 +453,43 @@ pub const TABLE: &[Setting] = &[
         about: "Whether an orderly stop writes the hottest values into spill-dir, and a start has them back, hottest first, while it serves. What changed at the backend meanwhile is not known to a cache that was down.",
     },
     Setting {
+        name: c"replies",
+        kind: Kind::Choice {
+            names: Mode::NAMES,
+            get: |s| s.replies as usize,
+            set: |s, i| s.set_replies(Mode::ALL[i.min(2)]),
+        },
+        about: "What the reply to a write waits for: 'async' for nothing, as stock, 'sent' until the write was handed to the replicas' sockets, 'acked' until replicas have acknowledged it. A tenant may have its own.",
+    },
+    number!(
+        replies_replicas,
+        c"replies-replicas",
+        1,
+        0..=64,
+        false,
+        "How many replicas must have been sent a write, or have acknowledged it. 0: all that follow, one at least."
+    ),
+    number!(
+        replies_timeout_ms,
+        c"replies-timeout-ms",
+        1000,
+        10..=3600000,
+        false,
+        "Milliseconds that a reply waits for replicas at the most, and for how long there may be too few of them; looked at ten times a second at the least."
+    ),
+    Setting {
+        name: c"replies-on-timeout",
+        kind: Kind::Choice {
+            names: OnTimeout::NAMES,
+            get: |s| s.replies_on_timeout as usize,
+            set: |s, i| {
+                s.replies_on_timeout = OnTimeout::ALL[i.min(1)];
+                Ok(())
+            },
+        },
+        about: "What becomes of writes when that time is over, until replicas follow again: 'async' answers them as stock, 'refuse' answers NOREPLICAS and closes the connections that wait, whose writes may or may not last.",
+    },
+    Setting {
         name: c"debug-commands",
         kind: Kind::Bool {
             default: false,
@@ -418,6 +518,8 @@ impl Default for Settings {
             granularity_bytes: 0,
             gain_min_percent: 0,
             objective: Objective::Penalty,
+            kredis_k: KredisK::ByCurve,
+            dlru_evictor: DlruEvictor::Server,
             headroom_bytes: 0,
             turn_budget_us: 0,
             sample_percent: 0,
@@ -433,6 +535,10 @@ impl Default for Settings {
             spill_interval_seconds: 0,
             spill_run_intervals: 0,
             warm_restart: false,
+            replies: Mode::Async,
+            replies_replicas: 0,
+            replies_timeout_ms: 0,
+            replies_on_timeout: OnTimeout::Async,
             debug_commands: false,
         };
         for setting in TABLE {
@@ -450,10 +556,34 @@ impl Settings {
     /// Takes a new text for `tenure.tenants`.
     ///
     /// # Errors
-    /// As [`TenantSpec::parse`]; nothing changes then.
+    /// As [`TenantSpec::parse`], tenants by user where the server doesn't tell who sends a command, and replies to be held where they
+    /// can't be; nothing changes then.
     pub fn set_tenants(&mut self, text: &str) -> Result<(), String> {
-        self.tenants = TenantSpec::parse(text)?;
+        let tenants = TenantSpec::parse(text)?;
+        if tenants.holds_replies() {
+            holding::holding()?;
+        }
+        if tenants.has_users() && !filter::knows_clients() {
+            return Err(
+                "tenants by user need a server that tells modules who sends a command: Valkey 7.2, Redis 7.2; here, \
+                         allowed are a prefix with one '*' at its end, and db:N"
+                    .to_owned(),
+            );
+        }
+        self.tenants = tenants;
         self.tenants_text = text.to_owned();
+        Ok(())
+    }
+
+    /// Takes another mode for `tenure.replies`.
+    ///
+    /// # Errors
+    /// Where this server's replies can't be held; nothing changes then.
+    pub fn set_replies(&mut self, mode: Mode) -> Result<(), String> {
+        if mode != Mode::Async {
+            holding::holding()?;
+        }
+        self.replies = mode;
         Ok(())
     }
 
@@ -494,6 +624,16 @@ impl Settings {
         self.classes.source != Source::Off || self.policy.is_hyperbolic()
     }
 
+    /// What the worker models.
+    pub fn modelling(&self) -> Modelling {
+        match (self.policy, self.kredis_k) {
+            (Policy::Kredis, KredisK::ByCurve) => Modelling::SampleSizes,
+            (Policy::Kredis, KredisK::AsSet) => Modelling::OneSampleSize(self.samples as u32),
+            (Policy::Dlru, _) => Modelling::Miniatures,
+            _ => Modelling::Recency,
+        }
+    }
+
     /// What concerns the worker.
     pub fn instructions(&self) -> Instructions {
         Instructions {
@@ -504,7 +644,7 @@ impl Settings {
             objective: self.objective,
             rate_min: SampleRate::new(self.sample_percent as f64 / 100.0).unwrap_or(SampleRate::ALL),
             samples_per_second: self.samples_per_second as u64,
-            modelling: self.policy.modelling(),
+            modelling: self.modelling(),
             sample_size: self.samples as u32,
         }
     }

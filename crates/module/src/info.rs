@@ -4,7 +4,9 @@ use tenure_core::key_table::KeyTable;
 use tenure_core::units::PartitionId;
 
 use crate::ffi::{alloc, guard};
+use crate::observe::owners::Owners;
 use crate::tenure::Tenure;
+use crate::worker::PartitionView;
 
 /// A value of an INFO field.
 pub enum Value {
@@ -35,8 +37,10 @@ pub fn write(tenure: &Tenure, sink: &mut impl Sink) {
     let published = &tenure.published;
     let observer = &tenure.observer;
     let keys = observer.partitions.classes.keys.as_ref();
+    let owners = observer.partitions.owners.as_ref();
     let sleepers = &observer.touches.sleepers;
     let slept = tenure.spill.as_ref().map(|spill| spill.counts).unwrap_or_default();
+    let held = tenure.replies.counts();
     let (work, losses) = (&tenure.evictor.work, &observer.losses);
     let sum = |count: fn(&crate::observe::Counters) -> u64| Count(observer.counters.iter().map(count).sum());
     let fields = [
@@ -64,6 +68,8 @@ pub fn write(tenure: &Tenure, sink: &mut impl Sink) {
         ("plans_adopted", Count(published.plans_adopted)),
         ("curves_us", Count(published.curves_us)),
         ("plan_us", Count(published.plan_us)),
+        ("predicted_windows", Count(published.choice.error.windows)),
+        ("miss_ratio_error_mean", Number(published.choice.error.mean().unwrap_or(0.0))),
         ("evictions", Count(work.evicted.iter().sum())),
         ("evicted_bytes", Count(work.evicted_bytes)),
         ("eviction_us", Count(work.spent_us)),
@@ -74,6 +80,8 @@ pub fn write(tenure: &Tenure, sink: &mut impl Sink) {
         ("remembered_keys", Count(keys.map_or(0, |keys| keys.len() as u64))),
         ("forgotten_keys", Count(keys.map_or(0, KeyTable::displaced))),
         ("key_table_bytes", Count(keys.map_or(0, KeyTable::memory_bytes))),
+        ("owned_keys", Count(owners.map_or(0, Owners::keys))),
+        ("owners_bytes", Count(owners.map_or(0, Owners::memory_bytes))),
         ("sleep", Text(tenure.spill_standing.to_owned())),
         ("sleeping_keys", Count(sleepers.len() as u64)),
         ("sleeping_bytes", Count(sleepers.live_bytes())),
@@ -84,6 +92,15 @@ pub fn write(tenure: &Tenure, sink: &mut impl Sink) {
         ("spill_refused", Count(slept.refused)),
         ("spill_damaged", Count(slept.damaged)),
         ("spill_given_up", Count(slept.given_up)),
+        ("replies", Text(tenure.replies.describe())),
+        ("replies_replicas", Count(tenure.replies.n_replicas() as u64)),
+        ("replies_held_now", Count(tenure.replies.n_held() as u64)),
+        ("replies_held", Count(held.held)),
+        ("replies_wait_us", Count(held.wait_us)),
+        ("replies_wait_us_max", Count(held.wait_us_max)),
+        ("replies_degraded", Count(held.opened)),
+        ("replies_unconfirmed", Count(held.unconfirmed)),
+        ("replies_closed", Count(held.closed)),
         ("models_bytes", Count(published.models_bytes)),
         ("memory_bytes", Count(alloc::allocated_bytes() as u64)),
     ];
@@ -246,8 +263,9 @@ pub fn partitions(tenure: &Tenure) -> Vec<PartitionRow> {
     let observer = &tenure.observer;
     let current = tenure.published.epoch == observer.epoch();
     let targets = tenure.published.plan.as_ref().filter(|_| current).map_or(&[][..], |plan| &plan.target_bytes);
+    let unknown = PartitionView::default();
     let row = |(i, name): (usize, &String)| {
-        let view = tenure.published.partitions.get(i).filter(|_| current).cloned().unwrap_or_default();
+        let view = tenure.published.partitions.get(i).filter(|_| current).unwrap_or(&unknown);
         let used_bytes = tenure.usage.bytes()[i];
         let target_bytes = targets.get(i).copied();
         let (tenant, class) = observer.partitions.of_what()[i];

@@ -4,6 +4,7 @@
 mod cluster;
 mod samples;
 pub mod sleep;
+mod writes;
 
 use std::ffi::CStr;
 use std::sync::Arc;
@@ -15,15 +16,17 @@ use tenure_core::units::{KeyHash, PARTITIONS_MAX, PartitionId};
 
 use self::cluster::Clustered;
 use self::samples::ServerSamples;
-use crate::config::{Policy, Settings};
-use crate::enforce::evict::{Evictor, Orders, Scoring};
+use crate::config::{DlruEvictor, Policy, Settings};
+use crate::enforce::evict::{EVICTED_MIN, Evictor, Orders, Scoring};
 use crate::enforce::newcomers::Newcomer;
+use crate::enforce::replies::Replies;
 use crate::enforce::spill::Spill;
 use crate::enforce::usage::Usage;
 use crate::enforce::walk::{Guides, Walk};
 use crate::ffi::callbacks::now_us;
 use crate::ffi::server::{Kind, Level, Server, Text};
-use crate::ffi::{filter, soon};
+use crate::ffi::{acl, filter, soon};
+use crate::observe::claims::Claim;
 use crate::observe::classes::{Class, Classes};
 use crate::observe::command_table::CommandTable;
 use crate::observe::duty::Duty;
@@ -79,6 +82,8 @@ pub enum Standing {
     NoEviction,
     /// `tenure.policy` is `off`.
     PolicyOff,
+    /// The server evicts, with the K that was chosen.
+    ByServer,
     /// No plan was made yet.
     NoPlan,
     /// The worker hasn't been heard of for too long.
@@ -101,6 +106,7 @@ impl Standing {
             Standing::NoLimit => "standing by: maxmemory is 0",
             Standing::NoEviction => "standing by: maxmemory-policy is noeviction",
             Standing::PolicyOff => "standing by: tenure.policy is off",
+            Standing::ByServer => "left to the server, whose maxmemory-samples follows",
             Standing::NoPlan => "standing by: no plan yet",
             Standing::StalePlan => "standing by: the last plan is too old",
             Standing::NoWorker => "standing by: the worker has died; CONFIG SET tenure.enabled yes starts it again",
@@ -109,6 +115,19 @@ impl Standing {
             Standing::Paused => "standing by: writes are paused",
         }
     }
+}
+
+/// What becomes of the data set as a whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DataChange {
+    /// A database was emptied, or all were.
+    Emptied(Option<u16>),
+    /// Two databases have changed places.
+    Swapped(u16, u16),
+    /// Another data set takes its place.
+    Loaded,
+    /// This server follows another, or does no longer.
+    OtherRole,
 }
 
 /// When memory is freed.
@@ -159,6 +178,8 @@ pub struct Tenure {
     pub settings_version: u64,
     /// Whether it evicts.
     pub standing: Standing,
+    /// Holds replies until replicas have what they answer.
+    pub replies: Replies,
     settings: Settings,
     walk: Walk,
     growth: Growth,
@@ -201,7 +222,7 @@ impl Tenure {
     pub fn start(server: &Server, settings_version: u64, settings: Settings) -> Result<Tenure, String> {
         let commands = read_command_table(server)?;
         let worker = Worker::start().map_err(|e| format!("no thread for the worker: {e}"))?;
-        let partitions = Partitions::new(Tenants::new(&settings.tenants), Classes::default());
+        let partitions = Partitions::new(Tenants::new(&settings.tenants), Classes::default(), None);
         let observer = Observer::new(commands, partitions, Arc::clone(&worker.shared.queue));
         let now_us = now_us();
         if !filter::watch(server, true) {
@@ -216,6 +237,7 @@ impl Tenure {
             memory: Memory { stale: true, ..Memory::default() },
             settings_version,
             standing: Standing::NoPlan,
+            replies: Replies::new(),
             settings: settings.clone(),
             walk: Walk::default(),
             growth: Growth::default(),
@@ -255,10 +277,10 @@ impl Tenure {
     /// Takes changed settings. Other tenants start the models over.
     pub fn take_settings(&mut self, version: u64, settings: Settings) {
         self.settings_version = version;
-        let others = settings.tenants != self.settings.tenants
+        let others = !settings.tenants.divides_as(&self.settings.tenants)
             || settings.classes != self.settings.classes
             || settings.remembers_keys() != self.settings.remembers_keys()
-            || settings.policy.modelling() != self.settings.policy.modelling()
+            || settings.modelling() != self.settings.modelling()
             || settings.policy.is_hyperbolic() != self.settings.policy.is_hyperbolic()
             || settings.key_table_bytes != self.settings.key_table_bytes;
         self.apply(&settings);
@@ -282,7 +304,8 @@ impl Tenure {
         let table_bytes = settings.remembers_keys().then(|| self.key_table_bytes());
         let held = std::mem::take(&mut self.observer.partitions.classes);
         let classes = held.renewed(settings.classes.clone(), table_bytes, settings.policy.is_hyperbolic());
-        self.observer.set_partitions(Partitions::new(Tenants::new(&settings.tenants), classes));
+        let owners = self.observer.partitions.owners.take();
+        self.observer.set_partitions(Partitions::new(Tenants::new(&settings.tenants), classes, owners));
         self.observer.sizes().forget_partitions();
         self.usage = Usage::new();
         self.walk = Walk::default();
@@ -314,11 +337,13 @@ impl Tenure {
         self.observer.penalty_us_max = settings.penalty_max_ms as u64 * 1000;
         self.memory.stale = true;
         self.may_be_short = true;
+        self.replies.take_settings(settings, &settings.tenants.replies());
     }
 
-    /// The server's configuration changed: the limit is read again at the end of this turn.
-    pub fn memory_may_have_changed(&mut self) {
+    /// The server's configuration changed: what depends on it is read again at the end of this turn.
+    pub fn server_may_have_changed(&mut self) {
         self.memory.stale = true;
+        self.replies.is_stale = true;
     }
 
     /// A key came or went.
@@ -344,6 +369,24 @@ impl Tenure {
         }
     }
 
+    /// The data set as a whole has changed, or is about to.
+    pub fn on_data_change(&mut self, change: DataChange) {
+        let emptied = match change {
+            DataChange::Emptied(db) => db,
+            _ => None,
+        };
+        self.forget_sleepers(emptied);
+        self.server_may_have_changed();
+        self.cluster_may_have_changed();
+        let Some(owners) = &mut self.observer.partitions.owners else { return };
+        match change {
+            DataChange::Emptied(db) => owners.forget(db),
+            DataChange::Loaded => owners.forget(None),
+            DataChange::Swapped(one, other) => owners.swap(one, other),
+            DataChange::OtherRole => {}
+        }
+    }
+
     /// The first keys of a partition tell their size at once; a collection is still empty then.
     fn look_at_new_key(&mut self, server: &Server, partition: PartitionId, key: &[u8]) {
         let sizes = self.observer.sizes();
@@ -360,6 +403,8 @@ impl Tenure {
     /// The end of a turn: bounded work, see the file's opening.
     pub fn end_turn(&mut self, server: &Server, now_us: u64) {
         assert!(!self.panic_please, "asked to by TENURE.DEBUG");
+        // First, so that replicas work while the rest is done.
+        self.end_writes(server, now_us);
         self.observer.rate = self.worker.shared.rate();
         let dropped = self.observer.end_turn(server, now_us);
         if dropped > 0 {
@@ -377,6 +422,7 @@ impl Tenure {
             self.published = published;
             self.published_at_us = now_us;
         }
+        self.settle_claims(server);
         self.follow_sample_size(server);
         self.note_reuses(now_us);
         // What wakes needs room before the next commands do: else the server takes what has just come, which is the longest idle.
@@ -403,8 +449,8 @@ impl Tenure {
         self.standing = self.standing_by_plan(now_us);
         let planned = self.standing == Standing::Ready;
         // A maximum holds without a plan too, and without a limit.
-        let may_hold_maximums = matches!(self.standing, Standing::NoPlan | Standing::StalePlan | Standing::NoLimit)
-            && self.memory.policy != "noeviction";
+        let may_hold_maximums = self.memory.policy != "noeviction"
+            && matches!(self.standing, Standing::NoPlan | Standing::StalePlan | Standing::NoLimit | Standing::ByServer);
         if !planned && !may_hold_maximums {
             return;
         }
@@ -470,6 +516,7 @@ impl Tenure {
             volatile_only: self.memory.policy.starts_with("volatile"),
             db_sizes: &self.db_sizes,
             budget: Duration::from_micros(budget_us as u64),
+            evicted_min: if when == When::BeforeReplies && is_urgent { EVICTED_MIN } else { 0 },
             now_us,
         };
         let (partitions, sizes) = self.observer.guides();
@@ -526,6 +573,8 @@ impl Tenure {
             Standing::NoEviction
         } else if self.memory.limit_bytes == 0 {
             Standing::NoLimit
+        } else if self.server_evicts() {
+            Standing::ByServer
         } else if !self.settings.policy.has_targets() {
             Standing::Ready
         } else if self.worker_died {
@@ -539,8 +588,18 @@ impl Tenure {
         }
     }
 
+    /// True where only the sampling size is Tenure's business.
+    fn server_evicts(&self) -> bool {
+        self.settings.policy == Policy::Dlru
+            && self.settings.dlru_evictor == DlruEvictor::Server
+            && self.memory.policy.ends_with("-lru")
+    }
+
     /// How far below the limit memory is kept, in bytes.
     pub fn headroom_bytes(&self) -> u64 {
+        if self.server_evicts() {
+            return 0;
+        }
         match self.settings.headroom_bytes as u64 {
             0 => self.growth.headroom_bytes(self.memory.limit_bytes),
             set => set.min(self.memory.limit_bytes / 2),
@@ -560,6 +619,7 @@ impl Tenure {
         self.count_keys(server);
         let dbs: Vec<u16> = self.db_sizes.iter().map(|(db, _)| *db).collect();
         self.observer.set_dbs_in_use(&dbs);
+        self.look_after_owners();
         let moved = std::mem::take(&mut self.observer.partitions.classes.moved);
         self.usage.moved(moved);
         self.census(server);
@@ -593,11 +653,11 @@ impl Tenure {
             self.standing = self.standing_by_plan(now_us);
         }
         let enough_per_second = self.settings.watched_per_second as u64;
-        let may_pause = !self.may_be_short && !self.sleep_needs_watching();
+        // Of a key that comes unseen nobody knows whose it is.
+        let has_owners = self.observer.partitions.owners.is_some();
+        let may_pause = !self.may_be_short && !has_owners && !self.sleep_needs_watching() && !self.replies.needs_keys();
         let wanted = self.duty.decide(now_us, self.observer.requests(), may_pause, enough_per_second);
-        if wanted == self.observer.is_paused && filter::watch(server, wanted) {
-            self.observer.is_paused = !wanted;
-        }
+        self.watch(server, wanted);
     }
 
     /// What the server counts against its limit, in bytes; 0 without a limit.
@@ -704,18 +764,61 @@ impl Tenure {
 
     /// A key is of `class` from now on, also while it is in the cache.
     pub fn hint_key(&mut self, server: &Server, db: u16, key: &[u8], class: Class) {
-        let before = self.observer.partitions.of(db, key);
         let (hash, now) = (in_database(KeyHash::of(key), db), tick(now_us()));
         let moved = self.observer.partitions.classes.moved;
-        self.observer.partitions.classes.hint(hash, class, now);
-        let after = self.observer.partitions.of(db, key);
         server.select_db(db);
-        if server.open(&server.text(key)).kind() != Kind::Absent && before != after {
-            self.usage.went(db, before, self.observer.sizes_seen());
-            self.usage.came(db, after, self.observer.sizes_seen());
-            // This one is accounted for.
+        let is_there = server.open(&server.text(key)).kind() != Kind::Absent;
+        let accounted = self.reassign(db, key, is_there, |partitions| partitions.classes.hint(hash, class, now));
+        if accounted {
             self.observer.partitions.classes.moved = moved;
         }
+    }
+
+    /// Changes what a key's partition is told by, and the account with it. True where the key was moved there.
+    fn reassign(&mut self, db: u16, key: &[u8], is_there: bool, change: impl FnOnce(&mut Partitions)) -> bool {
+        let partitions = &mut self.observer.partitions;
+        let before = partitions.of(db, key);
+        change(partitions);
+        let after = partitions.of(db, key);
+        let is_moved = is_there && before != after;
+        if is_moved {
+            self.usage.changed(db, before, after, self.observer.sizes_seen());
+        }
+        is_moved
+    }
+
+    /// Keys of nobody that tenants' users have asked for in this turn are theirs now, where they are there and the users may use
+    /// them: a command that was refused was seen as well.
+    fn settle_claims(&mut self, server: &Server) {
+        if self.observer.claims.is_empty() {
+            return;
+        }
+        let mut claims = std::mem::take(&mut self.observer.claims);
+        for (Claim { db, user, .. }, key) in claims.iter() {
+            let partitions = &self.observer.partitions;
+            let owner = partitions.owners.as_ref().and_then(|owners| owners.name_of(user));
+            let Some(owner) = owner.and_then(|name| acl::User::named(&server.text(name))) else { continue };
+            let name = server.text(key);
+            server.select_db(db);
+            if partitions.may_claim(db, KeyHash::of(key), user)
+                && owner.may_use(&name)
+                && server.open(&name).kind() != Kind::Absent
+            {
+                self.reassign(db, key, true, |partitions| partitions.created(db, key, user));
+            }
+        }
+        claims.clear();
+        self.observer.claims = claims;
+    }
+
+    /// Whether there are keys of nobody; ten times a second.
+    fn look_after_owners(&mut self) {
+        let keys: u64 = self.db_sizes.iter().map(|(_, keys)| keys).sum();
+        let owners = &mut self.observer.partitions.owners;
+        self.observer.claims.are_wanted = owners.as_mut().is_some_and(|owners| {
+            owners.bound(keys);
+            keys > owners.keys()
+        });
     }
 
     /// Seconds since this state was made.

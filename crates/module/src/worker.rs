@@ -119,6 +119,8 @@ pub struct Snapshot {
 pub struct PartitionView {
     /// Its miss ratio by memory, reads only.
     pub curve: MissRatioCurve,
+    /// The curves of single K, where there are: that above is the lowest of them.
+    pub merged: Option<MergedCurve>,
     /// Mean miss penalty, in µs; 0 where none was measured.
     pub penalty_us_mean: f64,
     /// Standard deviation of the miss penalty, in µs.
@@ -558,7 +560,7 @@ impl Models {
         let began = Instant::now();
         self.plan = self.decide(snapshot, &views);
         if self.modelling == Modelling::SampleSizes {
-            self.choose_sample_sizes(&vec![None; views.len()], false, &snapshot.instructions);
+            self.choose_sample_sizes(&views, false, &snapshot.instructions);
         }
         Published {
             epoch: self.epoch,
@@ -578,8 +580,8 @@ impl Models {
     fn end_window(&mut self, snapshot: &Snapshot) -> Published {
         let began = Instant::now();
         let capacity_bytes = snapshot.capacity_bytes;
-        let (views, merged): (Vec<PartitionView>, Vec<Option<MergedCurve>>) =
-            (0..self.models.len()).map(|i| self.close(i, &snapshot.counters[i], capacity_bytes)).unzip();
+        let views: Vec<PartitionView> =
+            (0..self.models.len()).map(|i| self.close(i, &snapshot.counters[i], capacity_bytes)).collect();
         let curves_us = began.elapsed().as_micros() as u64;
         let began = Instant::now();
         let plan = self.decide(snapshot, &views);
@@ -587,7 +589,7 @@ impl Models {
         let moved = targets(&plan) != targets(&self.plan);
         self.plans_adopted += u64::from(moved && plan.is_some());
         self.plan = plan;
-        self.choose_sample_sizes(&merged, moved, &snapshot.instructions);
+        self.choose_sample_sizes(&views, moved, &snapshot.instructions);
         let choice = match self.modelling {
             Modelling::Miniatures => self.chooser.end_window(self.whole(snapshot), self.rate),
             _ => Choice::default(),
@@ -625,28 +627,31 @@ impl Models {
             penalty_us_mean: if n > 0.0 { sum / n } else { 0.0 },
             evictions: snapshot.evictions.0,
             eviction_us: snapshot.evictions.1,
+            reads: self.before.iter().map(|counted| counted.reads).sum(),
+            misses: self.before.iter().map(|counted| counted.misses).sum(),
         }
     }
 
-    /// The K of each partition for its target: that which its curve is of there. Adopted with new targets; under the old ones
-    /// another K has to be worth as much as another plan.
-    fn choose_sample_sizes(&mut self, merged: &[Option<MergedCurve>], moved: bool, instructions: &Instructions) {
+    /// The K of each partition for its target: that which its curve is of there. To begin with it is as set, and another has to be
+    /// better than by chance; under targets that stay it has to be worth as much as another plan, too.
+    fn choose_sample_sizes(&mut self, views: &[PartitionView], moved: bool, instructions: &Instructions) {
         let Some(plan) = &self.plan else { return self.sample_sizes.clear() };
         let held = std::mem::take(&mut self.sample_sizes);
-        let k = |(i, (merged, &target)): (usize, (&Option<MergedCurve>, &u64))| {
+        let gain_min = if moved { 0.0 } else { instructions.gain_min };
+        let k = |(i, (view, &target)): (usize, (&PartitionView, &u64))| {
             // What was taken over says more until there is as much of one's own.
             let carried = self.carried[i].as_ref().filter(|carried| carried.sample_size > 0);
             if let Some(carried) = carried.filter(|carried| carried.reads >= 0.5 * self.weights[i].reads) {
                 return Some(carried.sample_size);
             }
-            let held = held.get(i).copied().filter(|_| !moved);
-            Some(merged.as_ref()?.k_from(held, target, instructions.gain_min).unwrap_or(instructions.sample_size))
+            let held = held.get(i).copied().unwrap_or(instructions.sample_size);
+            Some(view.merged.as_ref()?.k_from(held, target, gain_min, view.weights.reads * self.rate.rate()))
         };
-        self.sample_sizes = merged.iter().zip(&plan.target_bytes).enumerate().filter_map(k).collect();
+        self.sample_sizes = views.iter().zip(&plan.target_bytes).enumerate().filter_map(k).collect();
     }
 
     /// Adds up one partition's window.
-    fn close(&mut self, partition: usize, now: &Counters, capacity_bytes: u64) -> (PartitionView, Option<MergedCurve>) {
+    fn close(&mut self, partition: usize, now: &Counters, capacity_bytes: u64) -> PartitionView {
         let before = std::mem::replace(&mut self.before[partition], *now);
         let model = &mut self.models[partition];
         let reads = now.reads.saturating_sub(before.reads);
@@ -664,15 +669,15 @@ impl Models {
         let misses = now.misses.saturating_sub(before.misses);
         let (curve, merged) = model.curve(capacity_bytes);
         let sampled_keys = model.sampled_keys();
-        let view = PartitionView {
+        PartitionView {
             curve: self.with_carried(partition, curve),
+            merged,
             penalty_us_mean,
             penalty_us_spread,
             miss_ratio: (reads > 0).then(|| (misses as f64 / reads as f64).min(1.0)),
             sampled_keys,
             weights,
-        };
-        (view, merged)
+        }
     }
 
     /// A partition's curve together with the one that was taken over, each by the reads that it stands for.

@@ -7,6 +7,7 @@
 use crate::{Result, ServerBinary, ServerOptions, wait_for};
 use anyhow::{Context, bail, ensure};
 use redis::{ConnectionAddr, FromRedisValue, IntoConnectionInfo, RedisConnectionInfo, ToRedisArgs};
+use rustix::process::{Pid, Signal, kill_process};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
@@ -267,6 +268,30 @@ impl Server {
         // It fails only for a process that is gone already, and then there is nothing to do.
         let _ = child.kill();
         let _ = child.wait();
+    }
+
+    /// Lets the process stand still (SIGSTOP): the kernel still takes what is sent to it, as far as its sockets have room.
+    ///
+    /// # Errors
+    /// When there is no process any more.
+    pub fn halt(&self) -> Result<()> {
+        self.signal(Signal::STOP)
+    }
+
+    /// Lets a halted process go on.
+    ///
+    /// # Errors
+    /// When there is no process any more.
+    pub fn resume(&self) -> Result<()> {
+        self.signal(Signal::CONT)
+    }
+
+    fn signal(&self, signal: Signal) -> Result<()> {
+        // Under the lock, and only while it is not waited for, so the number is not another's.
+        let mut child = self.child();
+        ensure!(child.try_wait()?.is_none(), "{} does not run", self.binary.label);
+        let pid = Pid::from_raw(child.id().cast_signed()).context("a process without a number")?;
+        kill_process(pid, signal).with_context(|| format!("{} can't be signalled", self.binary.label))
     }
 
     /// Starts the server again on the same port, in the same folder, with the configuration file as it is now (see

@@ -25,7 +25,7 @@ use crate::policies::{PolicyName, Setup};
 use crate::replay::Tally;
 
 /// What is compared by default, and in this order.
-pub const POLICIES: &str = "redis,lru,klru:5,random,lfu,dlru,s3fifo,predis,predis-paper,kredis,hyperbolic:5,hyperbolic,hyperbolic-size,gdsf,belady";
+pub const POLICIES: &str = "redis,lru,klru:5,random,lfu,dlru,s3fifo,predis,predis-paper,kredis,hyperbolic:5,hyperbolic,hyperbolic-size,gdsf,gdsf-sampled,tenure,belady";
 
 /// Memory sizes, in percent of the footprint.
 pub const MEMORY_PERCENT: [u64; 4] = [10, 25, 50, 75];

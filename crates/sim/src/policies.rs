@@ -9,7 +9,7 @@ use tenure_core::policy::Inspect;
 use tenure_core::policy::cache::{Cache, KLru};
 use tenure_core::policy::dlru::Dlru;
 use tenure_core::policy::exact_lru::ExactLru;
-use tenure_core::policy::gdsf::Gdsf;
+use tenure_core::policy::gdsf::{self, Gdsf, SampledGdsf};
 use tenure_core::policy::hyperbolic::{self, Hyperbolic};
 use tenure_core::policy::kredis::Kredis;
 use tenure_core::policy::lfu::Lfu;
@@ -18,6 +18,7 @@ use tenure_core::policy::predis::{Driver, Predis};
 use tenure_core::policy::redis::{self, RedisLru};
 use tenure_core::policy::s3fifo::S3Fifo;
 use tenure_core::policy::sampled::Sampled;
+use tenure_core::policy::tenure::{self, Tenure, TenureConfig};
 
 use crate::belady::{self, Belady};
 use crate::offline::Offline;
@@ -85,6 +86,9 @@ pub const POLICIES: &[Entry] = &[
     online("gdsf", None, true, "greedy dual: age + requests × cost / size", |s| {
         boxed(Ok(Gdsf::cache(s.capacity_bytes)))
     }),
+    online("gdsf-sampled", K, true, "the same by a sample of K (16), its age a mean of the victims'", |s| {
+        boxed(SampledGdsf::cache(s.parameter.unwrap_or(gdsf::SAMPLE_SIZE), s.capacity_bytes, s.seed))
+    }),
     online("s3fifo", None, false, "three queues in order of entry", |s| boxed(Ok(S3Fifo::cache(s.capacity_bytes)))),
     online("dlru", None, false, "K-LRU with K chosen by miniature caches", |s| {
         boxed(Ok(Dlru::cache(s.capacity_bytes, s.plan.window_requests, s.seed)))
@@ -97,6 +101,16 @@ pub const POLICIES: &[Entry] = &[
     }),
     online("kredis", None, true, "memory and K planned by tenant, each evicted from by itself", |s| {
         boxed(Kredis::cache(s.plan, s.capacity_bytes, s.seed))
+    }),
+    online("tenure", K, true, "Tenure's own: least saved per byte and time, as learned, of a sample of K (16)", |s| {
+        let config = TenureConfig {
+            sample_size: s.parameter.unwrap_or(tenure::SAMPLE_SIZE),
+            window_requests: s.plan.window_requests,
+            decay: s.plan.decay as f32,
+            sampled_keys_max: s.plan.sampled_keys_max,
+            ..TenureConfig::default()
+        };
+        boxed(Tenure::cache(config, s.capacity_bytes, s.seed))
     }),
     Entry {
         offline: true,

@@ -10,10 +10,10 @@ use super::connection::Reply;
 use crate::backend::Backend;
 use crate::workload::{Operation, Request, Stream};
 
-/// One client: its way to the cache and a connection to each backend.
+/// One client: its way to the cache, or one for each tenant's database, and a connection to each backend.
 pub struct CacheAside<'a> {
     stream: &'a Stream,
-    cache: Cache,
+    caches: Vec<Cache>,
     backends: Vec<Box<dyn Backend>>,
     value: Vec<u8>,
     missed: Vec<u32>,
@@ -31,14 +31,20 @@ pub struct Outcome {
 }
 
 impl<'a> CacheAside<'a> {
-    /// A client of `stream` over these connections.
-    pub fn new(stream: &'a Stream, cache: Cache, backends: Vec<Box<dyn Backend>>) -> Self {
-        CacheAside { stream, cache, backends, value: Vec::new(), missed: Vec::new() }
+    /// A client of `stream` over these: one way to the cache for all tenants, or one for each.
+    pub fn new(stream: &'a Stream, caches: Vec<Cache>, backends: Vec<Box<dyn Backend>>) -> Self {
+        CacheAside { stream, caches, backends, value: Vec::new(), missed: Vec::new() }
     }
 
-    /// Goes on with another connection to the cache: after a restart.
-    pub fn reconnect(&mut self, cache: Cache) {
-        self.cache = cache;
+    /// Goes on with other connections to the cache: after a restart.
+    pub fn reconnect(&mut self, caches: Vec<Cache>) {
+        self.caches = caches;
+    }
+
+    /// The connection for `key`.
+    fn cache(&mut self, key: u32) -> &mut Cache {
+        let own = if self.caches.len() > 1 { self.stream.keys.tenant(key) } else { 0 };
+        &mut self.caches[own]
     }
 
     /// Does what `request` says, and returns when the client would have its answer.
@@ -58,7 +64,8 @@ impl<'a> CacheAside<'a> {
                 Ok(Outcome { n_refused, ..read })
             }
             Operation::Delete => {
-                let reply = self.cache.call(&[b"DEL", self.stream.keys.name(request.key)])?;
+                let stream = self.stream;
+                let reply = self.cache(request.key).call(&[b"DEL", stream.keys.name(request.key)])?;
                 ensure!(matches!(reply, Reply::Integer(_)), "DEL was answered by {reply:?}");
                 Ok(Outcome::default())
             }
@@ -67,7 +74,8 @@ impl<'a> CacheAside<'a> {
 
     fn read(&mut self, request: &Request) -> anyhow::Result<Outcome> {
         let hit = Outcome { n_read: 1, ..Outcome::default() };
-        match self.cache.call(&[b"GET", self.stream.keys.name(request.key)])? {
+        let stream = self.stream;
+        match self.cache(request.key).call(&[b"GET", stream.keys.name(request.key)])? {
             Reply::Bulk(_) => Ok(hit),
             Reply::Nil => {
                 let n_refused = self.fetch_and_store(request.key, request.value_bytes)?;
@@ -82,12 +90,12 @@ impl<'a> CacheAside<'a> {
         let keys = stream.keys_of(request);
         let mut words: Vec<&[u8]> = vec![b"MGET"];
         words.extend(keys.iter().map(|&key| stream.keys.name(key)));
-        let reply = self.cache.call(&words)?;
+        let reply = self.cache(request.key).call(&words)?;
         ensure!(reply == Reply::Array(keys.len()), "MGET of {} keys was answered by {reply:?}", keys.len());
         let mut missed = std::mem::take(&mut self.missed);
         missed.clear();
         for &key in keys {
-            if self.cache.reply()? == Reply::Nil {
+            if self.cache(request.key).reply()? == Reply::Nil {
                 missed.push(key);
             }
         }
@@ -112,7 +120,10 @@ impl<'a> CacheAside<'a> {
     }
 
     fn store(&mut self, key: u32) -> anyhow::Result<u32> {
-        match self.cache.call(&[b"SET", self.stream.keys.name(key), &self.value])? {
+        let (stream, value) = (self.stream, std::mem::take(&mut self.value));
+        let reply = self.cache(key).call(&[b"SET", stream.keys.name(key), &value])?;
+        self.value = value;
+        match reply {
             Reply::Simple => Ok(0),
             Reply::Error(text) if text.starts_with("OOM") => Ok(1),
             other => bail!("SET was answered by {other:?}"),

@@ -54,6 +54,8 @@ pub struct ReportedConditions {
     pub cluster: Option<(usize, String)>,
     /// Settings of the module that the user gave.
     pub module_settings: Vec<(String, String)>,
+    /// How many times as fast the servers' wall clock ran.
+    pub clock_speed: u32,
     /// Where both ends ran.
     pub placement: String,
     /// Of all random draws.
@@ -147,6 +149,9 @@ pub struct Figures {
     pub ping_us_max: f64,
     /// 99.9 % of the PINGs waited no longer.
     pub ping_us_p999: f64,
+    /// Mean absolute error of the miss ratios that the module predicted window by window; `None` where it predicted none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub miss_ratio_error_mean: Option<f64>,
     /// After how many s of a peak the periodic tenant's reads hit again, median over the peaks; `None` where there are no peaks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub back_s: Option<f64>,
@@ -206,6 +211,7 @@ impl Report {
             server: comparison.setup.binary.label.clone(),
             cluster: comparison.setup.cluster.map(|cluster| (cluster.n_primaries, cluster.route.to_string())),
             module_settings: comparison.setup.settings.clone(),
+            clock_speed: comparison.setup.clock_speed,
             placement: comparison.setup.placement.to_string(),
             seed,
             n_keys: comparison.stream.keys.len(),
@@ -318,6 +324,7 @@ fn run_figures(comparison: &Comparison, run: &Run) -> RunFigures {
             server_cpu_main_s: counters.cpu_main_s,
             ping_us_max: observed.pings_ns.max() as f64 / 1000.0,
             ping_us_p999: observed.pings_ns.value_at_quantile(0.999) as f64 / 1000.0,
+            miss_ratio_error_mean: counters.prediction_error_mean(),
             back_s: measurement.paced.as_ref().and_then(Paced::back_s_median),
             back_requests: measurement.restart.map(|restart| restart.requests_until_back()),
         },

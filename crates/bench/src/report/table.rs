@@ -22,6 +22,8 @@ fn conditions(report: &Report) -> String {
     let c = &report.conditions;
     let settings: Vec<String> = c.module_settings.iter().map(|(name, value)| format!("{name} {value}")).collect();
     let settings = if settings.is_empty() { "defaults".to_string() } else { settings.join(", ") };
+    let clock =
+        if c.clock_speed == 1 { String::new() } else { format!("; wall clock {} times as fast", c.clock_speed) };
     let slow_down = c.slow_down.as_ref().map_or(String::new(), |slow_down| format!(" (slow down {slow_down})"));
     let cluster = c.cluster.as_ref().map_or(String::new(), |(n_primaries, route)| {
         format!(" as a cluster of {n_primaries} primaries (clients: {route})")
@@ -29,7 +31,7 @@ fn conditions(report: &Report) -> String {
     format!(
         "{} against {}{} on {}{cluster}, {}\n\
          {} keys, footprint {}; {} requests after {} of warm-up over {} connections, seed {}, {} repetitions\n\
-         {}; module settings: {settings}\n\
+         {}{clock}; module settings: {settings}\n\
          Medians over the repetitions (smallest–largest); latencies in µs, backend included.\n",
         c.workload,
         c.backend,

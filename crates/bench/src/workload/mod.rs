@@ -208,7 +208,7 @@ impl WorkloadOptions {
                 read.with_context(|| "the trace cannot be replayed")?
             }
         };
-        ensure!(stream.keys.n_tenants() < 64, "{} tenants: at most 63 are supported", stream.keys.n_tenants());
+        ensure!(stream.keys.n_tenants() <= 64, "{} tenants: at most 64 are supported", stream.keys.n_tenants());
         Ok(stream)
     }
 

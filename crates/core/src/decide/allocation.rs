@@ -8,7 +8,7 @@
 //! Exact to the unit: of a group's total all but one claim get whole units, the dearest gets the odd bytes too.
 //! Cost: O(partitions × units²) time, O(partitions × units) memory; 64 partitions × 1000 units: about 7 ms (`benches/allocation.rs`).
 
-use crate::curve::MissRatioCurve;
+use crate::curve::{CurvePoint, MissRatioCurve};
 use crate::error::ConfigError;
 
 /// What one partition brings to an allocation.
@@ -83,6 +83,25 @@ pub fn allocate(
     spread_spare(&members, groups, &mut bytes, memory_bytes);
     let cost_us = claims.iter().zip(&bytes).map(|(c, &b)| c.cost_us(b)).sum();
     Ok(Allocation { bytes, cost_us })
+}
+
+/// The miss ratio curve of several parts (the classes of one tenant), each with its number of reads, that share their memory so
+/// that least is missed: at `n` sizes (at least 1), even up to the sum of what the parts' curves reach to. Empty where nothing is read.
+/// O(parts × n²).
+pub fn shared_curve(parts: &[(f64, &MissRatioCurve)], n: usize) -> MissRatioCurve {
+    let reads: f64 = parts.iter().map(|(reads, _)| reads).sum();
+    let last = |curve: &MissRatioCurve| curve.points().last().map_or(0, |point| point.bytes);
+    let bytes: u64 = parts.iter().map(|(_, curve)| last(curve)).sum();
+    if reads <= 0.0 || bytes == 0 {
+        return MissRatioCurve::default();
+    }
+    let unit = bytes.div_ceil(n as u64);
+    let misses = |(reads, curve): &(f64, &MissRatioCurve)| {
+        (0..=n as u64).map(|k| reads * curve.miss_ratio_at(k * unit)).collect()
+    };
+    let program = Program::new(parts.iter().map(misses).collect(), n);
+    let point = |k: usize| CurvePoint { bytes: k as u64 * unit, miss_ratio: at(program.least(), k) / reads };
+    MissRatioCurve::new((1..=n).map(point).collect())
 }
 
 /// By group, the claims that name it.
@@ -322,6 +341,20 @@ mod tests {
         claims.iter_mut().for_each(|claim| claim.group = 0);
         let got = allocate(&claims, &groups[..1], 5, 1).unwrap();
         assert_eq!((got.bytes, got.cost_us), (vec![2, 3, 0], 40.0));
+    }
+
+    /// Two steps of 30 and 10 reads at 2 and 1 blocks: the second pays first per block, the first more in all.
+    #[test]
+    fn parts_share_their_memory_so_that_least_is_missed() {
+        let step = |n: u64| curve(&[(n * 10 - 1, 1.0), (n * 10, 0.0)]);
+        let (two, one) = (step(2), step(1));
+        let shared = shared_curve(&[(30.0, &two), (10.0, &one)], 3);
+        let got: Vec<(u64, f64)> = shared.points().iter().map(|p| (p.bytes, p.miss_ratio)).collect();
+        assert_eq!(got, [(10, 0.75), (20, 0.25), (30, 0.0)]);
+        let alone = curve(&[(10, 0.5), (20, 0.25)]);
+        assert_eq!(shared_curve(&[(7.0, &alone)], 2), alone);
+        assert!(shared_curve(&[(0.0, &alone)], 2).is_empty());
+        assert!(shared_curve(&[(1.0, &MissRatioCurve::default())], 2).is_empty());
     }
 
     #[test]

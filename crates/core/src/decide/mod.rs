@@ -1,6 +1,8 @@
 //! Decisions: curves, penalties and limits in, a plan out.
 
 pub mod allocation;
+pub mod delayed_hits;
+pub mod density;
 pub mod diurnal;
 pub mod penalty_class;
 pub mod plan;

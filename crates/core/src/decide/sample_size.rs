@@ -28,8 +28,8 @@ pub fn eviction_us_at_one(measured_us: f64, k: u32) -> f64 {
 
 /// The K of the least cost (eq. 3.2), the smallest of equals. `misses` are those of the miniature caches, in the order of
 /// [`SAMPLE_SIZES`]; `penalty_us_mean` is p, without bound where misses alone are to decide; `eviction_us_at_one` is OH_1.
-pub fn cheapest_sample_size(misses: &[u64; SAMPLE_SIZES.len()], penalty_us_mean: f64, eviction_us_at_one: f64) -> u32 {
-    let cost_us = |i: usize| misses[i] as f64 * (penalty_us_mean + eviction_us_at_one * EVICTION_RATIOS[i]);
+pub fn cheapest_sample_size(misses: &[f64; SAMPLE_SIZES.len()], penalty_us_mean: f64, eviction_us_at_one: f64) -> u32 {
+    let cost_us = |i: usize| misses[i] * (penalty_us_mean + eviction_us_at_one * EVICTION_RATIOS[i]);
     let mut best = 0;
     for i in 1..SAMPLE_SIZES.len() {
         if cost_us(i) < cost_us(best) {
@@ -45,12 +45,12 @@ mod tests {
 
     #[test]
     fn misses_decide_and_with_equal_misses_the_cheaper_eviction() {
-        assert_eq!(cheapest_sample_size(&[100, 90, 80, 70, 60], 500.0, EVICTION_US_AT_ONE), 16);
-        assert_eq!(cheapest_sample_size(&[60, 70, 80, 90, 100], 500.0, EVICTION_US_AT_ONE), 1);
-        assert_eq!(cheapest_sample_size(&[100; 5], 500.0, EVICTION_US_AT_ONE), 1);
+        assert_eq!(cheapest_sample_size(&[100.0, 90.0, 80.0, 70.0, 60.0], 500.0, EVICTION_US_AT_ONE), 16);
+        assert_eq!(cheapest_sample_size(&[60.0, 70.0, 80.0, 90.0, 100.0], 500.0, EVICTION_US_AT_ONE), 1);
+        assert_eq!(cheapest_sample_size(&[100.0; 5], 500.0, EVICTION_US_AT_ONE), 1);
         // One miss in a hundred less is worth less than 0.85 µs per miss more, where a miss costs 10 µs only.
-        assert_eq!(cheapest_sample_size(&[100, 99, 99, 99, 99], 10.0, EVICTION_US_AT_ONE), 1);
-        assert_eq!(cheapest_sample_size(&[100, 99, 99, 99, 99], 1000.0, EVICTION_US_AT_ONE), 2);
+        assert_eq!(cheapest_sample_size(&[100.0, 99.0, 99.0, 99.0, 99.0], 10.0, EVICTION_US_AT_ONE), 1);
+        assert_eq!(cheapest_sample_size(&[100.0, 99.0, 99.0, 99.0, 99.0], 1000.0, EVICTION_US_AT_ONE), 2);
     }
 
     #[test]
@@ -58,7 +58,7 @@ mod tests {
         assert!((eviction_us_at_one(2.37, 5) - 1.0).abs() < 1e-12);
         assert_eq!((eviction_us_at_one(4.31, 16), eviction_us_at_one(1.0, 1)), (1.0, 1.0));
         // Where an eviction is as dear as a miss, one miss in ten less doesn't pay.
-        assert_eq!(cheapest_sample_size(&[100, 95, 90, 90, 90], 100.0, 100.0), 1);
-        assert_eq!(cheapest_sample_size(&[100, 95, 90, 90, 90], f64::MAX.sqrt(), 100.0), 5);
+        assert_eq!(cheapest_sample_size(&[100.0, 95.0, 90.0, 90.0, 90.0], 100.0, 100.0), 1);
+        assert_eq!(cheapest_sample_size(&[100.0, 95.0, 90.0, 90.0, 90.0], f64::MAX.sqrt(), 100.0), 5);
     }
 }

@@ -60,6 +60,11 @@ impl MergedCurve {
         &self.curve
     }
 
+    /// The curve of one of the merged sizes.
+    pub fn of(&self, k: u32) -> Option<&MissRatioCurve> {
+        self.by_k.iter().find(|(of, _)| *of == k).map(|(_, curve)| curve)
+    }
+
     /// The sampling size to run a cache of `bytes` with: that of the nearest point; `None` on an empty curve. O(log points).
     pub fn k_at(&self, bytes: u64) -> Option<u32> {
         let after = self.points.partition_point(|point| point.bytes <= bytes);
@@ -70,15 +75,16 @@ impl MergedCurve {
 
 impl MergedCurve {
     /// As [`MergedCurve::k_at`] for a cache that runs with `held`, which it leaves only where that saves more than the share
-    /// `gain_min` of its misses: curves that lie together cross by noise.
-    pub fn k_from(&self, held: Option<u32>, bytes: u64, gain_min: f64) -> Option<u32> {
-        let best = self.k_at(bytes)?;
-        let misses = |k: u32| self.by_k.iter().find(|(of, _)| *of == k).map(|(_, curve)| curve.miss_ratio_at(bytes));
-        let is_as_good = |held: &u32| match (misses(*held), misses(best)) {
-            (Some(with_held), Some(with_best)) => with_held - with_best <= gain_min * with_held,
-            _ => false,
+    /// `gain_min` of its misses, and more than chance makes of the `n_reads` sampled reads behind the curves (one standard error):
+    /// curves that lie together cross by noise. `held` is kept where its curve isn't known and nothing better is.
+    pub fn k_from(&self, held: u32, bytes: u64, gain_min: f64, n_reads: f64) -> u32 {
+        let misses = |k: u32| self.of(k).map(|curve| curve.miss_ratio_at(bytes));
+        let Some((best, with_best)) = self.k_at(bytes).and_then(|best| Some((best, misses(best)?))) else {
+            return held;
         };
-        held.filter(is_as_good).or(Some(best))
+        let Some(with_held) = misses(held) else { return best };
+        let chance = (with_held * (1.0 - with_held) / n_reads.max(1.0)).sqrt();
+        if with_held - with_best > (gain_min * with_held).max(chance) { best } else { held }
     }
 }
 
@@ -196,6 +202,18 @@ mod tests {
         for (bytes, k) in [(0, 1), (22, 1), (24, 16), (25, 16), (1000, 1)] {
             assert_eq!(merged.k_at(bytes), Some(k), "at {bytes}");
         }
+    }
+
+    /// At 20 bytes K = 1 misses 0.625 and K = 16 0.75: a sixth less.
+    #[test]
+    fn a_k_is_left_for_a_better_one_that_is_no_chance() {
+        let merged = MergedCurve::new(&[(16, curve(&[(20, 0.75)])), (1, curve(&[(20, 0.625)]))]);
+        for (held, gain_min, n_reads, k) in
+            [(16, 0.01, 1000.0, 1), (16, 0.2, 1000.0, 16), (16, 0.01, 10.0, 16), (1, 0.0, 1000.0, 1), (5, 0.2, 1.0, 1)]
+        {
+            assert_eq!(merged.k_from(held, 20, gain_min, n_reads), k, "{held} {gain_min} {n_reads}");
+        }
+        assert_eq!(MergedCurve::default().k_from(5, 20, 0.0, 10.0), 5);
     }
 
     #[test]

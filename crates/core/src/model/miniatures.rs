@@ -1,7 +1,8 @@
 //! Miniature caches of K-LRU for several K side by side: which of them would have missed how often.
 //!
 //! Source: DLRU (Wang et al., MEMSYS'20) sec. 3.3: keys are sampled by their hash, and a cache of `C` bytes is stood for by one of `C`
-//! × rate. Differs from the paper: bounded by bytes, like the cache, where the paper counts objects of mean size.
+//! × rate. Differs from the paper: bounded by bytes, like the cache, where the paper counts objects of mean size; and windows before
+//! the last count, less and less.
 //! Cost: one access to each cache per sampled access; about 60 bytes per K and sampled key that fits.
 
 use super::key_map::{self, KeyMap};
@@ -12,6 +13,8 @@ use crate::sampling::SampleRate;
 
 /// A miniature is full from this share of its capacity on.
 const FULL: f64 = 0.9;
+/// What the misses of a window still weigh in the next: the samples of one window are few, and chance would change K to and fro.
+const DECAY: f64 = 0.7;
 
 /// The caches, one for each of [`SAMPLE_SIZES`], and what they missed in this window.
 #[derive(Clone, Debug)]
@@ -20,6 +23,8 @@ pub struct Miniatures {
     caches: Vec<KLru>,
     reads: u64,
     misses: [u64; SAMPLE_SIZES.len()],
+    /// Misses of the windows before, weighed.
+    missed_before: [f64; SAMPLE_SIZES.len()],
     distinct: KeyMap<()>,
 }
 
@@ -31,7 +36,14 @@ impl Miniatures {
             KLru::new(k, capacity, seed.wrapping_add(i)).expect("the sizes compared are in range")
         };
         let caches = (0..).zip(&SAMPLE_SIZES).map(cache).collect();
-        Miniatures { rate, caches, reads: 0, misses: [0; SAMPLE_SIZES.len()], distinct: KeyMap::default() }
+        Miniatures {
+            rate,
+            caches,
+            reads: 0,
+            misses: [0; SAMPLE_SIZES.len()],
+            missed_before: [0.0; SAMPLE_SIZES.len()],
+            distinct: KeyMap::default(),
+        }
     }
 
     /// They stand for a cache of another size from now on.
@@ -65,14 +77,20 @@ impl Miniatures {
         }
     }
 
-    /// The K of the least cost in this window; `None` where too few keys were sampled to tell.
+    /// The K of the least cost in this window and, each weighed less than the next, those before; `None` where too few keys were
+    /// sampled in this one to tell.
     pub fn cheapest(&self, penalty_us_mean: f64, eviction_us_at_one: f64) -> Option<u32> {
         let enough = self.distinct.len() >= DISTINCT_KEYS_MIN;
-        enough.then(|| cheapest_sample_size(&self.misses, penalty_us_mean, eviction_us_at_one))
+        enough.then(|| cheapest_sample_size(&self.missed(), penalty_us_mean, eviction_us_at_one))
     }
 
-    /// Ends the window: counts start over.
+    fn missed(&self) -> [f64; SAMPLE_SIZES.len()] {
+        std::array::from_fn(|i| self.missed_before[i] + self.misses[i] as f64)
+    }
+
+    /// Ends the window: counts start over, and what was missed weighs less.
     pub fn end_window(&mut self) {
+        self.missed_before = self.missed().map(|misses| DECAY * misses);
         (self.reads, self.misses) = (0, [0; SAMPLE_SIZES.len()]);
         self.distinct.clear();
     }

@@ -3,12 +3,11 @@
 //! Source: DLRU (Wang et al., MEMSYS'20) sec. 3; Wang's dissertation (2024) ch. 3. The cost model is in `decide/sample_size.rs`.
 //! The miniature caches are those of `model/miniatures.rs`. Differs from the paper: they begin when the cache first fills, with its values, at a rate that lets them hold about 4096 keys (the paper has 1/200
 //! of millions).
-//! No pool: with one, K = 1 would be far from random. Cost: five miniature caches × the rate on top of K-LRU.
+//! The server evicts, with its pool, which the miniatures don't have: as in the paper, K-LRU stands for it. Cost: five miniature caches × the rate on top of K-LRU.
 
 use super::Snapshot;
-use super::cache::{Outcome, SAMPLE_SIZE_MAX};
-use super::lru::Lru;
-use super::sampled::lowest;
+use super::cache::Outcome;
+use super::redis::RedisLru;
 use super::table::{Entry, Order, Table, TableCache};
 use crate::access::{Access, Op};
 use crate::decide::sample_size::{EVICTION_US_AT_ONE, SAMPLE_SIZE_DEFAULT};
@@ -30,6 +29,7 @@ fn fill(miniatures: &mut Miniatures, table: &Table) {
 #[derive(Clone, Debug)]
 pub struct Dlru {
     k: u32,
+    evictor: RedisLru,
     window_requests: u64,
     miniatures: Option<Miniatures>,
     requests: u64,
@@ -43,6 +43,7 @@ impl Dlru {
     pub fn cache(capacity_bytes: u64, window_requests: u64, seed: u64) -> TableCache<Dlru> {
         let order = Dlru {
             k: SAMPLE_SIZE_DEFAULT,
+            evictor: RedisLru::order(SAMPLE_SIZE_DEFAULT, seed),
             window_requests,
             miniatures: None,
             requests: 0,
@@ -58,13 +59,14 @@ impl Dlru {
             let penalty_us_mean = self.penalty_us_sum / self.misses.max(1) as f64;
             self.k = miniatures.cheapest(penalty_us_mean, EVICTION_US_AT_ONE).unwrap_or(SAMPLE_SIZE_DEFAULT);
             miniatures.end_window();
+            self.evictor.set_sample_size(self.k);
         }
         (self.requests, self.misses, self.penalty_us_sum) = (0, 0, 0.0);
     }
 }
 
 impl Order for Dlru {
-    fn victim(&mut self, table: &Table, _incoming: &Entry) -> usize {
+    fn victim(&mut self, table: &Table, incoming: &Entry) -> usize {
         if self.miniatures.is_none() {
             let rate = (MINIATURE_KEYS / table.entries().len() as f64).min(1.0);
             let rate = SampleRate::new(rate).unwrap_or(SampleRate::ALL);
@@ -72,8 +74,7 @@ impl Order for Dlru {
             fill(&mut miniatures, table);
             self.miniatures = Some(miniatures);
         }
-        let mut drawn = [0; SAMPLE_SIZE_MAX as usize];
-        lowest(&Lru, table, table.draw(self.k as usize, &mut self.random, &mut drawn))
+        self.evictor.victim(table, incoming)
     }
 
     fn observed(&mut self, access: &Access, outcome: Outcome, _table: &Table) {

@@ -14,11 +14,13 @@ pub mod over_target;
 pub mod partitioned;
 pub mod pools;
 pub mod predis;
+pub mod ranking;
 pub mod redis;
 pub mod s3fifo;
 pub mod sampled;
 pub mod shortlist;
 pub mod table;
+pub mod tenure;
 
 use crate::units::PartitionId;
 

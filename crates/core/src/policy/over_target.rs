@@ -8,14 +8,14 @@ use crate::units::{PARTITIONS_MAX, PartitionId};
 
 /// Which partitions hold more than their target.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct OverTarget(u64);
+pub struct OverTarget(u128);
 
-const _: () = assert!(PARTITIONS_MAX <= u64::BITS as usize);
+const _: () = assert!(PARTITIONS_MAX <= u128::BITS as usize);
 
 impl OverTarget {
     /// Compares used and target bytes, partition by partition; those without a target are over it.
     pub fn new(used_bytes: &[u64], target_bytes: &[u64]) -> Self {
-        let over = |(i, &used): (usize, &u64)| u64::from(used > target_bytes.get(i).copied().unwrap_or(0)) << i;
+        let over = |(i, &used): (usize, &u64)| u128::from(used > target_bytes.get(i).copied().unwrap_or(0)) << i;
         OverTarget(used_bytes.iter().enumerate().map(over).sum())
     }
 
@@ -25,13 +25,24 @@ impl OverTarget {
         let fill = |(i, &used): (usize, &u64)| used as f64 / target_bytes.get(i).map_or(1.0, |&t| t.max(1) as f64);
         let fills: Vec<f64> = used_bytes.iter().enumerate().map(fill).collect();
         let highest = fills.iter().copied().fold(0.0, f64::max);
-        let near = |(i, &fill): (usize, &f64)| u64::from(fill > 0.0 && fill >= 0.99 * highest) << i;
+        let near = |(i, &fill): (usize, &f64)| u128::from(fill > 0.0 && fill >= 0.99 * highest) << i;
         OverTarget(fills.iter().enumerate().map(near).sum())
     }
 
     /// Every partition: what a server without a plan evicts from.
     pub fn all() -> Self {
-        OverTarget(u64::MAX)
+        OverTarget(u128::MAX)
+    }
+
+    /// One partition alone.
+    pub fn only(partition: PartitionId) -> Self {
+        OverTarget(1 << partition.index())
+    }
+
+    /// Who may give without falling below what it is guaranteed: who holds more than `bytes_min`, all past its end; all, where nobody does.
+    pub fn above_minimum(used_bytes: &[u64], bytes_min: &[u64]) -> Self {
+        let above = OverTarget::new(used_bytes, bytes_min);
+        if above.is_none() { OverTarget::all() } else { above }
     }
 
     /// True where no partition is over its target.

@@ -21,7 +21,7 @@ pub enum Partitioning {
     /// Keys of similar miss penalty: the sixteen classes of pRedis.
     #[default]
     PenaltyClass,
-    /// Keys of one tenant; the 64th and all beyond share one.
+    /// Keys of one tenant; all tenants beyond the last partition share it.
     Tenant,
 }
 

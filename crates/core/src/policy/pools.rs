@@ -147,13 +147,21 @@ impl<T> Pools<T> {
 
     /// Takes the giver's candidate of the lowest score, ready or not; K of the keys that were met are used up by it.
     pub fn take(&mut self, giver: Giver) -> Option<T> {
-        let i = match giver {
-            Giver::Partition(id) => id.index(),
-            Giver::Anyone => {
-                let lowest = |(i, pool): (usize, &Pool<T>)| pool.victims.lowest().map(|score| (i, score));
-                self.pools.iter().enumerate().filter_map(lowest).min_by(|a, b| a.1.total_cmp(&b.1))?.0
-            }
-        };
+        match giver {
+            Giver::Partition(id) => self.take_from(giver, id.index()),
+            Giver::Anyone => self.take_of(OverTarget::all()),
+        }
+    }
+
+    /// Takes the candidate of the lowest score of these partitions, as where anyone gives.
+    fn take_of(&mut self, these: OverTarget) -> Option<T> {
+        let lowest = |(i, pool): (usize, &Pool<T>)| pool.victims.lowest().map(|score| (i, score));
+        let pools = self.pools.iter().enumerate().filter(|(i, _)| these.holds(PartitionId(*i as u16)));
+        let (i, _) = pools.filter_map(lowest).min_by(|a, b| a.1.total_cmp(&b.1))?;
+        self.take_from(Giver::Anyone, i)
+    }
+
+    fn take_from(&mut self, giver: Giver, i: usize) -> Option<T> {
         let mut used_up = self.sample_size(giver);
         let others = (0..self.pools.len()).filter(|&other| giver == Giver::Anyone && other != i);
         for pool in std::iter::once(i).chain(others) {
@@ -183,9 +191,9 @@ impl<T> Pools<T> {
         }
     }
 
-    /// As [`Pools::take`], but where the giver has no candidate, whoever has the worst gives.
-    pub fn take_or_anyone(&mut self, giver: Giver) -> Option<T> {
-        self.take(giver).or_else(|| self.take(Giver::Anyone))
+    /// As [`Pools::take`], but where the giver has no candidate, whoever of `others` has the worst gives.
+    pub fn take_or(&mut self, giver: Giver, others: OverTarget) -> Option<T> {
+        self.take(giver).or_else(|| self.take_of(others))
     }
 }
 
@@ -217,9 +225,12 @@ mod tests {
         assert_eq!(pools.take(A), Some("a7"));
         assert!(!pools.is_ready(A), "one key for two met");
         assert_eq!(pools.take(Giver::Anyone), Some("b9"));
-        assert_eq!(pools.take_or_anyone(A), Some("a5"));
-        assert_eq!(pools.take_or_anyone(A), Some("b1"));
-        assert_eq!(pools.take_or_anyone(A), None);
+        let b_is_over = OverTarget::new(&[1, 1], &[1, 0]);
+        assert_eq!(pools.take_or(A, b_is_over), Some("a5"));
+        pools.offer(PartitionId(0), -6.0, || "a6");
+        assert_eq!(pools.take_or(B, b_is_over), Some("b1"));
+        assert_eq!(pools.take_or(B, b_is_over), None, "who holds no more than it should is left alone");
+        assert_eq!(pools.take_or(B, OverTarget::all()), Some("a6"));
     }
 
     /// A gives for each key that is met, B for every third; kept to K, A takes no more than it can give up.

@@ -100,11 +100,13 @@ impl Predis {
     }
 
     /// The module's driver.
-    fn pooled_victim(&mut self, table: &Table, giver: Giver) -> usize {
+    fn pooled_victim(&mut self, table: &Table, giver: Giver, over: OverTarget) -> usize {
         loop {
             self.meet(table, giver);
+            // The module would try again later, or leave it to the server; here room is needed now.
+            let victim = self.pools.take_or(giver, over).or_else(|| self.pools.take(Giver::Anyone));
             // A candidate that was asked for since, or is gone, is no victim.
-            let place = self.pools.take_or_anyone(giver).and_then(|victim| {
+            let place = victim.and_then(|victim| {
                 let place = table.place_of(victim.key)?;
                 (table.entries()[place].last_access == victim.last_access).then_some(place)
             });
@@ -173,7 +175,7 @@ impl Order for Predis {
     fn victim(&mut self, table: &Table, incoming: &Entry) -> usize {
         match self.driver {
             Driver::Paper => self.sampled_victim(table, self.ledger.over(incoming)),
-            Driver::Module => self.pooled_victim(table, self.ledger.giver(incoming)),
+            Driver::Module => self.pooled_victim(table, self.ledger.giver(incoming), self.ledger.over(incoming)),
         }
     }
 

@@ -38,8 +38,17 @@ impl RedisLru {
         if !(1..=SAMPLE_SIZE_MAX).contains(&k) {
             return Err(ConfigError::SampleSize(k));
         }
-        let pool = Vec::with_capacity(POOL_SIZE + 1);
-        Ok(TableCache::new(capacity_bytes, RedisLru { k: k as usize, pool, random: Random::new(seed) }))
+        Ok(TableCache::new(capacity_bytes, RedisLru::order(k, seed)))
+    }
+
+    /// The order alone, of `k` samples (1 to 64).
+    pub(super) fn order(k: u32, seed: u64) -> RedisLru {
+        RedisLru { k: k as usize, pool: Vec::with_capacity(POOL_SIZE + 1), random: Random::new(seed) }
+    }
+
+    /// Samples `k` keys (1 to 64) from now on; the pool stays, as the server's does.
+    pub(super) fn set_sample_size(&mut self, k: u32) {
+        self.k = k as usize;
     }
 
     fn populate(&mut self, table: &Table) {

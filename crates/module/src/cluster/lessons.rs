@@ -75,7 +75,7 @@ impl Lessons {
     pub fn decode(body: &[u8]) -> Option<Lessons> {
         let mut reader = Reader(body);
         let sample_size = k(reader.u64()?)?;
-        let n = reader.count(76)?;
+        let n = reader.count(60)?;
         let partitions = (0..n).map(|_| decode_one(&mut reader)).collect::<Option<Vec<Lesson>>>()?;
         Some(Lessons { sample_size: (sample_size > 0).then_some(sample_size), partitions })
     }
@@ -126,6 +126,8 @@ mod tests {
         assert_eq!(Lessons::decode(&body), Some(lessons()));
         assert!((0..body.len()).all(|length| Lessons::decode(&body[..length]).is_none()));
         assert_eq!(Lessons::decode(&Lessons::default().encode()), Some(Lessons::default()));
+        let nameless = Lessons { sample_size: None, partitions: vec![Lesson::default(); 3] };
+        assert_eq!(Lessons::decode(&nameless.encode()), Some(nameless), "the least that a partition takes");
     }
 
     #[test]

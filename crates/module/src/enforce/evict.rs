@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use tenure_core::key_table;
 use tenure_core::policy::hyperbolic::Hyperbolic;
 use tenure_core::policy::lru::Lru;
+use tenure_core::policy::over_target::OverTarget;
 use tenure_core::policy::pools::{Giver, PATIENCE, Pools, next_giver};
 use tenure_core::policy::{Candidate, Scorer};
 use tenure_core::units::{KeyHash, PARTITIONS_MAX};
@@ -23,6 +24,10 @@ use crate::observe::partitions::in_database;
 
 /// Victims in a row that were gone or used again: enough for this turn.
 const FAILURES_MAX: usize = 16;
+
+/// Where memory is about to reach its limit, so many keys go before the time is looked at: it may have passed while another
+/// program had the core, and what Tenure leaves over the server takes from whoever is idle longest, a guaranteed tenant first.
+pub const EVICTED_MIN: usize = 16;
 
 /// Steps of the walk between two looks at the clock.
 const STEPS_PER_LOOK: usize = 8;
@@ -63,6 +68,8 @@ pub struct Orders<'a> {
     pub db_sizes: &'a [(u16, u64)],
     /// The turn's share of time.
     pub budget: Duration,
+    /// So many keys go whatever the time: see [`EVICTED_MIN`].
+    pub evicted_min: usize,
     /// The time.
     pub now_us: u64,
 }
@@ -97,7 +104,7 @@ pub struct Evictor {
     pools: Pools<Victim>,
     /// Keys of partitions that the walk rarely meets.
     pub newcomers: Newcomers,
-    /// State of the generator that picks databases.
+    /// State of the generator that picks databases and newcomers.
     seed: u64,
     /// What has been done.
     pub work: Work,
@@ -127,7 +134,7 @@ impl Evictor {
             let short = freed_bytes < orders.free_bytes;
             let giver = next_giver(&guides.usage.bytes()[..n], orders.target_bytes, orders.bytes_max, short);
             let Some(giver) = giver else { break };
-            if started.elapsed() >= orders.budget {
+            if evicted >= orders.evicted_min && started.elapsed() >= orders.budget {
                 self.work.slices_out_of_time += 1;
                 break;
             }
@@ -147,7 +154,7 @@ impl Evictor {
     }
 
     /// The next victim: from the giver's pool, once K of its keys were met; where they don't turn up in time and memory is
-    /// short, the longest idle of any pool.
+    /// short, the longest idle of those that hold more than their target: nobody below it pays for another.
     fn find(
         &mut self,
         server: &Server,
@@ -165,7 +172,10 @@ impl Evictor {
         while !self.pools.will_do(giver, met) {
             let out_of_time = steps % STEPS_PER_LOOK == STEPS_PER_LOOK - 1 && started.elapsed() >= orders.budget;
             if met >= patience || steps >= 2 * patience || out_of_time {
-                return if short { self.pools.take_or_anyone(giver) } else { self.pools.take(giver) };
+                return match short {
+                    true => self.pools.take_or(giver, others(guides, orders)),
+                    false => self.pools.take(giver),
+                };
             }
             let db = self.pick_db(guides, orders, giver)?;
             steps += 1;
@@ -185,17 +195,22 @@ impl Evictor {
         self.pools.take(giver)
     }
 
-    /// The oldest key of a giver that the walk rarely meets.
+    /// A key of a giver that the walk rarely meets: its oldest, or the longest idle of K where K was chosen small.
     fn newcomer(&mut self, server: &Server, guides: &Guides, orders: &Orders, giver: Giver) -> Option<Victim> {
         let Giver::Partition(id) = giver else { return None };
         let keys = guides.usage.keys()[id.index()];
-        // A newcomer is the oldest of its partition; what is worth least is found by a sample.
-        let by_sample = orders.keeps_to_samples && self.pools.sample_size(giver) < NEARLY_LRU;
-        let by_age = matches!(orders.scoring, Scoring::Idle) && !by_sample;
+        // What is worth least isn't told by age.
+        let by_age = matches!(orders.scoring, Scoring::Idle);
         if orders.volatile_only || !by_age || self.pools.is_ready(giver) || !self.newcomers.cover(id, keys) {
             return None;
         }
-        let Oldest { name, db, idle } = self.newcomers.oldest(server, id, orders.now_us)?;
+        let k = self.pools.sample_size(giver);
+        let Oldest { name, db, idle } = if orders.keeps_to_samples && k < NEARLY_LRU {
+            let Evictor { newcomers, seed, .. } = self;
+            newcomers.oldest_of(server, id, k, || next_random(seed))?
+        } else {
+            self.newcomers.oldest(server, id, orders.now_us)?
+        };
         Some(Victim { name, db, idle, n_requests: 0, was_met: false })
     }
 
@@ -216,7 +231,7 @@ impl Evictor {
             (0, _) => weigh(true),
             some => some,
         };
-        let mut at = self.random() % total.max(1);
+        let mut at = next_random(&mut self.seed) % total.max(1);
         for &(db, n) in orders.db_sizes {
             let n = if all || may_give(db) { n } else { 0 };
             if at < n {
@@ -225,14 +240,6 @@ impl Evictor {
             at -= n;
         }
         None
-    }
-
-    /// Xorshift: which database comes next needs no more.
-    fn random(&mut self) -> u64 {
-        self.seed ^= self.seed << 13;
-        self.seed ^= self.seed >> 7;
-        self.seed ^= self.seed << 17;
-        self.seed
     }
 
     /// Evicts one key, unless it was used since it was shortlisted. Bytes freed.
@@ -258,7 +265,7 @@ impl Evictor {
         if !key.unlink() {
             return None;
         }
-        guides.partitions.classes.gone(|| key_hash);
+        guides.partitions.gone(victim.db, hash);
         server.replicate_unlink(&victim.name);
         server.signal_modified(&victim.name);
         server.notify_evicted(&victim.name);
@@ -267,6 +274,20 @@ impl Evictor {
         self.work.evicted_bytes += u64::from(size_bytes);
         Some(u64::from(size_bytes))
     }
+}
+
+/// Who may give in the giver's place: who holds more than its target, or anyone where nobody does.
+fn others(guides: &Guides, orders: &Orders) -> OverTarget {
+    let over = OverTarget::new(&guides.usage.bytes()[..orders.bytes_max.len()], orders.target_bytes);
+    if over.is_none() { OverTarget::all() } else { over }
+}
+
+/// Xorshift: which database or newcomer comes next needs no more.
+fn next_random(seed: &mut u64) -> u64 {
+    *seed ^= *seed << 13;
+    *seed ^= *seed >> 7;
+    *seed ^= *seed << 17;
+    *seed
 }
 
 /// What is known of a visited key. Where its requests are not remembered, it counts as asked for once, when it was last used.

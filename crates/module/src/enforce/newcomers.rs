@@ -2,7 +2,7 @@
 //!
 //! Finding K keys of a partition with a hundredth of all keys takes the walk a hundred times K visits, for a partition whose keys
 //! come and go faster than any. Here its oldest goes first, unless it was asked for since (CLOCK: then it goes to the back), at
-//! the cost of opening about one key. Only for partitions whose keys fit: where names had to be left out, those left out would
+//! the cost of opening about one key; or, where a small K was chosen, the longest idle of K of them. Only for partitions whose keys fit: where names had to be left out, those left out would
 //! never go. Memory: about 100 bytes and the key's name for each, bounded by a share of the server's limit.
 
 use std::collections::VecDeque;
@@ -104,5 +104,40 @@ impl Newcomers {
             }
         }
         None
+    }
+
+    /// The longest idle of `k` keys of the partition, taken off the list; `None` where too many of those looked at were gone.
+    pub fn oldest_of(
+        &mut self,
+        server: &Server,
+        partition: PartitionId,
+        k: usize,
+        mut random: impl FnMut() -> u64,
+    ) -> Option<Oldest> {
+        let list = &mut self.lists[partition.index()];
+        let mut oldest: Option<(usize, u64)> = None;
+        let mut met = 0;
+        for _ in 0..k + LOOKS_MAX {
+            if met == k || list.is_empty() {
+                break;
+            }
+            let at = random() as usize % list.len();
+            server.select_db(list[at].db);
+            let key = server.open(&list[at].name);
+            if key.kind() == Kind::Absent {
+                drop(key);
+                list.swap_remove_back(at);
+                self.len -= 1;
+                // The last has its place now.
+                oldest = oldest.map(|(held, idle)| (if held == list.len() { at } else { held }, idle));
+                continue;
+            }
+            met += 1;
+            oldest = oldest.filter(|(_, idle)| *idle >= key.idle()).or(Some((at, key.idle())));
+        }
+        let (at, idle) = oldest?;
+        let Newcomer { name, db, .. } = list.swap_remove_back(at)?;
+        self.len -= 1;
+        Some(Oldest { name, db, idle })
     }
 }

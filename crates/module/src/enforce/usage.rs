@@ -147,6 +147,9 @@ struct Database {
     uncounted: f64,
     /// Keys by which the counts were too high since they were last taken.
     drift: f64,
+    /// Keys that have changed partition in the walk's round under way: where it met them is not known, so a count by it may be
+    /// off by them.
+    moved: f64,
     /// The walk's round under way as it would be met now: keys that came and went since are added and taken off by how likely
     /// they lie in the walked part.
     round: Vec<f64>,
@@ -163,6 +166,7 @@ impl Database {
             total: 0.0,
             uncounted: 0.0,
             drift: 0.0,
+            moved: 0.0,
             round: none,
             met: Met::new(),
         }
@@ -213,8 +217,9 @@ impl Database {
         let visited: f64 = self.round.iter().sum();
         if self.uncounted + self.drift > DRIFT_MAX * self.total && visited > 0.0 {
             self.counted.iter_mut().zip(&self.round).for_each(|(keys, met)| *keys = met * self.total / visited);
-            (self.uncounted, self.drift) = (0.0, 0.0);
+            (self.uncounted, self.drift) = (0.0, self.moved);
         }
+        self.moved = 0.0;
         self.round.fill(0.0);
     }
 }
@@ -272,9 +277,22 @@ impl Usage {
         self.bytes[i] = self.bytes[i].saturating_sub(size_bytes);
     }
 
-    /// So many keys have changed partition, or may have, without an event: where they are many, the next round counts anew.
+    /// So many keys have changed partition, or may have, without an event: where they are many, the next rounds count anew, up to
+    /// the first in which none does.
     pub fn moved(&mut self, keys: u64) {
-        self.databases.iter_mut().for_each(|database| database.drift += keys as f64);
+        for database in &mut self.databases {
+            database.drift += keys as f64;
+            database.moved += keys as f64;
+        }
+    }
+
+    /// A key has changed partition, of a size not known.
+    pub fn changed(&mut self, db: u16, from: PartitionId, to: PartitionId, sizes: &Sizes) {
+        self.went(db, from, sizes);
+        self.came(db, to, sizes);
+        let place = self.place(db);
+        let database = &mut self.databases[place];
+        (database.drift, database.moved) = (database.drift + 1.0, database.moved + 1.0);
     }
 
     /// Whether the size of the key that is met next matters: of a partition of many keys a part is enough, and looking at a value
@@ -356,7 +374,7 @@ mod tests {
     const B: PartitionId = PartitionId(1);
 
     fn of_tenants(text: &str) -> Partitions {
-        Partitions::new(Tenants::new(&TenantSpec::parse(text).unwrap()), Classes::default())
+        Partitions::new(Tenants::new(&TenantSpec::parse(text).unwrap()), Classes::default(), None)
     }
 
     fn prefixes() -> Partitions {
@@ -384,6 +402,27 @@ mod tests {
         assert_eq!(&usage.keys()[..2], [80.0, 20.0]);
         assert_eq!(&usage.bytes()[..2], [800, 10 + 19 * 60]);
         assert!(usage.is_counted());
+    }
+
+    /// 100 keys of before, of which B asks for half while the walk is under way: those that it has passed it counts as A's. The round
+    /// after counts them right.
+    #[test]
+    fn keys_that_change_hands_are_counted_until_none_does() {
+        let (mut usage, partitions, sizes) = (Usage::new(), prefixes(), Sizes::new());
+        usage.settle(&[(0, 100)], &partitions, &sizes);
+        visit(&mut usage, A, 90, 10);
+        (0..50).for_each(|_| usage.changed(0, A, B, &sizes));
+        visit(&mut usage, B, 10, 10);
+        usage.came_round(0);
+        visit(&mut usage, A, 50, 10);
+        visit(&mut usage, B, 50, 10);
+        usage.came_round(0);
+        usage.settle(&[(0, 100)], &partitions, &sizes);
+        assert_eq!(&usage.keys()[..2], [50.0, 50.0]);
+        visit(&mut usage, A, 100, 10);
+        usage.came_round(0);
+        usage.settle(&[(0, 100)], &partitions, &sizes);
+        assert_eq!(&usage.keys()[..2], [50.0, 50.0], "counted once and for all");
     }
 
     /// Keys that came since Tenure runs need no guess, however few were visited; only those of before do.

@@ -6,7 +6,7 @@ use std::ffi::{CString, c_int, c_void};
 use valkey_module::raw;
 
 use super::server::{Server, Text, bytes_of};
-use super::{api, callbacks};
+use super::{acl, api, callbacks};
 use crate::enforce::spill::file::Place;
 
 const OK: c_int = raw::REDISMODULE_OK as c_int;
@@ -145,31 +145,8 @@ fn forward(server: &Server, words: &[*mut raw::RedisModuleString]) -> c_int {
 
 /// True where the client's user may run [`COMMAND`]: the server asks for it as for any other.
 pub fn is_allowed(server: &Server, client_id: u64) -> bool {
-    // SAFETY: both functions are looked up before they are called; what they return is ours and freed once.
-    unsafe {
-        let (Some(name_of), Some(user_of), Some(check), Some(free_user)) = (
-            raw::RedisModule_GetClientUserNameById,
-            raw::RedisModule_GetModuleUserFromUserName,
-            raw::RedisModule_ACLCheckCommandPermissions,
-            raw::RedisModule_FreeModuleUser,
-        ) else {
-            return false;
-        };
-        let name = name_of(server.raw(), client_id);
-        if name.is_null() {
-            return false;
-        }
-        let user = user_of(name);
-        api!(RedisModule_FreeString(server.raw(), name));
-        if user.is_null() {
-            return false;
-        }
-        let command = server.text(COMMAND);
-        let mut words = [command.raw()];
-        let is_allowed = check(user, words.as_mut_ptr(), 1) == OK;
-        free_user(user);
-        is_allowed
-    }
+    let user = acl::user_name(server, client_id).and_then(|name| acl::User::named(&name));
+    user.is_some_and(|user| user.may_run(&command_word()))
 }
 
 /// The word that a filter puts before a command.

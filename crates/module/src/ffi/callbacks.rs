@@ -12,9 +12,10 @@ use super::server::{Level, Server, bytes_of};
 use super::{MainThread, api, awaits, settings, soon};
 use crate::cluster::view::NodeId;
 use crate::commands;
+use crate::enforce::replies;
 use crate::info::{Sink, Value};
-use crate::tenure::Tenure;
 pub(super) use crate::tenure::sleep::Awaited;
+use crate::tenure::{DataChange, Tenure};
 
 static STATE: MainCell<Tenure> = MainCell::empty();
 
@@ -29,7 +30,7 @@ pub fn now_us() -> u64 {
 /// Gives the server back what was set for it, stops the worker and drops all state.
 pub(super) fn retire(server: &Server) {
     if let Some(mut tenure) = STATE.set(server, None) {
-        tenure.give_back_samples(server);
+        tenure.give_back(server);
     }
 }
 
@@ -38,7 +39,7 @@ pub(super) unsafe extern "C" fn on_command(call: *mut raw::RedisModuleCommandFil
         // SAFETY: the server runs this filter now, with this call.
         let call = unsafe { FilterCall::new(call) };
         let asks_for_timer = STATE.with(&call, |tenure| {
-            tenure.observer.on_command(&call, now_us);
+            tenure.on_command(&call, now_us);
             if let Some(touched) = tenure.observer.touches.take()
                 && let Some(server) = soon::own_context(&call)
             {
@@ -141,7 +142,11 @@ pub(super) fn start(server: &Server) {
 fn recover(server: &Server) {
     let had_state = || {
         let held = STATE.set(server, None);
-        held.map(|mut tenure| tenure.give_back_samples(server)).is_some()
+        let had_state = held.map(|mut tenure| tenure.give_back(server)).is_some();
+        if had_state {
+            replies::release_everyone(server);
+        }
+        had_state
     };
     if let Ok(true) = std::panic::catch_unwind(std::panic::AssertUnwindSafe(had_state)) {
         let text = format!(
@@ -168,7 +173,7 @@ pub(super) unsafe extern "C" fn on_config_change(
     if unsafe { names_setting(data, c"tenure.enabled") } {
         settings::ask_start(&server);
     }
-    guarded("a configuration change", || STATE.with(&server, Tenure::memory_may_have_changed));
+    guarded("a configuration change", || STATE.with(&server, Tenure::server_may_have_changed));
 }
 
 /// A connection has come or gone.
@@ -189,6 +194,7 @@ pub(super) unsafe extern "C" fn on_client_change(
         STATE.with(&server, |tenure| {
             tenure.observer.partitions.classes.forget_connection(client_id);
             tenure.observer.touches.discard(client_id);
+            tenure.replies.forget_connection(client_id);
         })
     });
 }
@@ -218,18 +224,21 @@ pub(super) unsafe extern "C" fn on_data_change(
 ) {
     // SAFETY: the server runs this callback now, with this context.
     let server = unsafe { Server::new(ctx) };
-    let db = if event.id == raw::REDISMODULE_EVENT_FLUSHDB && !data.is_null() {
+    let change = match event.id {
         // SAFETY: the data of this event says which database, alive during the call; -1 is all.
-        u16::try_from(unsafe { (*data.cast::<raw::RedisModuleFlushInfo>()).dbnum }).ok()
-    } else {
-        None
+        raw::REDISMODULE_EVENT_FLUSHDB => DataChange::Emptied(
+            unsafe { data.cast::<raw::RedisModuleFlushInfo>().as_ref() }
+                .and_then(|info| u16::try_from(info.dbnum).ok()),
+        ),
+        raw::REDISMODULE_EVENT_SWAPDB => {
+            // SAFETY: the data of this event says which databases, alive during the call.
+            let Some(info) = (unsafe { data.cast::<raw::RedisModuleSwapDbInfo>().as_ref() }) else { return };
+            DataChange::Swapped(info.dbnum_first as u16, info.dbnum_second as u16)
+        }
+        raw::REDISMODULE_EVENT_LOADING => DataChange::Loaded,
+        _ => DataChange::OtherRole,
     };
-    guarded("a change of the data set", || {
-        STATE.with(&server, |tenure| {
-            tenure.forget_sleepers(db);
-            tenure.cluster_may_have_changed();
-        })
-    });
+    guarded("a change of the data set", || STATE.with(&server, |tenure| tenure.on_data_change(change)));
 }
 
 /// Another node's Tenure has sent a message.

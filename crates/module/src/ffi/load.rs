@@ -5,7 +5,7 @@ use std::ffi::{CStr, CString, c_char, c_int};
 use valkey_module::raw;
 
 use super::server::{Level, Server, bytes_of};
-use super::{api, awaits, bus, callbacks, filter, guard, settings, soon};
+use super::{api, awaits, bus, callbacks, filter, guard, holding, settings, soon};
 use crate::commands;
 
 const OK: c_int = raw::REDISMODULE_OK as c_int;
@@ -135,6 +135,7 @@ fn load(server: &Server, words: &[String]) -> Result<(), String> {
     };
     filter::forget();
     soon::prepare(server);
+    holding::prepare(server);
     settings::register(server, words)?;
     for (name, flags) in commands::COMMANDS {
         register_command(server, name, callbacks::on_own_command, flags)?;

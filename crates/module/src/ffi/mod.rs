@@ -5,12 +5,14 @@
 //! counted, logged once, and turns Tenure off; the server goes on as stock.
 #![allow(unsafe_code)]
 
+pub mod acl;
 pub mod alloc;
 pub mod awaits;
 pub mod bus;
 pub mod callbacks;
 pub mod filter;
 pub mod guard;
+pub mod holding;
 pub mod load;
 pub mod reply;
 pub mod server;

@@ -164,6 +164,37 @@ impl Server {
         lines.filter(|(name, _)| *name == field).map(|(_, value)| value.to_owned()).next()
     }
 
+    /// One setting of the server.
+    pub fn setting(&self, name: &str) -> Option<String> {
+        self.call(c"CONFIG", &[b"GET", name.as_bytes()])?.get(name)?.text().map(str::to_owned)
+    }
+
+    /// Sets one; false where the server refused.
+    pub fn set_setting(&self, name: &str, value: &[u8]) -> bool {
+        self.call(c"CONFIG", &[b"SET", name.as_bytes(), value]).is_some()
+    }
+
+    /// Asks all replicas to acknowledge what they have; it goes behind the stream as it is when this turn ends. While writes are
+    /// paused the stream must not grow, and nobody is asked.
+    pub fn ask_for_acknowledgements(&self) {
+        if self.writes_are_paused() {
+            return;
+        }
+        let (name, format) = (c"REPLCONF".as_ptr(), c"ccA".as_ptr());
+        // SAFETY: the format takes two C strings, and keeps the command out of the append-only file.
+        unsafe { api!(RedisModule_Replicate(self.ctx, name, format, c"GETACK".as_ptr(), c"*".as_ptr())) };
+    }
+
+    /// Tells those of this server who listen on a channel.
+    pub fn publish(&self, channel: &[u8], text: &[u8]) {
+        self.call(c"PUBLISH", &[channel, text]);
+    }
+
+    /// Closes a connection, without what it would have been answered.
+    pub fn close_client(&self, client_id: u64) {
+        self.call(c"CLIENT", &[b"KILL", b"ID", client_id.to_string().as_bytes()]);
+    }
+
     /// One step of the walk through the selected database: `visit` sees the keys of one hash bucket or a few. Hash order, so
     /// that consecutive steps are a random sample without replacement. At the end the cursor starts over; true says so.
     pub fn scan_step(&self, cursor: &ScanCursor, mut visit: impl FnMut(&ScannedName, &Key)) -> bool {
@@ -234,6 +265,15 @@ impl Text {
     pub(super) fn without_context(bytes: &[u8]) -> Text {
         // SAFETY: the server copies `bytes`; without a context the string is ours to free.
         Text(unsafe { api!(RedisModule_CreateString(ptr::null_mut(), bytes.as_ptr().cast(), bytes.len())) })
+    }
+
+    /// A string that is ours to free; `None` for null.
+    ///
+    /// # Safety
+    /// `text` is null, or a live string with a reference that is given up to us.
+    pub(super) unsafe fn owned(text: *mut raw::RedisModuleString) -> Option<Text> {
+        // Not `then_some`, which would drop what it has no use for: null isn't ours to free.
+        (!text.is_null()).then(|| Text(text))
     }
 
     /// The string, still ours.

@@ -200,7 +200,8 @@ fn take_value(settings: &mut Settings, kind: &Kind, value: &str) -> Result<(), O
             set(settings, number.filter(|n| (min..=max).contains(&n)).ok_or(None)?);
         }
         Kind::Choice { names, set, .. } => {
-            set(settings, names.iter().position(|name| name.to_bytes() == value.as_bytes()).ok_or(None)?);
+            let i = names.iter().position(|name| name.to_bytes() == value.as_bytes()).ok_or(None)?;
+            set(settings, i).map_err(Some)?;
         }
         Kind::Text { set, .. } => set(settings, value).map_err(Some)?,
     }
@@ -268,13 +269,30 @@ unsafe extern "C" fn set_choice(
     _name: *const c_char,
     value: c_int,
     index: *mut c_void,
-    _error: *mut *mut raw::RedisModuleString,
+    error: *mut *mut raw::RedisModuleString,
 ) -> c_int {
     // The server has checked that it is one of ours.
-    if let Kind::Choice { set, .. } = kind_of(index) {
-        change(|settings| set(settings, value as usize));
+    let taken = match kind_of(index) {
+        Kind::Choice { set, .. } => change(|settings| set(settings, value as usize)),
+        _ => None,
+    };
+    match taken {
+        Some(Err(said)) => {
+            // SAFETY: the server gives a place for the message.
+            unsafe { refuse(&said, error) }
+        }
+        _ => OK,
     }
-    OK
+}
+
+/// # Safety
+/// `error` is what the server gave the running callback for a message.
+unsafe fn refuse(said: &str, error: *mut *mut raw::RedisModuleString) -> c_int {
+    let said = CString::new(said).unwrap_or_default();
+    let said = Text::without_context(said.as_bytes()).into_raw();
+    // SAFETY: by the caller's promise; the server frees the string.
+    unsafe { *error = said };
+    ERR
 }
 
 unsafe extern "C" fn get_text(_name: *const c_char, index: *mut c_void) -> *mut raw::RedisModuleString {
@@ -306,11 +324,8 @@ unsafe extern "C" fn set_text(
     match catch_unwind(AssertUnwindSafe(take)) {
         Ok(Ok(())) => OK,
         Ok(Err(said)) => {
-            let said = CString::new(said).unwrap_or_default();
-            let said = Text::without_context(said.as_bytes()).into_raw();
-            // SAFETY: the server gives a place for the message, and frees the string.
-            unsafe { *error = said };
-            ERR
+            // SAFETY: the server gives a place for the message.
+            unsafe { refuse(&said, error) }
         }
         Err(_) => ERR,
     }

@@ -36,7 +36,7 @@ pub(super) fn release(proof: &impl MainThread) {
 }
 
 /// The server, where a callback gets no context: in a command filter.
-pub(super) fn own_context(_proof: &impl MainThread) -> Option<Server> {
+pub fn own_context(_proof: &impl MainThread) -> Option<Server> {
     // SAFETY: the caller has shown that it is on the main thread.
     unsafe { context_of_load() }
 }

@@ -12,6 +12,7 @@ use tenure_core::key_table::{BUCKET_BYTES, Entry, KeyTable};
 use tenure_core::units::KeyHash;
 
 use super::command_table::Effect;
+use super::prefixes::Prefixes;
 
 /// A class: 0 = none, 1 to 16 measured, 17 to 32 hinted.
 pub type Class = u8;
@@ -63,8 +64,6 @@ impl ClassRules {
         if names.len() > HINTED_MAX {
             return Err(format!("{} classes; allowed are {HINTED_MAX}", names.len()));
         }
-        // The longest that fits wins.
-        rules.sort_by_key(|(prefix, _)| std::cmp::Reverse(prefix.len()));
         Ok(ClassRules { rules })
     }
 }
@@ -96,7 +95,7 @@ pub struct Classes {
     spec: ClassSpec,
     /// Names of hinted classes, in the order in which they came.
     hinted: Vec<String>,
-    rules: Vec<(Vec<u8>, Class)>,
+    rules: Option<Prefixes<Class>>,
     connections: HashMap<u64, Class>,
     /// What is remembered of keys; where nothing needs it there is none.
     pub keys: Option<KeyTable>,
@@ -115,11 +114,10 @@ impl Classes {
     }
 
     fn take_rules(&mut self) {
-        for (prefix, name) in self.spec.rules.rules.clone() {
-            // `parse` has seen to it that there are not too many, but hints may have brought others.
-            let class = self.hinted(&name).unwrap_or(0);
-            self.rules.push((prefix, class));
-        }
+        let rules = self.spec.rules.rules.clone();
+        // `parse` has seen to it that there are not too many, but hints may have brought others.
+        let classes = rules.into_iter().map(|(prefix, name)| (prefix, self.hinted(&name).unwrap_or(0)));
+        self.rules = Some(Prefixes::new(classes)).filter(|rules| !rules.is_empty());
     }
 
     /// The same under another `spec`, with a table of about `table_bytes`: what was learned and told of keys stays, where the table
@@ -145,14 +143,14 @@ impl Classes {
         self.spec.source != Source::Off
     }
 
-    /// The class of a key. One cache line, and a comparison per rule.
+    /// The class of a key. One cache line, and a search among the rules.
     #[inline]
     pub fn of(&self, name: &[u8], key: KeyHash) -> Class {
         let held = self.keys.as_ref().and_then(|keys| keys.get(key)).map_or(0, |entry| entry.class);
-        if held >= FIRST_HINTED || self.rules.is_empty() {
-            return held;
+        match &self.rules {
+            Some(rules) if held < FIRST_HINTED => rules.longest(name).unwrap_or(held),
+            _ => held,
         }
-        self.rules.iter().find(|(prefix, _)| name.starts_with(prefix)).map_or(held, |(_, class)| *class)
     }
 
     /// A miss of the key cost `penalty_us`. Where that tells its class, it is remembered.

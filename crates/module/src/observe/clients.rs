@@ -1,11 +1,13 @@
-//! Which logical database a command is for.
+//! Which logical database a command is for, and, where tenants are users, which user sends it.
 //!
 //! A filter is not told. From API 7.2 on it knows the client's id, by which the server can be asked (about 0.2 µs), so the
-//! answers are kept in a small table until the client does something that may change its database. Scripts and other modules
-//! act through clients that can't be looked up: they are in the database of the client that called them. A queued `SELECT`, or a
+//! answers are kept in a small table until the client does something that may change its database or its user. Scripts and other
+//! modules act through clients that can't be looked up: they are in the database of the client that called them, and that
+//! client's user acts. A queued `SELECT`, or a
 //! script's, is believed: what follows it runs after it. On Redis 7.0 there is no id: with one database in use it is that one,
 //! with several the answer is `None` and the caller finds it elsewhere.
 
+use super::owners::{NOBODY, Owners, User};
 use crate::ffi::filter::FilterCall;
 
 const SLOTS: usize = 1024;
@@ -14,13 +16,18 @@ const SLOTS: usize = 1024;
 struct Slot {
     client_id: u64,
     db: u16,
+    user: User,
 }
 
+const EMPTY: Slot = Slot { client_id: 0, db: 0, user: NOBODY };
+
 /// The table. 16 KiB.
-pub struct ClientDbs {
+pub struct Clients {
     slots: Vec<Slot>,
     /// The database of the last command whose client is known.
     last_db: u16,
+    /// Who sent it.
+    last_user: User,
     /// The server's filters don't tell who sends a command.
     ids_missing: bool,
     /// The one database in use, where there is only one.
@@ -28,17 +35,40 @@ pub struct ClientDbs {
     dbs_in_use: Vec<u16>,
 }
 
-impl ClientDbs {
+impl Clients {
     /// A table that knows no client.
     pub fn new() -> Self {
         // Ids start at 1.
-        let slots = vec![Slot { client_id: 0, db: 0 }; SLOTS];
-        ClientDbs { slots, last_db: 0, ids_missing: false, only_db: Some(0), dbs_in_use: vec![0] }
+        Clients {
+            slots: vec![EMPTY; SLOTS],
+            last_db: 0,
+            last_user: NOBODY,
+            ids_missing: false,
+            only_db: Some(0),
+            dbs_in_use: vec![0],
+        }
     }
 
-    /// The database of the command; `None` where it can't be known.
+    /// All clients are asked anew.
+    pub fn forget(&mut self) {
+        self.slots.fill(EMPTY);
+        self.last_user = NOBODY;
+    }
+
+    /// The user whose commands run now; nobody outside of commands.
     #[inline]
-    pub fn db_of(&mut self, call: &FilterCall) -> Option<u16> {
+    pub fn user(&self) -> User {
+        self.last_user
+    }
+
+    /// The turn's commands have run.
+    pub fn end_turn(&mut self) {
+        self.last_user = NOBODY;
+    }
+
+    /// The database of the command; `None` where it can't be known. Its user has a number of `owners`, where there are.
+    #[inline]
+    pub fn db_of(&mut self, call: &FilterCall, owners: Option<&mut Owners>) -> Option<u16> {
         let Some(id) = call.client_id() else {
             self.ids_missing = true;
             return self.only_db;
@@ -46,15 +76,15 @@ impl ClientDbs {
         let slot = &mut self.slots[id as usize % SLOTS];
         if slot.client_id != id {
             match call.client(id) {
-                Some(client) => *slot = Slot { client_id: id, db: client.db },
+                Some(client) => *slot = Slot { client_id: id, db: client.db, user: user_of(call, id, owners) },
                 None => return Some(self.last_db),
             }
         }
-        self.last_db = slot.db;
+        (self.last_db, self.last_user) = (slot.db, slot.user);
         Some(slot.db)
     }
 
-    /// The command may change its client's database, to `selected` where it says which: ask again at the next one, or, where it
+    /// The command may change its client's database or user, the first to `selected` where it says which: ask again at the next one, or, where it
     /// can't be asked for, take its word.
     pub fn may_move(&mut self, call: &FilterCall, selected: Option<u16>) {
         let Some(id) = call.client_id() else { return };
@@ -63,7 +93,7 @@ impl ClientDbs {
             slot.client_id = 0;
         }
         match (call.client(id), selected) {
-            (Some(client), Some(db)) if client.in_multi => *slot = Slot { client_id: id, db },
+            (Some(client), Some(db)) if client.in_multi => *slot = Slot { client_id: id, db, ..*slot },
             (None, Some(db)) => self.last_db = db,
             _ => {}
         }
@@ -94,4 +124,10 @@ impl ClientDbs {
     pub fn dbs_in_use(&self) -> &[u16] {
         &self.dbs_in_use
     }
+}
+
+/// The user that a client has logged in as. A link to the primary has none.
+fn user_of(call: &FilterCall, client_id: u64, owners: Option<&mut Owners>) -> User {
+    let named = owners.and_then(|owners| Some((call.user_name(client_id)?, owners)));
+    named.map_or(NOBODY, |(name, owners)| owners.number_of(name.as_ref()))
 }

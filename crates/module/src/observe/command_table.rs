@@ -74,12 +74,83 @@ pub enum Sets {
     Nothing,
     /// The client's database, to the one that its first argument names.
     Database,
-    /// The client's database, maybe.
-    MaybeDatabase,
+    /// The client's database or its user, maybe.
+    MaybeClient,
     /// What modules there are.
     Modules,
-    /// Maybe the database; and the commands that it runs have been seen when they were queued.
+    /// Maybe the database or the user; and the commands that it runs have been seen when they were queued.
     RunsQueued,
+}
+
+/// What a command means to replies that wait for replicas; a container's is that of all its subcommands together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Marks(u8);
+
+impl Marks {
+    const USED: Marks = Marks(1);
+    const WRITES: Marks = Marks(2);
+    const YIELDS: Marks = Marks(4);
+    const RUNS_QUEUED: Marks = Marks(8);
+    const ACKS: Marks = Marks(16);
+    const BLOCKS: Marks = Marks(32);
+
+    #[inline]
+    fn has(self, mark: Marks) -> bool {
+        self.0 & mark.0 != 0
+    }
+
+    fn with(self, mark: Marks, wanted: bool) -> Marks {
+        if wanted { Marks(self.0 | mark.0) } else { self }
+    }
+
+    /// Of a command that the server flags so.
+    fn of(container: &str, flags: &[&str]) -> Marks {
+        let has = |flag| flags.contains(&flag);
+        let is_script = container.starts_with("eval") || container.starts_with("fcall");
+        // Of a module's command that isn't flagged either way nobody knows.
+        let may_write = (is_script && !container.ends_with("_ro")) || (has("module") && !has("readonly"));
+        Marks::default()
+            .with(Marks::WRITES, has("write") || may_write || container == "exec")
+            .with(Marks::YIELDS, is_script || has("module") || container == "debug")
+            .with(Marks::BLOCKS, has("blocking"))
+            .with(Marks::RUNS_QUEUED, container == "exec")
+            .with(Marks::ACKS, container == "replconf")
+    }
+
+    /// It may change the data set, as far as its flags tell, or run commands that do.
+    #[inline]
+    pub fn writes(self) -> bool {
+        self.has(Marks::WRITES)
+    }
+
+    /// The server may serve others while it runs, for it may take long.
+    #[inline]
+    pub fn yields(self) -> bool {
+        self.has(Marks::YIELDS)
+    }
+
+    /// It may wait for keys, to be answered in a later turn.
+    #[inline]
+    pub fn waits_for_keys(self) -> bool {
+        self.has(Marks::BLOCKS)
+    }
+
+    /// It runs what was queued.
+    #[inline]
+    pub fn runs_queued(self) -> bool {
+        self.has(Marks::RUNS_QUEUED)
+    }
+
+    /// It may bring a replica's acknowledgement.
+    #[inline]
+    pub fn acknowledges(self) -> bool {
+        self.has(Marks::ACKS)
+    }
+
+    /// A command that isn't in the table: it may do anything.
+    pub fn unknown() -> Marks {
+        Marks(Marks::WRITES.0 | Marks::YIELDS.0 | Marks::BLOCKS.0)
+    }
 }
 
 /// One command, or one subcommand.
@@ -88,6 +159,7 @@ struct Command {
     /// Where its keys are. Empty where it has none, or where its look-ups are not meant as accesses.
     keys: Vec<KeySpec>,
     sets: Sets,
+    marks: Marks,
     subcommands: Vec<(Name, Command)>,
 }
 
@@ -130,7 +202,8 @@ pub struct Entry {
     effect: Effect,
     /// What it changes for the commands behind it.
     pub sets: Sets,
-    used: bool,
+    /// What it means to replies that wait for replicas.
+    pub marks: Marks,
 }
 
 impl Entry {
@@ -176,8 +249,8 @@ impl CommandTable {
     }
 
     fn with_slots(n: usize) -> CommandTable {
-        let free =
-            Entry { name: Name(0), command: 0, only_key: 0, effect: Effect::Read, sets: Sets::Nothing, used: false };
+        let (sets, marks) = (Sets::Nothing, Marks::default());
+        let free = Entry { name: Name(0), command: 0, only_key: 0, effect: Effect::Read, sets, marks };
         CommandTable { slots: vec![free; n], commands: Vec::new() }
     }
 
@@ -185,7 +258,7 @@ impl CommandTable {
     fn insert(&mut self, name: Name, command: Command) {
         let mask = self.slots.len() - 1;
         let mut slot = name.slot(mask);
-        while self.slots[slot].used {
+        while self.slots[slot].marks.has(Marks::USED) {
             if self.slots[slot].name == name {
                 return;
             }
@@ -193,7 +266,8 @@ impl CommandTable {
         }
         let (only_key, effect) = command.only_key().unwrap_or((0, Effect::Read));
         let at = self.commands.len() as u32;
-        self.slots[slot] = Entry { name, command: at, only_key, effect, sets: command.sets, used: true };
+        let marks = command.marks.with(Marks::USED, true);
+        self.slots[slot] = Entry { name, command: at, only_key, effect, sets: command.sets, marks };
         self.commands.push(command);
     }
 
@@ -205,7 +279,7 @@ impl CommandTable {
         let mut slot = name.slot(mask);
         loop {
             let entry = self.slots[slot];
-            if !entry.used {
+            if !entry.marks.has(Marks::USED) {
                 return None;
             }
             if entry.name == name {
@@ -259,15 +333,19 @@ fn named_command(entry: &Value) -> Option<(Name, Command)> {
     if ASKING.contains(&container) {
         keys.iter_mut().for_each(|spec| spec.key_use = KeyUse::ReadOnly);
     }
-    let subcommands = fields.get(9).map_or(&[][..], Value::elements).iter().filter_map(named_command).collect();
+    let subcommands: Vec<(Name, Command)> =
+        fields.get(9).map_or(&[][..], Value::elements).iter().filter_map(named_command).collect();
+    let flags: Vec<&str> = fields.get(2).map_or(&[][..], Value::elements).iter().filter_map(Value::text).collect();
+    let own = Marks::of(container, &flags);
+    let marks = subcommands.iter().fold(own, |marks, (_, command)| Marks(marks.0 | command.marks.0));
     let sets = match container {
         "select" => Sets::Database,
-        "reset" | "discard" => Sets::MaybeDatabase,
+        "auth" | "hello" | "reset" | "discard" => Sets::MaybeClient,
         "exec" => Sets::RunsQueued,
         "module" => Sets::Modules,
         _ => Sets::Nothing,
     };
-    Some((Name::of(name.as_bytes()), Command { keys, sets, subcommands }))
+    Some((Name::of(name.as_bytes()), Command { keys, sets, marks, subcommands }))
 }
 
 /// One specification; `None` for those that say they don't know, and for words that only look like keys.

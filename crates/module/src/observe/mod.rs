@@ -5,12 +5,15 @@
 //! gone, how large, when they expire) and passed to the worker through a bounded queue. What doesn't fit is dropped and counted.
 //! Cost on the main thread: a hash and a few counters per key; about 1,350 instructions per sampled key.
 
+pub mod claims;
 pub mod classes;
 pub mod clients;
 pub mod command_table;
 pub mod duty;
 pub mod misses;
+pub mod owners;
 pub mod partitions;
+pub mod prefixes;
 pub mod ring;
 pub mod sizes;
 pub mod slots;
@@ -25,8 +28,9 @@ use tenure_core::key_table;
 use tenure_core::sampling::SampleRate;
 use tenure_core::units::{KeyHash, PARTITIONS_MAX, PartitionId, TenantId};
 
-use self::clients::ClientDbs;
-use self::command_table::{CommandTable, Effect, Entry, KeyUse, Sets, Words};
+use self::claims::Claims;
+use self::clients::Clients;
+use self::command_table::{CommandTable, Effect, Entry, KeyUse, Marks, Sets, Words};
 use self::misses::MissTable;
 use self::partitions::{Partitions, in_database};
 use self::ring::Ring;
@@ -114,7 +118,7 @@ pub struct Losses {
 /// The observing half of Tenure's state. See the file's opening.
 pub struct Observer {
     commands: CommandTable,
-    clients: ClientDbs,
+    clients: Clients,
     misses: MissTable,
     ring: Ring,
     sizes: Sizes,
@@ -125,6 +129,8 @@ pub struct Observer {
     pub slots: Option<Slots>,
     /// Keys of other nodes that were asked for here: those commands are answered with a redirect.
     pub redirected: u64,
+    /// Keys of nobody that this turn's commands ask for.
+    pub claims: Claims,
     /// Who is asleep, and what wakes them.
     pub touches: Touches,
     /// The keys that the last turn sampled, where keys may sleep.
@@ -162,7 +168,7 @@ impl Observer {
     pub fn new(commands: CommandTable, partitions: Partitions, queue: Arc<ArrayQueue<Sampled>>) -> Self {
         Observer {
             commands,
-            clients: ClientDbs::new(),
+            clients: Clients::new(),
             misses: MissTable::new(),
             ring: Ring::new(),
             sizes: Sizes::new(),
@@ -170,6 +176,7 @@ impl Observer {
             partitions,
             slots: None,
             redirected: 0,
+            claims: Claims::default(),
             touches: Touches::default(),
             sampled_keys: Vec::new(),
             counters: [Counters::default(); PARTITIONS_MAX],
@@ -200,6 +207,9 @@ impl Observer {
         self.partitions = partitions;
         self.counters.fill(Counters::default());
         self.ring.clear();
+        self.claims = Claims::default();
+        // Users may have other numbers.
+        self.clients.forget();
         self.epoch += 1;
     }
 
@@ -219,7 +229,7 @@ impl Observer {
         };
         if let Some((position, effect)) = command.only_key() {
             self.misses_due = u32::from(effect == Effect::Read);
-            let db = self.clients.db_of(call);
+            let db = self.clients.db_of(call, self.partitions.owners.as_mut());
             if self.touches.are_wanted()
                 && let (Some(key), Some(db)) = (call.word(position), db)
             {
@@ -234,7 +244,7 @@ impl Observer {
     #[inline(never)]
     fn on_keys(&mut self, call: &FilterCall, command: Entry, now_us: &impl Fn() -> u64) {
         // Also where there is no key: a script's commands are in the database of the client that runs it.
-        let db = self.clients.db_of(call);
+        let db = self.clients.db_of(call, self.partitions.owners.as_mut());
         self.misses_due = 0;
         if self.touches.is_on {
             self.follow_transactions(call, command.sets);
@@ -244,7 +254,7 @@ impl Observer {
             Sets::Nothing => {}
             Sets::Modules => self.manages_modules = true,
             Sets::Database => self.clients.may_move(call, call.word(1).and_then(parse_db)),
-            Sets::MaybeDatabase => self.clients.may_move(call, None),
+            Sets::MaybeClient => self.clients.may_move(call, None),
             Sets::RunsQueued => {
                 self.clients.may_move(call, None);
                 self.misses_due = u32::MAX;
@@ -262,7 +272,8 @@ impl Observer {
     /// Any word of such a command may name a sleeping key.
     #[cold]
     fn touch_all_words(&mut self, call: &FilterCall) {
-        let Some(db) = self.clients.db_of(call).filter(|_| self.touches.are_wanted()) else { return };
+        let db = self.clients.db_of(call, self.partitions.owners.as_mut());
+        let Some(db) = db.filter(|_| self.touches.are_wanted()) else { return };
         for i in 1..call.count() {
             if let Some(word) = call.word(i) {
                 self.touches.named(call.client_id(), word, db, false);
@@ -280,6 +291,28 @@ impl Observer {
         } else if name.eq_ignore_ascii_case(b"discard") || name.eq_ignore_ascii_case(b"reset") {
             self.touches.discard(client_id);
         }
+    }
+
+    /// What a command means to replies that wait for replicas, and what is found in the tenants of its keys by `stricter`.
+    #[inline]
+    pub fn marks_of(&self, call: &FilterCall) -> Option<(Marks, Option<Entry>)> {
+        let entry = self.commands.find(call.word(0)?);
+        Some((entry.map_or_else(Marks::unknown, |entry| entry.marks), entry))
+    }
+
+    /// Calls `visit` with the tenant of each of a command's keys; false where there is none, or it isn't known.
+    pub fn for_each_tenant(&mut self, call: &FilterCall, entry: Entry, mut visit: impl FnMut(TenantId)) -> bool {
+        let Some(db) = self.clients.db_of(call, self.partitions.owners.as_mut()) else { return false };
+        let user = self.clients.user();
+        let Observer { commands, partitions, .. } = self;
+        let mut any = false;
+        command_table::for_each_key(commands.keys(entry, call), call, |position, _| {
+            if let Some(key) = call.word(position) {
+                visit(partitions.tenant_of(db, key, || KeyHash::of(key), user));
+                any = true;
+            }
+        });
+        any
     }
 
     /// The one key of a command of that many words, where it has one at a fixed place.
@@ -317,7 +350,11 @@ impl Observer {
                 }
                 self.on_write(call, in_database(hash, db), penalty_us);
             }
-            let partition = self.partitions.of_hashed(db, key, || hash);
+            let user = self.clients.user();
+            let partition = self.partitions.of_asked(db, key, || hash, user);
+            if self.claims.are_wanted && self.partitions.may_claim(db, hash, user) {
+                self.claims.note(db, key, user);
+            }
             let counted = &mut self.counters[partition.index() % PARTITIONS_MAX];
             counted.count(effect, 1);
             if let Some(penalty_us) = penalty_us {
@@ -379,10 +416,10 @@ impl Observer {
             return;
         }
         self.misses_due -= 1;
-        let partition = self.partitions.of(db, key);
+        let hash = KeyHash::of(key);
+        let partition = self.partitions.of_asked(db, key, || hash, self.clients.user());
         let counted = &mut self.counters[partition.index()];
         counted.misses += 1;
-        let hash = KeyHash::of(key);
         if self.clients.are_unknown() {
             counted.reads += 1;
             let at = counted.requests();
@@ -400,6 +437,7 @@ impl Observer {
         self.dropped_before += dropped;
         (self.is_busy, self.manages_modules) = (false, false);
         self.tick = key_table::tick(now_us);
+        self.clients.end_turn();
         if self.ring.is_empty() {
             return dropped;
         }
@@ -469,6 +507,7 @@ impl Observer {
     /// A key came into being in `db`; tells its partition.
     pub fn on_new_key(&mut self, db: u16, key: &[u8], now_us: impl Fn() -> u64) -> PartitionId {
         self.clients.met(db);
+        self.partitions.created(db, key, self.clients.user());
         if self.is_paused {
             let hash = in_database(KeyHash::of(key), db);
             let waited = self.misses.any_waiting().then(|| self.misses.take(hash, now_us, self.penalty_us_max));
@@ -492,7 +531,7 @@ impl Observer {
 
     /// A key has gone: what it was asked for while it was there counts no more.
     pub fn on_gone(&mut self, db: u16, key: &[u8]) {
-        self.partitions.classes.gone(|| in_database(KeyHash::of(key), db));
+        self.partitions.gone(db, || KeyHash::of(key));
     }
 
     /// What of the commands is watched, for people.

@@ -6,6 +6,7 @@
 use tenure_core::units::{KeyHash, PARTITIONS_MAX, PartitionId, TenantId};
 
 use super::classes::{CLASSES, Class, Classes};
+use super::owners::{NOBODY, Owners, User};
 use super::tenants::{TENANTS_MAX, Tenants};
 
 const UNASSIGNED: u8 = u8::MAX;
@@ -21,6 +22,8 @@ pub struct Partitions {
     tenants: Tenants,
     /// Which class a key is of.
     pub classes: Classes,
+    /// Whose a key is; where no tenant is a user nobody asks.
+    pub owners: Option<Owners>,
     names: Vec<String>,
     of: Vec<(TenantId, Class)>,
     /// By tenant and class.
@@ -28,11 +31,17 @@ pub struct Partitions {
 }
 
 impl Partitions {
-    /// One partition per tenant, and one more for each class of its keys.
-    pub fn new(tenants: Tenants, classes: Classes) -> Self {
+    /// One partition per tenant, and one more for each class of its keys. Of `owners` that which was known before is taken on
+    /// where tenants are users.
+    pub fn new(mut tenants: Tenants, classes: Classes, owners: Option<Owners>) -> Self {
+        let users = tenants.users();
+        let mut owners = (!users.is_empty())
+            .then(|| owners.unwrap_or_default().knowing(users.iter().map(|(name, _)| name.as_bytes())));
+        tenants.number_users(|name| owners.as_mut().map_or(NOBODY, |owners| owners.number_of(name)));
         let mut partitions = Partitions {
             tenants,
             classes,
+            owners,
             names: Vec::new(),
             of: Vec::new(),
             cells: vec![[UNASSIGNED; CLASSES]; TENANTS_MAX],
@@ -43,21 +52,59 @@ impl Partitions {
         partitions
     }
 
-    /// The partition of a key. A few ns; with classes, one cache line.
+    /// The partition of a key. A few ns; with classes, one cache line, and two where tenants are users.
     #[inline]
     pub fn of(&mut self, db: u16, key: &[u8]) -> PartitionId {
-        self.of_hashed(db, key, || KeyHash::of(key))
+        self.of_asked(db, key, || KeyHash::of(key), NOBODY)
     }
 
-    /// As [`Partitions::of`], for a key whose hash is known.
+    /// The tenant of a key that `asker` asks for: who asks for a key of nobody's is taken for its owner, since most such keys are
+    /// about to be created.
     #[inline]
-    pub fn of_hashed(&mut self, db: u16, key: &[u8], hash: impl FnOnce() -> KeyHash) -> PartitionId {
-        let tenant = self.tenants.of(db, key);
+    pub fn tenant_of(&mut self, db: u16, key: &[u8], hash: impl Fn() -> KeyHash, asker: User) -> TenantId {
+        let Partitions { tenants, owners, .. } = self;
+        tenants.of(db, key, || match owners.as_ref().map_or(NOBODY, |owners| owners.of(db, hash())) {
+            NOBODY => asker,
+            owner => owner,
+        })
+    }
+
+    /// As [`Partitions::of`], for a key whose hash is known, that `asker` asks for (see [`Partitions::tenant_of`]).
+    #[inline]
+    pub fn of_asked(&mut self, db: u16, key: &[u8], hash: impl Fn() -> KeyHash, asker: User) -> PartitionId {
+        let tenant = self.tenant_of(db, key, &hash, asker);
         let class = if self.classes.is_on() { self.classes.of(key, in_database(hash(), db)) } else { 0 };
         match self.cells[tenant.0 as usize][usize::from(class)] {
             UNASSIGNED => self.add(tenant, class),
             id => PartitionId(u16::from(id)),
         }
+    }
+
+    /// A key came into being, by `user`'s doing.
+    #[inline]
+    pub fn created(&mut self, db: u16, key: &[u8], user: User) {
+        if let Some(owners) = &mut self.owners {
+            owners.set(db, KeyHash::of(key), user);
+        }
+    }
+
+    /// A key has left the cache.
+    #[inline]
+    pub fn gone(&mut self, db: u16, hash: impl Fn() -> KeyHash) {
+        self.classes.gone(|| in_database(hash(), db));
+        if let Some(owners) = &mut self.owners {
+            owners.remove(db, hash());
+        }
+    }
+
+    /// Whose a key is; [`NOBODY`]'s where that isn't known, or where no tenant is a user.
+    pub fn owner_of(&self, db: u16, key: &[u8]) -> User {
+        self.owners.as_ref().map_or(NOBODY, |owners| owners.of(db, KeyHash::of(key)))
+    }
+
+    /// True where `user` is a tenant and the key is nobody's.
+    pub fn may_claim(&self, db: u16, hash: KeyHash, user: User) -> bool {
+        self.tenants.is_user(user) && self.owners.as_ref().is_some_and(|owners| owners.of(db, hash) == NOBODY)
     }
 
     /// A tenant or a class is met for the first time. One number is left for `other`; a class that finds none is with the keys
@@ -173,7 +220,7 @@ mod tests {
     fn partitions(tenants: &str) -> Partitions {
         let spec = ClassSpec { source: Source::Auto, ..ClassSpec::default() };
         let classes = Classes::new(spec, Some(KeyTable::new(1 << 16)), false);
-        Partitions::new(Tenants::new(&TenantSpec::parse(tenants).unwrap()), classes)
+        Partitions::new(Tenants::new(&TenantSpec::parse(tenants).unwrap()), classes, None)
     }
 
     fn learn(partitions: &mut Partitions, db: u16, key: &[u8], penalty_us: u64) -> String {
@@ -192,6 +239,33 @@ mod tests {
         assert_eq!(partitions.of(0, b"a:3"), PartitionId(0));
         assert_eq!(partitions.of(1, b"a:1"), PartitionId(0), "another database's key of that name is another key");
         assert_eq!(partitions.len(), 5);
+    }
+
+    #[test]
+    fn a_key_is_its_creators_and_one_of_nobody_who_asks_for_it() {
+        let mut partitions = partitions("alice=user:alice bob=user:bob");
+        let [alice, bob, eve] =
+            [&b"alice"[..], b"bob", b"eve"].map(|name| partitions.owners.as_mut().unwrap().number_of(name));
+        let (key, hash) = (&b"k"[..], || KeyHash::of(b"k"));
+        assert_eq!(partitions.of(0, key), PartitionId(2));
+        assert_eq!(partitions.of_asked(0, key, hash, bob), PartitionId(1));
+        assert!(partitions.may_claim(0, hash(), bob) && !partitions.may_claim(0, hash(), eve));
+        partitions.created(0, key, alice);
+        assert_eq!(partitions.of_asked(0, key, hash, bob), PartitionId(0));
+        assert!(!partitions.may_claim(0, hash(), bob));
+        assert_eq!(learn(&mut partitions, 0, key, 100), "alice/70-150us");
+        assert_eq!(partitions.owner_of(0, key), alice);
+        partitions.gone(0, hash);
+        assert_eq!(partitions.owner_of(0, key), NOBODY);
+        partitions.created(0, key, eve);
+        assert_eq!(partitions.of_asked(0, key, hash, bob), PartitionId(4), "a user who is no tenant has it");
+        assert_eq!(partitions.names()[4], "other/70-150us");
+        // Eve becomes a tenant: what she created is hers.
+        let tenants = Tenants::new(&TenantSpec::parse("eve=user:eve").unwrap());
+        let mut partitions = Partitions::new(tenants, Classes::default(), partitions.owners);
+        assert_eq!((partitions.of(0, key), partitions.names()[0].as_str()), (PartitionId(0), "eve"));
+        let tenants = Tenants::new(&TenantSpec::default());
+        assert!(Partitions::new(tenants, Classes::default(), partitions.owners).owners.is_none());
     }
 
     #[test]

@@ -1,15 +1,20 @@
 //! Who is who: tenants as `tenure.tenants` states them, and whose any key is.
 //!
-//! Grammar: entries apart by spaces, each `NAME=SELECTOR[,min=BYTES][,max=BYTES][,weight=N]`, a selector being `PREFIX*` or `db:N`. The longest
-//! prefix that fits wins, then the database, then `other`. Without entries every logical database in use is a tenant, named
-//! `db0`, `db1`, ….
+//! Grammar: entries apart by spaces, each `NAME=SELECTOR[,min=BYTES][,max=BYTES][,weight=N][,replies=MODE]`, a selector being
+//! `PREFIX*`, `user:USERNAME` or `db:N`; what ends in `*` is a prefix, `user:*` too. The longest prefix that fits wins, then the user
+//! who created the key, then the database, then `other`. Without entries every logical database in use is a tenant, named `db0`,
+//! `db1`, ….
 
 use tenure_core::units::{PARTITIONS_MAX, TenantId, format_bytes, parse_bytes};
 
 use super::DBS_MAX;
+use super::owners::User;
+use super::prefixes::Prefixes;
+use crate::enforce::replies::mode::Mode;
 
-/// How many tenants there may be: one partition each, at least.
-pub const TENANTS_MAX: usize = PARTITIONS_MAX;
+/// How many tenants there may be: 64, and `other`. Each has a partition, at least.
+pub const TENANTS_MAX: usize = 65;
+const _: () = assert!(TENANTS_MAX <= PARTITIONS_MAX);
 
 /// The highest weight of a tenant.
 const WEIGHT_MAX: u32 = 1000;
@@ -19,6 +24,8 @@ const WEIGHT_MAX: u32 = 1000;
 pub enum Selector {
     /// Keys that start so, in any database.
     Prefix(Vec<u8>),
+    /// Keys that a user of the server's access control lists has created, in any database.
+    User(String),
     /// Keys of one logical database.
     Database(u16),
 }
@@ -36,6 +43,8 @@ pub struct Tenant {
     pub bytes_max: u64,
     /// How much its misses count in a plan, 1 to [`WEIGHT_MAX`].
     pub weight: u32,
+    /// What replies to its writes wait for, where that is stated.
+    pub replies: Option<Mode>,
 }
 
 /// The setting, read. An empty one means: one tenant per logical database in use.
@@ -66,12 +75,35 @@ impl TenantSpec {
         }
         Ok(TenantSpec { tenants })
     }
+
+    /// True where replies to any tenant's writes are to be held.
+    pub fn holds_replies(&self) -> bool {
+        self.tenants.iter().any(|tenant| tenant.replies.is_some_and(|mode| mode != Mode::Async))
+    }
+
+    /// True where `other` has the same tenants, with the same bounds and weights; what their replies wait for may differ.
+    pub fn divides_as(&self, other: &TenantSpec) -> bool {
+        let plain = |spec: &TenantSpec| -> Vec<Tenant> {
+            spec.tenants.iter().map(|tenant| Tenant { replies: None, ..tenant.clone() }).collect()
+        };
+        plain(self) == plain(other)
+    }
+
+    /// What is stated of replies, by tenant.
+    pub fn replies(&self) -> Vec<Option<Mode>> {
+        self.tenants.iter().map(|tenant| tenant.replies).collect()
+    }
+
+    /// True where a tenant is a user: whose a key is has to be noted then.
+    pub fn has_users(&self) -> bool {
+        self.tenants.iter().any(|tenant| matches!(tenant.selector, Selector::User(_)))
+    }
 }
 
 fn parse_tenant(entry: &str) -> Result<Tenant, String> {
     let mut parts = entry.split(',');
     let (name, selector) = parts.next().and_then(|head| head.split_once('=')).ok_or_else(|| {
-        format!("tenant '{entry}' has no selector; write NAME=PREFIX* or NAME=db:N, then ,min=BYTES, ,max=BYTES and ,weight=N if wanted")
+        format!("tenant '{entry}' has no selector; write NAME=PREFIX*, NAME=user:USERNAME or NAME=db:N, then ,min=BYTES, ,max=BYTES, ,weight=N and ,replies=MODE if wanted")
     })?;
     let name_is_plain = name.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-.".contains(&b));
     if name.is_empty() || name.len() > 64 || !name_is_plain || name == "other" {
@@ -85,6 +117,7 @@ fn parse_tenant(entry: &str) -> Result<Tenant, String> {
         bytes_min: 0,
         bytes_max: u64::MAX,
         weight: 1,
+        replies: None,
     };
     for option in parts {
         let bytes = |text: &str| parse_bytes(text).map_err(|e| format!("tenant '{name}': {e}"));
@@ -96,9 +129,16 @@ fn parse_tenant(entry: &str) -> Result<Tenant, String> {
                 tenant.weight =
                     weight.ok_or_else(|| format!("tenant '{name}': weight '{text}'; allowed is 1 to {WEIGHT_MAX}"))?;
             }
+            Some(("replies", text)) => {
+                let mode = Mode::named(text);
+                tenant.replies =
+                    Some(mode.ok_or_else(|| {
+                        format!("tenant '{name}': replies '{text}'; allowed is async, sent or acked")
+                    })?);
+            }
             _ => {
                 return Err(format!(
-                    "tenant '{name}': option '{option}'; allowed are min=BYTES, max=BYTES and weight=N"
+                    "tenant '{name}': option '{option}'; allowed are min=BYTES, max=BYTES, weight=N and replies=MODE"
                 ));
             }
         }
@@ -117,10 +157,15 @@ fn parse_selector(entry: &str, selector: &str) -> Result<Selector, String> {
             _ => Err(format!("tenant '{entry}': database '{number}'; allowed is 0 to {}", DBS_MAX - 1)),
         };
     }
-    match selector.strip_suffix('*') {
-        Some(prefix) if !prefix.is_empty() && !prefix.contains('*') => Ok(Selector::Prefix(prefix.as_bytes().to_vec())),
+    // What ends in '*' is a prefix, also where it begins with 'user:', as the names of keys may.
+    let user = selector.strip_prefix("user:").filter(|_| !selector.ends_with('*'));
+    match (selector.strip_suffix('*'), user) {
+        (Some(prefix), _) if !prefix.is_empty() && !prefix.contains('*') => {
+            Ok(Selector::Prefix(prefix.as_bytes().to_vec()))
+        }
+        (_, Some(name)) if !name.is_empty() && !name.contains('*') => Ok(Selector::User(name.to_owned())),
         _ => Err(format!(
-            "tenant '{entry}': selector '{selector}'; allowed are a prefix with one '*' at its end, and db:N"
+            "tenant '{entry}': selector '{selector}'; allowed are a prefix with one '*' at its end, user:USERNAME, and db:N"
         )),
     }
 }
@@ -137,11 +182,11 @@ pub struct Tenants {
     bytes_min: Vec<u64>,
     bytes_max: Vec<u64>,
     weights: Vec<u32>,
-    /// Longest first, with the tenant of each.
-    prefixes: Vec<(Vec<u8>, TenantId)>,
-    /// By a key's first byte: which of `prefixes` may fit, one bit each.
-    by_first_byte: Vec<u64>,
-    has_prefixes: bool,
+    prefixes: Prefixes<TenantId>,
+    /// Users that are tenants.
+    users: Vec<(String, TenantId)>,
+    /// The same by the user's number.
+    by_user: [u8; User::MAX as usize + 1],
     /// By database.
     by_db: [u8; DBS_MAX as usize],
     /// How many databases each tenant has.
@@ -159,25 +204,23 @@ impl Tenants {
             bytes_min: Vec::new(),
             bytes_max: Vec::new(),
             weights: Vec::new(),
-            prefixes: Vec::new(),
-            by_first_byte: vec![0; 256],
-            has_prefixes: false,
+            prefixes: Prefixes::new([]),
+            users: Vec::new(),
+            by_user: [UNASSIGNED; User::MAX as usize + 1],
             by_db: [UNASSIGNED; DBS_MAX as usize],
             n_dbs: [0; TENANTS_MAX],
             grows: spec.tenants.is_empty(),
         };
+        let mut prefixes = Vec::new();
         for tenant in &spec.tenants {
             let id = tenants.add(tenant.name.clone(), tenant.bytes_min, tenant.bytes_max, tenant.weight);
             match &tenant.selector {
-                Selector::Prefix(prefix) => tenants.prefixes.push((prefix.clone(), id)),
+                Selector::Prefix(prefix) => prefixes.push((prefix.clone(), id)),
+                Selector::User(name) => tenants.users.push((name.clone(), id)),
                 Selector::Database(db) => tenants.by_db[*db as usize] = id.0 as u8,
             }
         }
-        tenants.has_prefixes = !tenants.prefixes.is_empty();
-        tenants.prefixes.sort_by_key(|(prefix, _)| std::cmp::Reverse(prefix.len()));
-        for (i, (prefix, _)) in tenants.prefixes.iter().enumerate() {
-            tenants.by_first_byte[prefix[0] as usize] |= 1 << i;
-        }
+        tenants.prefixes = Prefixes::new(prefixes);
         if !tenants.grows {
             let other = tenants.add("other".to_owned(), 0, u64::MAX, 1).0 as u8;
             tenants.by_db.iter_mut().filter(|p| **p == UNASSIGNED).for_each(|p| *p = other);
@@ -197,19 +240,35 @@ impl Tenants {
         TenantId(self.names.len() as u16 - 1)
     }
 
-    /// The tenant of a key. A few ns, and one comparison per prefix that starts with the key's first byte.
+    /// Users that are tenants.
+    pub fn users(&self) -> &[(String, TenantId)] {
+        &self.users
+    }
+
+    /// Takes the numbers that users are known by.
+    pub fn number_users(&mut self, mut number_of: impl FnMut(&[u8]) -> User) {
+        for (name, id) in &self.users {
+            self.by_user[usize::from(number_of(name.as_bytes()))] = id.0 as u8;
+        }
+    }
+
+    /// True where that user is a tenant.
     #[inline]
-    pub fn of(&mut self, db: u16, key: &[u8]) -> TenantId {
-        if self.has_prefixes
-            && let Some(first) = key.first()
-        {
-            let mut fits = self.by_first_byte[*first as usize];
-            while fits != 0 {
-                let (prefix, id) = &self.prefixes[fits.trailing_zeros() as usize];
-                if key.starts_with(prefix) {
-                    return *id;
-                }
-                fits &= fits - 1;
+    pub fn is_user(&self, user: User) -> bool {
+        self.by_user[usize::from(user)] != UNASSIGNED
+    }
+
+    /// The tenant of a key. A few ns, and a search among the prefixes that start with the key's first byte; `owner` is asked where
+    /// tenants are users and no prefix fits.
+    #[inline]
+    pub fn of(&mut self, db: u16, key: &[u8], owner: impl FnOnce() -> User) -> TenantId {
+        if let Some(id) = self.prefixes.longest(key) {
+            return id;
+        }
+        if !self.users.is_empty() {
+            let id = self.by_user[usize::from(owner())];
+            if id != UNASSIGNED {
+                return TenantId(u16::from(id));
             }
         }
         match self.by_db.get(db as usize) {
@@ -273,12 +332,13 @@ impl Tenants {
     pub fn whole_database(&self, db: u16) -> Option<TenantId> {
         let id = *self.by_db.get(db as usize)?;
         let alone = id != UNASSIGNED && self.n_dbs[id as usize] == 1;
-        (!self.has_prefixes && alone).then_some(TenantId(u16::from(id)))
+        (self.prefixes.is_empty() && self.users.is_empty() && alone).then_some(TenantId(u16::from(id)))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::owners::NOBODY;
     use super::*;
 
     fn name(tenants: &Tenants, id: TenantId) -> &str {
@@ -298,7 +358,7 @@ mod tests {
             (0, b"\xff\x00", "other"),
             (9999, b"job", "other"),
         ] {
-            let id = tenants.of(db, key);
+            let id = tenants.of(db, key, || NOBODY);
             assert_eq!(name(&tenants, id), expected, "{db} {key:?}");
         }
         assert_eq!(tenants.bytes_min(), [0, 1 << 20, 0, 0]);
@@ -318,18 +378,50 @@ mod tests {
     }
 
     #[test]
+    fn what_replies_wait_for_divides_no_keys() {
+        let [plain, acked, other] =
+            ["a=x*,weight=2", "a=x*,weight=2,replies=acked", "a=x*"].map(|text| TenantSpec::parse(text).unwrap());
+        assert_eq!(acked.replies(), [Some(Mode::Acked)]);
+        assert!(acked.holds_replies() && !plain.holds_replies());
+        assert!(acked.divides_as(&plain) && !acked.divides_as(&other));
+        assert!(!TenantSpec::parse("a=x*,replies=async").unwrap().holds_replies());
+    }
+
+    #[test]
+    fn a_user_wins_over_the_database_and_a_prefix_over_the_user() {
+        let spec = TenantSpec::parse("users=user:* alice=user:alice,max=1mb eve=user:e=v:e jobs=db:3").unwrap();
+        assert!(spec.has_users() && !TenantSpec::parse("users=user:* jobs=db:3").unwrap().has_users());
+        let mut tenants = Tenants::new(&spec);
+        assert_eq!(tenants.users().iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["alice", "e=v:e"]);
+        tenants.number_users(|name| if name == b"alice" { 7 } else { 9 });
+        for (db, key, owner, expected) in [
+            (0, &b"x"[..], 7, "alice"),
+            (3, b"x", 7, "alice"),
+            (3, b"x", 9, "eve"),
+            (3, b"x", 8, "jobs"),
+            (0, b"x", NOBODY, "other"),
+            (0, b"user:1", 7, "users"),
+        ] {
+            let id = tenants.of(db, key, || owner);
+            assert_eq!(name(&tenants, id), expected, "{db} {key:?} of {owner}");
+        }
+        assert_eq!([NOBODY, 7, 8, 9].map(|user| tenants.is_user(user)), [false, true, false, true]);
+        assert_eq!(tenants.whole_database(3), None);
+    }
+
+    #[test]
     fn without_entries_each_database_is_a_tenant_up_to_the_limit() {
         let mut tenants = Tenants::new(&TenantSpec::default());
-        assert_eq!(tenants.of(5, b"a"), TenantId(0));
-        assert_eq!(tenants.of(0, b"a"), TenantId(1));
-        assert_eq!(tenants.of(5, b"b"), TenantId(0));
+        assert_eq!(tenants.of(5, b"a", || NOBODY), TenantId(0));
+        assert_eq!(tenants.of(0, b"a", || NOBODY), TenantId(1));
+        assert_eq!(tenants.of(5, b"b", || NOBODY), TenantId(0));
         assert_eq!(tenants.names(), ["db5", "db0"]);
         assert_eq!(tenants.whole_database(5), Some(TenantId(0)));
         for db in 0..200 {
-            tenants.of(db, b"a");
+            tenants.of(db, b"a", || NOBODY);
         }
         assert_eq!(tenants.names().len(), TENANTS_MAX);
-        let (high, higher) = (tenants.of(150, b"a"), tenants.of(60_000, b"a"));
+        let (high, higher) = (tenants.of(150, b"a", || NOBODY), tenants.of(60_000, b"a", || NOBODY));
         assert_eq!((name(&tenants, high), name(&tenants, higher)), ("other", "other"));
         assert_eq!(tenants.whole_database(150), None);
     }
@@ -342,10 +434,15 @@ mod tests {
             ("users=*", "selector '*'"),
             ("a=x* a=y*", "named twice"),
             ("a=x* b=x*", "select the same keys"),
+            ("a=user:x b=user:x", "select the same keys"),
+            ("a=user:", "selector 'user:'"),
+            ("a=user:x*y", "selector 'user:x*y'"),
+            ("a=user:x,colour=3", "option 'colour=3'"),
             ("a=db:70000", "database '70000'"),
             ("a=x*,min=2mb,max=1mb", "above max"),
             ("a=x*,colour=3", "option 'colour=3'"),
             ("a=x*,weight=0", "weight '0'; allowed is 1 to 1000"),
+            ("a=x*,replies=later", "replies 'later'; allowed is async, sent or acked"),
             ("a=x*,min=lots", "'lots' is not a number of bytes"),
             ("other=x*", "tenant name 'other'"),
         ] {

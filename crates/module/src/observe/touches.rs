@@ -119,7 +119,8 @@ mod tests {
 
     fn fall_asleep(touches: &mut Touches, name: &[u8]) {
         let place = Place { segment: 1, offset: 0, len: 1 };
-        let sleeper = Sleeper { db: 0, name: name.into(), place, expires_at_ms: 0, partition: PartitionId(0) };
+        let partition = PartitionId(0);
+        let sleeper = Sleeper { db: 0, name: name.into(), place, expires_at_ms: 0, partition, owner: 0 };
         touches.sleepers.add(KeyHash::of(name), sleeper);
     }
 

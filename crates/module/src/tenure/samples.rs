@@ -30,8 +30,8 @@ impl Tenure {
             return;
         }
         let before = self.server_samples.take().map(|held| held.before);
-        let Some(before) = before.or_else(|| read(server)) else { return };
-        if !write(server, &k.to_string()) {
+        let Some(before) = before.or_else(|| server.setting(NAME)) else { return };
+        if !server.set_setting(NAME, k.to_string().as_bytes()) {
             server.log(Level::Warning, &format!("the server refused {NAME} {k}; its own eviction goes on as set"));
         }
         self.server_samples = Some(ServerSamples { before, set: k });
@@ -40,17 +40,9 @@ impl Tenure {
     /// Puts back what the server's setting was.
     pub fn give_back_samples(&mut self, server: &Server) {
         if let Some(held) = self.server_samples.take()
-            && read(server).is_some_and(|now| now == held.set.to_string())
+            && server.setting(NAME).is_some_and(|now| now == held.set.to_string())
         {
-            write(server, &held.before);
+            server.set_setting(NAME, held.before.as_bytes());
         }
     }
-}
-
-fn read(server: &Server) -> Option<String> {
-    server.call(c"CONFIG", &[b"GET", NAME.as_bytes()])?.get(NAME)?.text().map(str::to_owned)
-}
-
-fn write(server: &Server, value: &str) -> bool {
-    server.call(c"CONFIG", &[b"SET", NAME.as_bytes(), value.as_bytes()]).is_some()
 }

@@ -145,8 +145,8 @@ impl Tenure {
             spill.tick(around, may_evict);
         });
         let needs_watching = self.spill.as_ref().is_some_and(|spill| spill.needs_watching(&self.observer));
-        if needs_watching && self.observer.is_paused && filter::watch(server, true) {
-            self.observer.is_paused = false;
+        if needs_watching {
+            self.watch(server, true);
         }
     }
 
@@ -229,9 +229,8 @@ impl Tenure {
         }
     }
 
-    /// A database was emptied, or all were; or databases have changed places, a data set is loaded, this server follows another:
-    /// what slept is no more.
-    pub fn forget_sleepers(&mut self, db: Option<u16>) {
+    /// What slept in a database is no more, or in any.
+    pub(super) fn forget_sleepers(&mut self, db: Option<u16>) {
         self.observer.touches.sleepers.forget_where(|sleeper| db.is_none_or(|db| sleeper.db == db));
     }
 
@@ -264,9 +263,8 @@ impl Tenure {
         }
         // Keys may have come since the last tick.
         self.count_keys(server);
-        let needs_filter = asleep && self.observer.is_paused;
-        if needs_filter && filter::watch(server, true) {
-            self.observer.is_paused = false;
+        if asleep {
+            self.watch(server, true);
         }
         self.with_spill(server, now_us, |spill, around| match asleep {
             true => spill.sleep(around, partition),

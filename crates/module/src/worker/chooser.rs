@@ -37,6 +37,10 @@ pub struct Whole {
     pub evictions: u64,
     /// Time spent on it, in µs.
     pub eviction_us: u64,
+    /// Keys read so far.
+    pub reads: u64,
+    /// Of these, keys that weren't there.
+    pub misses: u64,
 }
 
 /// What was chosen, and by what.
@@ -48,6 +52,25 @@ pub struct Choice {
     pub miss_ratios: [f64; SAMPLE_SIZES.len()],
     /// Distinct keys that say so.
     pub sampled_keys: usize,
+    /// How far the prediction was off, window by window.
+    pub error: Error,
+}
+
+/// By how much the miss ratio predicted for the K in force was off the one that was counted, over the windows that had a K from the
+/// start.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Error {
+    /// Such windows.
+    pub windows: u64,
+    /// Sum of the absolute differences of miss ratios.
+    pub sum: f64,
+}
+
+impl Error {
+    /// The mean absolute error, as DLRU's authors have it (sec. 4.2); `None` before the first window.
+    pub fn mean(&self) -> Option<f64> {
+        (self.windows > 0).then(|| self.sum / self.windows as f64)
+    }
 }
 
 /// The miniatures and the choice. See the file's opening.
@@ -92,7 +115,8 @@ impl Chooser {
             let cheapest = miniatures.cheapest(penalty_us, eviction_us);
             if self.were_full && cheapest.is_some() {
                 let (miss_ratios, sampled_keys) = (miniatures.miss_ratios(), miniatures.sampled_keys());
-                self.choice = Choice { sample_size: cheapest, miss_ratios, sampled_keys };
+                let error = compare(&self.choice, &miss_ratios, self.before, whole);
+                self.choice = Choice { sample_size: cheapest, miss_ratios, sampled_keys, error };
             }
             // Where too few keys were met, the next window goes on counting.
             if !self.were_full || cheapest.is_some() {
@@ -145,6 +169,19 @@ impl Chooser {
     }
 }
 
+/// Adds the window that ends to the error of `choice`, whose K was in force.
+fn compare(choice: &Choice, predicted: &[f64; SAMPLE_SIZES.len()], before: Whole, whole: Whole) -> Error {
+    let reads = whole.reads.saturating_sub(before.reads);
+    let in_force = SAMPLE_SIZES.iter().position(|&k| Some(k) == choice.sample_size);
+    match in_force {
+        Some(i) if reads > 0 => {
+            let counted = whole.misses.saturating_sub(before.misses) as f64 / reads as f64;
+            Error { windows: choice.error.windows + 1, sum: choice.error.sum + (predicted[i] - counted).abs() }
+        }
+        _ => choice.error,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use tenure_core::units::KeyHash;
@@ -176,6 +213,17 @@ mod tests {
         let mut random = tenure_core::random::Random::new(1);
         let choice = chosen((0..).map(|i| i / 4 + random.below(5000)));
         assert!(choice.sample_size >= Some(10), "{choice:?}");
+    }
+
+    /// The K in force is compared with what was counted, window by window, from the second with a K on.
+    #[test]
+    fn the_error_is_that_of_the_k_in_force() {
+        let choice = Choice { sample_size: Some(5), ..Choice::default() };
+        let counted = |reads, misses| Whole { reads, misses, ..Whole::default() };
+        let error = compare(&choice, &[0.9, 0.9, 0.25, 0.9, 0.9], counted(100, 50), counted(300, 90));
+        assert_eq!((error.windows, error.sum), (1, 0.25 - 0.2));
+        assert_eq!(error.mean(), Some(0.25 - 0.2));
+        assert_eq!(compare(&Choice::default(), &[0.9; 5], counted(0, 0), counted(9, 9)).mean(), None);
     }
 
     #[test]

@@ -21,6 +21,8 @@ pub enum Modelling {
     Recency,
     /// KRR for each of [`SAMPLE_SIZES`]: the plan says under which K a partition is evicted.
     SampleSizes,
+    /// KRR for the K that is set.
+    OneSampleSize(u32),
     /// EAET, and miniature caches that say which K serves the whole cache best.
     Miniatures,
 }
@@ -29,7 +31,7 @@ impl Modelling {
     /// How many keys are remembered for one that is sampled.
     pub fn keys_per_sample(self) -> usize {
         match self {
-            Modelling::Recency | Modelling::Miniatures => 1,
+            Modelling::Recency | Modelling::Miniatures | Modelling::OneSampleSize(_) => 1,
             Modelling::SampleSizes => SAMPLE_SIZES.len(),
         }
     }
@@ -39,7 +41,7 @@ impl Modelling {
 pub enum Model {
     /// See [`Modelling::Recency`].
     Recency(Box<Eaet>),
-    /// See [`Modelling::SampleSizes`].
+    /// See [`Modelling::SampleSizes`] and [`Modelling::OneSampleSize`].
     SampleSizes(MergedKrr),
 }
 
@@ -48,11 +50,14 @@ impl Model {
     pub fn new(modelling: Modelling, rate: SampleRate, seed: u64) -> Model {
         match modelling {
             Modelling::Recency | Modelling::Miniatures => Model::Recency(Box::new(Eaet::new(rate, Counted::Reads))),
-            Modelling::SampleSizes => {
-                let krr = MergedKrr::new(&SAMPLE_SIZES, Sampling::Rate(rate), Counted::Reads, seed);
-                Model::SampleSizes(krr.expect("the sizes that are merged are in range"))
-            }
+            Modelling::SampleSizes => Model::krr(&SAMPLE_SIZES, rate, seed),
+            Modelling::OneSampleSize(k) => Model::krr(&[k], rate, seed),
         }
+    }
+
+    fn krr(sample_sizes: &[u32], rate: SampleRate, seed: u64) -> Model {
+        let krr = MergedKrr::new(sample_sizes, Sampling::Rate(rate), Counted::Reads, seed);
+        Model::SampleSizes(krr.expect("the sizes that are merged are in range"))
     }
 
     /// Takes one access of a key in the sample; the partition has had `at` requests before.

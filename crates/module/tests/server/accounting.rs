@@ -9,15 +9,15 @@ use crate::harness::{
 };
 
 /// The error allowed: used bytes within 2 %.
-const TOLERANCE: f64 = 0.02;
+pub const TOLERANCE: f64 = 0.02;
 /// It has to hold this many ticks in a row (a tenth of a second each), so that no passing moment counts.
 const TICKS: usize = 8;
 
 /// Keys and bytes of one partition.
-type Held = BTreeMap<String, (u64, u64)>;
+pub type Held = BTreeMap<String, (u64, u64)>;
 
 /// Every key of a database, asked about one by one. `partition_of` names the partition of a key.
-fn count(connection: &mut Connection, held: &mut Held, partition_of: impl Fn(&str) -> String) {
+pub fn count(connection: &mut Connection, held: &mut Held, partition_of: impl Fn(&str) -> String) {
     let mut keys = BTreeSet::new();
     let mut cursor = 0u64;
     loop {
@@ -47,7 +47,7 @@ fn count(connection: &mut Connection, held: &mut Held, partition_of: impl Fn(&st
 
 /// Waits until the module's account agrees with `expected`, tick after tick.
 #[track_caller]
-fn check_held(server: &tenure_servers::Server, connection: &mut Connection, expected: &Held, what: &str) {
+pub fn check_held(server: &tenure_servers::Server, connection: &mut Connection, expected: &Held, what: &str) {
     let (mut in_a_row, mut last_tick, mut shown) = (0, 0.0, String::new());
     let agrees = || {
         let tick = info(server, "visited_keys");
@@ -81,7 +81,7 @@ fn by_prefix(key: &str) -> String {
 }
 
 /// `n` strings whose sizes are log-normal.
-fn add_strings(connection: &mut Connection, prefix: &str, n: u64, median_bytes: f64) {
+pub fn add_strings(connection: &mut Connection, prefix: &str, n: u64, median_bytes: f64) {
     let mut random = Random::new(n);
     for first in (0..n).step_by(500) {
         let mut pipeline = redis::pipe();
@@ -93,7 +93,7 @@ fn add_strings(connection: &mut Connection, prefix: &str, n: u64, median_bytes: 
     }
 }
 
-fn add_hashes(connection: &mut Connection, prefix: &str, n: u64) {
+pub fn add_hashes(connection: &mut Connection, prefix: &str, n: u64) {
     let mut random = Random::new(n);
     for i in 0..n {
         let mut command = redis::cmd("HSET");

@@ -188,6 +188,7 @@ fn info_has_every_field_and_its_numbers_are_numbers() {
             match name {
                 "state" | "worker" => assert_eq!(value, "running", "{name}"),
                 "watching" => assert_eq!(value, "all"),
+                "replies" => assert_eq!(value, "async"),
                 "eviction" | "sleep" | "last_panic" => {}
                 _ if name.starts_with("partition_") || name.starts_with("tenant_") => {
                     value.split(',').for_each(|field| {

@@ -12,6 +12,8 @@ const SETTINGS: &[(&str, &str, &str, &[&str])] = &[
     ("policy", "kredis", "kredis", &["mru", "", "0"]),
     ("tenants", "a=x:*,min=1mb b=db:3", "a=x:*,min=1mb b=db:3", &["a", "a=x* a=y*", "a=x*,min=2mb,max=1mb"]),
     ("samples", "16", "16", &["0", "65", "many", "-1"]),
+    ("kredis-k", "as-set", "as-set", &["yes", "5"]),
+    ("dlru-evictor", "tenure", "tenure", &["nobody", ""]),
     ("classes", "auto", "auto", &["yes", "3"]),
     ("class-limits", "100 1000", "100 1000", &["1000 100", "0", "few"]),
     ("class-rules", "far=r:* near=l:*", "far=r:* near=l:*", &["far", "far=*", "a b=x*"]),
@@ -34,6 +36,11 @@ const SETTINGS: &[(&str, &str, &str, &[&str])] = &[
     ("spill-interval-seconds", "5", "5", &["0", "3601"]),
     ("spill-run-intervals", "3", "3", &["0", "1001"]),
     ("warm-restart", "yes", "yes", &["1"]),
+    // The other modes are refused where they can't be kept: see replies.rs.
+    ("replies", "async", "async", &["later", ""]),
+    ("replies-replicas", "0", "0", &["-1", "65"]),
+    ("replies-timeout-ms", "10", "10", &["9", "3600001"]),
+    ("replies-on-timeout", "refuse", "refuse", &["wait", ""]),
 ];
 
 #[test]
@@ -126,10 +133,10 @@ fn a_wrong_tenant_is_named_and_changes_nothing() {
             let error = error_of(&mut connection, &format!("CONFIG SET tenure.tenants {text}"));
             assert!(error.contains(expected), "{text}: {error}");
         }
-        let many: Vec<String> = (0..64).map(|i| format!("t{i}=p{i}:*")).collect();
+        let many: Vec<String> = (0..65).map(|i| format!("t{i}=p{i}:*")).collect();
         let mut command = redis::cmd("CONFIG");
         let error = command.arg("SET").arg("tenure.tenants").arg(many.join(" ")).exec(&mut connection).unwrap_err();
-        assert!(error.to_string().contains("64 tenants; allowed are 63"), "{error}");
+        assert!(error.to_string().contains("65 tenants; allowed are 64"), "{error}");
         let rows = partitions(&mut connection);
         assert_eq!(rows.keys().collect::<Vec<_>>(), ["a", "other"]);
         assert_eq!(rows["a"]["writes"], 1.0, "counting went on");
@@ -140,12 +147,12 @@ fn a_wrong_tenant_is_named_and_changes_nothing() {
 fn the_most_tenants_there_can_be() {
     on_every_server(&with_module(), |server| {
         let mut connection = server.connection().unwrap();
-        let many: Vec<String> = (0..63).map(|i| format!("t{i}=p{i}:*")).collect();
+        let many: Vec<String> = (0..64).map(|i| format!("t{i}=p{i}:*")).collect();
         config_set(&mut connection, "tenure.tenants", many.join(" "));
-        wait_for("64 partitions", || partitions(&mut connection).len() == 64);
-        (0..63).for_each(|i| send(&mut connection, &format!("SET p{i}:key 1")));
+        wait_for("65 partitions", || partitions(&mut connection).len() == 65);
+        (0..64).for_each(|i| send(&mut connection, &format!("SET p{i}:key 1")));
         let rows = partitions(&mut connection);
-        (0..63).for_each(|i| assert_eq!(rows[&format!("t{i}")]["writes"], 1.0, "t{i}"));
+        (0..64).for_each(|i| assert_eq!(rows[&format!("t{i}")]["writes"], 1.0, "t{i}"));
         assert_eq!(rows["other"]["writes"], 0.0);
     });
 }

@@ -35,9 +35,18 @@ pub fn servers() -> Vec<ServerBinary> {
     }
 }
 
+/// Of these those on which a filter is told who sends a command.
+pub fn that_know_clients(servers: Vec<ServerBinary>) -> Vec<ServerBinary> {
+    servers.into_iter().filter(|binary| !binary.label.starts_with("redis-7.0")).collect()
+}
+
 /// The oldest and the newest server, which may be one.
 pub fn oldest_and_newest() -> Vec<ServerBinary> {
-    let mut servers = servers();
+    oldest_and_newest_of(servers())
+}
+
+/// The same of these.
+pub fn oldest_and_newest_of(mut servers: Vec<ServerBinary>) -> Vec<ServerBinary> {
     if servers.len() > 2 {
         servers.drain(1..servers.len() - 1);
     }

@@ -109,10 +109,22 @@ fn each_tenant_is_evicted_under_its_own_k() {
 }
 
 /// A loop over more than fits, then keys that drift: K changes over, and the server's own sampling size with it, until it is asked
-/// to be as it was.
+/// to be as it was. The server evicts.
 #[test]
 fn the_whole_cache_gets_the_k_of_its_traffic_and_the_server_follows() {
-    let options = evicting().set("maxmemory-samples", 7).set("tenure.policy", "dlru");
+    follows_the_traffic("server", |ours, theirs| assert!(ours == 0.0 && theirs > 5000.0, "{ours}, {theirs}"));
+}
+
+/// The same where Tenure evicts.
+#[test]
+fn tenure_can_evict_under_dlru() {
+    follows_the_traffic("tenure", |ours, theirs| assert!(ours > 9.0 * theirs && ours > 5000.0, "{ours}, {theirs}"));
+}
+
+/// `check` is told how many keys Tenure and the server have evicted.
+fn follows_the_traffic(evictor: &str, check: impl Fn(f64, f64)) {
+    let options =
+        evicting().set("maxmemory-samples", 7).set("tenure.policy", "dlru").set("tenure.dlru-evictor", evictor);
     on_oldest_and_newest(&options.set("tenure.window-requests", 10_000), |server| {
         let mut connection = server.connection().unwrap();
         limit_memory(server, 8 * MB);
@@ -132,6 +144,9 @@ fn the_whole_cache_gets_the_k_of_its_traffic_and_the_server_follows() {
             let k = status(&mut connection)["k"].parse::<u32>().unwrap();
             k >= 10 && config_get(&mut connection, "maxmemory-samples") == k.to_string()
         });
+        check(info(server, "evictions"), evicted_by_server(server) as f64);
+        // Windows in which K was chosen have been predicted; idle times are told by the second here, which miniatures don't do.
+        assert!(info(server, "predicted_windows") > 0.0 && info(server, "miss_ratio_error_mean") < 0.5);
         // It comes back with another policy, when Tenure is turned off, and when it is unloaded.
         config_set(&mut connection, "tenure.policy", "lru");
         wait_for("the former value", || config_get(&mut connection, "maxmemory-samples") == "7");
@@ -150,6 +165,25 @@ fn the_whole_cache_gets_the_k_of_its_traffic_and_the_server_follows() {
         follows_again(&mut drifting);
         send::<()>(&mut other, "MODULE UNLOAD tenure");
         assert_eq!(config_get(&mut other, "maxmemory-samples"), "7");
+    });
+}
+
+/// The server evicts as LRU alone: under another policy of its own, and from tenants above their maximum, Tenure does.
+#[test]
+fn under_dlru_tenure_evicts_what_the_server_would_not() {
+    let options = evicting().set("tenure.policy", "dlru").set("tenure.tenants", "\"loop=l:*,max=2mb\"");
+    on_oldest_and_newest(&options, |server| {
+        let mut connection = server.connection().unwrap();
+        limit_memory(server, 8 * MB);
+        let mut looping = Loop::new(server, "l:", 4000);
+        looping.read_some(4000);
+        wait_for("the maximum to hold", || partition(&mut connection, "loop")["used_bytes"] < 2.1 * MB as f64);
+        assert_eq!(evicted_by_server(server), 0);
+        assert!(status(&mut connection)["eviction"].starts_with("left to the server"));
+        config_set(&mut connection, "maxmemory-policy", "allkeys-random");
+        wait_for("Tenure's turn", || status(&mut connection)["eviction"] == "ready");
+        config_set(&mut connection, "maxmemory-policy", "volatile-lru");
+        wait_for("the server's turn", || status(&mut connection)["eviction"].starts_with("left to the server"));
     });
 }
 

@@ -9,8 +9,8 @@ use tempfile::TempDir;
 use tenure_servers::{Server, ServerBinary, ServerOptions};
 
 use crate::harness::{
-    CacheAside, Random, config_set, connection_to, error_of, info, limit_memory, oldest_and_newest, partition, send,
-    servers, start, status, used_memory, wait_for, with_module,
+    CacheAside, Random, config_set, connection_to, error_of, info, limit_memory, oldest_and_newest_of, partition, send,
+    servers, start, status, that_know_clients, used_memory, wait_for, with_module,
 };
 
 const MB: u64 = 1 << 20;
@@ -22,10 +22,7 @@ fn sleeping_in(folder: &Path) -> ServerOptions {
 
 /// Servers on which values can sleep: a filter has to know who sends a command.
 fn on_servers_that_can(binaries: Vec<ServerBinary>, test: impl Fn(&mut Server, &Path)) {
-    for binary in binaries {
-        if binary.label.starts_with("redis-7.0") {
-            continue;
-        }
+    for binary in that_know_clients(binaries) {
         println!("on {}", binary.label);
         let folder = TempDir::new().unwrap();
         let mut server = start(&binary, &sleeping_in(folder.path()));
@@ -35,10 +32,7 @@ fn on_servers_that_can(binaries: Vec<ServerBinary>, test: impl Fn(&mut Server, &
 
 /// Oldest that can, and newest.
 fn two() -> Vec<ServerBinary> {
-    let all = servers();
-    let newest = oldest_and_newest().pop();
-    let oldest = all.into_iter().find(|binary| !binary.label.starts_with("redis-7.0"));
-    oldest.into_iter().chain(newest).collect()
+    oldest_and_newest_of(that_know_clients(servers()))
 }
 
 /// Puts all of database 0 to sleep.
@@ -531,7 +525,7 @@ fn a_crash_at_any_time_leaves_nothing_wrong_behind() {
 /// there at its peaks.
 #[test]
 fn a_periodic_partition_falls_asleep_and_wakes_by_itself() {
-    let binary = oldest_and_newest().pop().unwrap();
+    let binary = servers().pop().unwrap();
     let folder = TempDir::new().unwrap();
     let options = sleeping_in(folder.path()).set("tenure.tenants", "\"p=p:* s=s:*\"").set("maxmemory", "1gb");
     let server = start(&binary, &options.set("tenure.spill-interval-seconds", 1).set("tenure.spill-run-intervals", 2));

@@ -259,7 +259,9 @@ impl Spill {
     pub fn divide_anew(&mut self, observer: &mut Observer) {
         self.rhythms.clear();
         let partitions = &mut observer.partitions;
-        observer.touches.sleepers.divide_anew(|sleeper| partitions.of(sleeper.db, &sleeper.name));
+        observer.touches.sleepers.divide_anew(|sleeper| {
+            partitions.of_asked(sleeper.db, &sleeper.name, || KeyHash::of(&sleeper.name), sleeper.owner)
+        });
     }
 
     /// A partition is to fall asleep.
@@ -513,11 +515,12 @@ impl Spill {
             _ => return,
         }
         let Pending { db, name: bytes, expires_at_ms, .. } = pending;
-        let sleeper = Sleeper { db, name: bytes.into(), place, expires_at_ms, partition };
+        let owner = observer.partitions.owner_of(db, &bytes);
+        let sleeper = Sleeper { db, name: bytes.into(), place, expires_at_ms, partition, owner };
         if observer.touches.sleepers.add(key, sleeper) {
             server.open(&name).unlink();
             server.replicate_unlink(&name);
-            observer.partitions.classes.gone(|| key);
+            observer.partitions.gone(db, || KeyHash::of(name.as_ref()));
             usage.went(db, partition, observer.sizes_seen());
             self.counts.slept += 1;
         }
@@ -566,6 +569,7 @@ impl Spill {
         // Refused where the key is there: what is in memory is newer.
         let is_awake = server.call_replicated(c"RESTORE", &words).is_some_and(|reply| reply.is_ok());
         if is_awake {
+            observer.partitions.created(record.db, record.name, sleeper.owner);
             let partition = observer.partitions.of(record.db, record.name);
             usage.came(record.db, partition, observer.sizes_seen());
             self.counts.woken += 1;

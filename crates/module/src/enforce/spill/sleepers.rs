@@ -6,6 +6,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 use tenure_core::units::{KeyHash, PartitionId};
 
 use super::file::{Place, WARM};
+use crate::observe::owners::User;
 
 /// A key asleep.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,6 +21,8 @@ pub struct Sleeper {
     pub expires_at_ms: u64,
     /// Where it belonged when it fell asleep.
     pub partition: PartitionId,
+    /// Whose it is.
+    pub owner: User,
 }
 
 /// Keys are hashes already.
@@ -212,7 +215,8 @@ mod tests {
         let name = format!("key:{i}").into_bytes();
         let place = Place { segment, offset: 0, len: 100 };
         let hash = KeyHash::of(&name);
-        (hash, Sleeper { db: 0, name: name.into(), place, expires_at_ms: 0, partition: PartitionId((i % 2) as u16) })
+        let partition = PartitionId((i % 2) as u16);
+        (hash, Sleeper { db: 0, name: name.into(), place, expires_at_ms: 0, partition, owner: 0 })
     }
 
     fn sleepers(n: u64) -> Sleepers {

@@ -12,6 +12,7 @@ use super::file::{Record, WarmWriter, take_warm};
 use super::sleepers::Sleeper;
 use super::{Around, Pending, Spill, VALUE_BYTES_MAX, now_ms, record_of};
 use crate::ffi::server::{Key, Kind, ScanCursor, Server, Text};
+use crate::observe::owners::NOBODY;
 use crate::observe::partitions::in_database;
 
 /// An orderly stop is held up by no more than this.
@@ -54,7 +55,8 @@ impl Spill {
             let is_there = around.server.select_db(db)
                 && around.server.open(&around.server.text(&listed.name)).kind() != Kind::Absent;
             let name = listed.name.into();
-            if !is_there && sleepers.add(hash, Sleeper { db, name, place, expires_at_ms, partition }) {
+            let sleeper = Sleeper { db, name, place, expires_at_ms, partition, owner: NOBODY };
+            if !is_there && sleepers.add(hash, sleeper) {
                 warm.keys += 1;
                 warm.bytes += u64::from(place.len);
                 self.wake(partition, around.window, around.now_us);

@@ -1,0 +1,180 @@
+//! The rankings between which Tenure's own policy chooses: cost density, GDSF and recency. Server, simulator and miniature caches all rank
+//! by this file.
+//!
+//! Cost density is penalty × density ÷ size (`decide/density.rs`). GDSF (Cherkasova, HP Labs 1998-69) needs of a key no more than is
+//! remembered of it anyway: its H is the age L at its last access plus requests × penalty ÷ size, and L at any time past is looked up in
+//! a short list, the same for all keys. As in `gdsf.rs`, L is a moving mean of the victims' H.
+//! Cost: one look-up in a table of 170 KiB, or eleven steps in a list of 32 KiB.
+
+use std::collections::VecDeque;
+
+use crate::decide::density::{DensityTable, Feature};
+
+/// How keys are ranked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Ranking {
+    /// What keeping it saves per byte and time, as learned.
+    Density,
+    /// GDSF; also what ranks before anything was learned.
+    Greedy,
+    /// The longest idle goes, as in a server without Tenure.
+    Idle,
+}
+
+impl Ranking {
+    /// All of them.
+    pub const ALL: [Ranking; 3] = [Ranking::Density, Ranking::Greedy, Ranking::Idle];
+
+    /// Its name, for people.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Ranking::Density => "density",
+            Ranking::Greedy => "gdsf",
+            Ranking::Idle => "lru",
+        }
+    }
+}
+
+/// What is known of a key when it is ranked. Times in ticks, the same as everywhere.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Subject {
+    /// What it has shown.
+    pub feature: Feature,
+    /// When it was last asked for.
+    pub last: u64,
+    /// When it expires; `u64::MAX` = never.
+    pub expires: u64,
+    /// Requests for it since it entered, at least 1.
+    pub n_requests: u32,
+    /// Memory it takes, in bytes.
+    pub size_bytes: u32,
+    /// What a miss of it costs, in µs.
+    pub penalty_us: f32,
+}
+
+impl Subject {
+    /// Penalty per byte, in µs. What costs nothing still counts, for a little.
+    #[inline]
+    fn worth(&self) -> f32 {
+        self.penalty_us.max(1.0) / self.size_bytes.max(1) as f32
+    }
+}
+
+/// What all keys are ranked with at one time.
+#[derive(Clone, Copy, Debug)]
+pub struct Ranker<'a> {
+    /// Which ranking.
+    pub ranking: Ranking,
+    /// What was learned.
+    pub table: &'a DensityTable,
+    /// The ages of GDSF.
+    pub ages: &'a GreedyAges,
+    /// The time.
+    pub now: u64,
+}
+
+impl Ranker<'_> {
+    /// The worth of keeping a key: the lowest goes first. Expired keys go before all others. Never NaN.
+    #[inline]
+    pub fn score(&self, subject: &Subject) -> f32 {
+        if subject.expires <= self.now {
+            return f32::NEG_INFINITY;
+        }
+        let age = self.now.saturating_sub(subject.last);
+        match self.ranking {
+            Ranking::Idle => -(age as f32),
+            Ranking::Density if !self.table.is_empty() => {
+                let density = match subject.expires {
+                    u64::MAX => self.table.density(subject.feature, age),
+                    expires => self.table.density_until(subject.feature, age, expires - self.now),
+                };
+                subject.worth() * density
+            }
+            Ranking::Density | Ranking::Greedy => self.ages.rank(subject),
+        }
+    }
+}
+
+/// Points of the list: what is idle for longer counts as the oldest.
+const POINTS: usize = 2048;
+/// What a victim's H moves L by, of the difference.
+const AGE_WEIGHT: f32 = 1.0 / 16.0;
+
+/// L of GDSF, now and at times past.
+#[derive(Clone, Debug)]
+pub struct GreedyAges {
+    /// Time, and L from then on.
+    points: VecDeque<(u64, f32)>,
+    step_ticks: u64,
+    age: f32,
+}
+
+impl GreedyAges {
+    /// An age of 0, noted at most every `step_ticks`; it looks back over 2048 of these.
+    pub fn new(step_ticks: u64) -> Self {
+        GreedyAges { points: VecDeque::with_capacity(POINTS), step_ticks: step_ticks.max(1), age: 0.0 }
+    }
+
+    /// H of a key.
+    #[inline]
+    fn rank(&self, subject: &Subject) -> f32 {
+        self.at(subject.last) + subject.n_requests as f32 * subject.worth()
+    }
+
+    fn at(&self, time: u64) -> f32 {
+        let later = self.points.partition_point(|&(from, _)| from <= time);
+        self.points.get(later.saturating_sub(1)).map_or(0.0, |&(_, age)| age)
+    }
+
+    /// A key was evicted at `now`, by whatever ranking.
+    pub fn evicted(&mut self, subject: &Subject, now: u64) {
+        self.age += AGE_WEIGHT * (self.rank(subject) - self.age);
+        if self.points.back().is_none_or(|&(from, _)| now >= from + self.step_ticks) {
+            if self.points.len() == POINTS {
+                self.points.pop_front();
+            }
+            self.points.push_back((now, self.age));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::access::Op;
+    use crate::decide::density::{DensityConfig, DensityModel, History};
+    use crate::units::KeyHash;
+
+    fn subject(last: u64, penalty_us: f32) -> Subject {
+        let feature = History::default().asked(0).feature(0);
+        Subject { feature, last, expires: u64::MAX, n_requests: 1, size_bytes: 100, penalty_us }
+    }
+
+    #[test]
+    fn dear_and_small_are_kept_and_expired_goes_first() {
+        let mut model = DensityModel::new(DensityConfig::default()).unwrap();
+        let feature = subject(0, 0.0).feature;
+        (0..2_000).for_each(|i| model.record(KeyHash::of_number(i % 100), Op::Read, i, feature));
+        let table = model.end_window(2_000, 1 << 20);
+        let ages = GreedyAges::new(1);
+        for ranking in [Ranking::Density, Ranking::Greedy] {
+            let score = |subject: &Subject| Ranker { ranking, table: &table, ages: &ages, now: 2_000 }.score(subject);
+            let cheap = subject(1_950, 100.0);
+            assert!(score(&cheap) < score(&Subject { penalty_us: 1000.0, ..cheap }));
+            assert!(score(&cheap) > score(&Subject { size_bytes: 1000, ..cheap }));
+            assert!(score(&Subject { expires: 2_000, penalty_us: 1e9, ..cheap }) < score(&subject(0, 1.0)));
+        }
+        let idle = Ranker { ranking: Ranking::Idle, table: &table, ages: &ages, now: 2_000 };
+        assert!(idle.score(&subject(0, 1e9)) < idle.score(&subject(1, 1.0)));
+    }
+
+    /// L follows the victims' mean, up and down, and a key keeps the L of its last access.
+    #[test]
+    fn the_age_is_that_of_the_last_access() {
+        let mut ages = GreedyAges::new(10);
+        (0..1_000).for_each(|now| ages.evicted(&subject(now, 100.0), now));
+        let (early, late) = (ages.rank(&subject(100, 100.0)), ages.rank(&subject(990, 100.0)));
+        assert!(early > 2.0 && late > early + 10.0, "{early} {late}");
+        assert_eq!(ages.points.len(), 100);
+    }
+}

@@ -1,0 +1,66 @@
+//! Writes whose replies wait for replicas: ties `enforce::replies` to commands and turns.
+
+use super::Tenure;
+use crate::enforce::replies::mode::Mode;
+use crate::ffi::filter::{self, FilterCall};
+use crate::ffi::server::Server;
+use crate::observe::command_table::Entry;
+
+impl Tenure {
+    /// A command is about to run: it is watched, and its reply waits for replicas where it should.
+    #[inline]
+    pub fn on_command(&mut self, call: &FilterCall, now_us: impl Fn() -> u64) {
+        if self.replies.is_on() {
+            self.before_write(call);
+        }
+        if !self.observer.is_paused {
+            self.observer.on_command(call, now_us);
+        }
+    }
+
+    #[inline]
+    fn before_write(&mut self, call: &FilterCall) {
+        let Some((marks, entry)) = self.observer.marks_of(call) else { return };
+        let mode = if self.replies.needs_keys() && marks.writes() {
+            self.strictest_of_keys(call, entry)
+        } else {
+            self.replies.mode_strictest()
+        };
+        // A read of a sleeping key blocks its client, and a few reads write (`GETEX`).
+        let may_block = self.observer.touches.are_wanted();
+        self.replies.on_command(call, marks, mode, may_block);
+    }
+
+    /// The strictest mode of a command's keys; without keys, that of anybody's.
+    fn strictest_of_keys(&mut self, call: &FilterCall, entry: Option<Entry>) -> Mode {
+        let Tenure { observer, replies, .. } = self;
+        let mut mode = Mode::Async;
+        let is_known = entry.is_some_and(|entry| {
+            observer.for_each_tenant(call, entry, |tenant| mode = mode.max(replies.mode_of(tenant)))
+        });
+        if is_known { mode } else { replies.mode_strictest() }
+    }
+
+    /// At the end of a turn, before its replies leave.
+    pub(super) fn end_writes(&mut self, server: &Server, now_us: u64) {
+        let was_on = self.replies.is_on();
+        self.replies.end_turn(server, now_us);
+        if was_on != self.replies.is_on() || self.replies.needs_keys() {
+            let wanted = !self.observer.is_paused || self.replies.needs_keys();
+            self.watch(server, wanted);
+        }
+    }
+
+    /// Watches commands, or no longer; those whose replies may wait are looked at all the same.
+    pub(super) fn watch(&mut self, server: &Server, wanted: bool) {
+        if filter::watch(server, wanted || self.replies.is_on()) {
+            self.observer.is_paused = !wanted;
+        }
+    }
+
+    /// Gives the server back what was set or held for it.
+    pub fn give_back(&mut self, server: &Server) {
+        self.give_back_samples(server);
+        self.replies.stop(server, false);
+    }
+}

@@ -1,0 +1,154 @@
+//! Isolation: a tenant with a guaranteed minimum beside one that scans and one with ten times its traffic, in one database, has the
+//! hits that it has alone in that much memory; on a stock server it has not.
+
+use redis::Connection;
+use tenure_servers::{Server, ServerBinary, ServerOptions};
+
+use crate::harness::{
+    CacheAside, Random, config_set, limit_memory, oldest_and_newest_of, partitions, send, servers, start, status,
+    that_know_clients, used_memory, wait_for, with_module,
+};
+
+const MB: u64 = 1 << 20;
+/// What the tenant is guaranteed, and what all have together.
+const MINIMUM: u64 = 4 * MB;
+const MEMORY: u64 = 12 * MB;
+/// The tenant's keys: more than twice what its minimum holds.
+const KEPT_KEYS: u64 = 9000;
+/// Reads of one round: the tenant's, its busy neighbour's, and its scanning neighbour's.
+const KEPT_READS: usize = 20;
+const BUSY_READS: usize = 10 * KEPT_READS;
+const SCAN_READS: u64 = 100;
+const BUSY_KEYS: u64 = 12_000;
+const WARM_UP_ROUNDS: usize = 500;
+const ROUNDS: usize = 1000;
+/// A point of hit ratio.
+const POINT: f64 = 0.01;
+const USERS: [&str; 3] = ["kept", "busy", "scan"];
+
+/// Reads some keys far more often than others: the key at a share x of all is asked for with a density of x^(-2/3).
+struct Skewed {
+    client: CacheAside,
+    random: Random,
+}
+
+impl Skewed {
+    fn new(connection: Connection) -> Skewed {
+        Skewed { client: CacheAside::new(connection, "kept:", KEPT_KEYS, 1000), random: Random::new(11) }
+    }
+
+    fn read_some(&mut self, n: usize) {
+        let keys: Vec<u64> = (0..n).map(|_| (KEPT_KEYS as f64 * self.random.share().powi(3)) as u64).collect();
+        self.client.read(&keys);
+    }
+
+    /// Its hit ratio over the measured rounds, `others` being what happens between them.
+    fn measure(&mut self, mut others: impl FnMut()) -> f64 {
+        let mut round = |rounds: usize| {
+            for _ in 0..rounds {
+                self.read_some(KEPT_READS);
+                others();
+            }
+            (self.client.reads, self.client.misses)
+        };
+        let before = round(WARM_UP_ROUNDS);
+        let after = round(ROUNDS);
+        1.0 - (after.1 - before.1) as f64 / (after.0 - before.0) as f64
+    }
+}
+
+fn login(server: &Server, name: &str) -> Connection {
+    let mut connection = server.connection().unwrap();
+    send::<()>(&mut connection, &format!("AUTH {name} password"));
+    connection
+}
+
+fn stock(binary: &ServerBinary) -> Server {
+    start(binary, &ServerOptions::default().set("maxmemory-policy", "allkeys-lru"))
+}
+
+/// The tenant's neighbours.
+struct Others {
+    busy: CacheAside,
+    scan: CacheAside,
+    scanned: u64,
+}
+
+impl Others {
+    fn new(busy: Connection, scan: Connection) -> Others {
+        let busy = CacheAside::new(busy, "busy:", BUSY_KEYS, 1000);
+        Others { busy, scan: CacheAside::new(scan, "scan:", 0, 1000), scanned: 0 }
+    }
+
+    fn read_some(&mut self) {
+        self.busy.read_some(BUSY_READS);
+        let next: Vec<u64> = (self.scanned..self.scanned + SCAN_READS).collect();
+        self.scanned += SCAN_READS;
+        self.scan.read(&next);
+    }
+}
+
+/// The tenant's hit ratio alone on a stock server whose keys take the minimum, by `MEMORY USAGE`. Its neighbours are busy elsewhere
+/// meanwhile, so that as much time goes by: ages are told in seconds.
+fn alone(binary: &ServerBinary) -> f64 {
+    let (server, elsewhere) = (stock(binary), stock(binary));
+    let mut others = Others::new(elsewhere.connection().unwrap(), elsewhere.connection().unwrap());
+    limit_memory(&elsewhere, MEMORY);
+    let mut connection = server.connection().unwrap();
+    let mut kept = Skewed::new(server.connection().unwrap());
+    limit_memory(&server, MINIMUM);
+    wait_for("its keys to take the minimum", || {
+        kept.read_some(500);
+        let keys: u64 = send(&mut connection, "DBSIZE");
+        let key: String = send(&mut connection, "RANDOMKEY");
+        let each: Option<u64> = send(&mut connection, &format!("MEMORY USAGE {key}"));
+        let missing_bytes = MINIMUM as i64 - (keys * each.unwrap_or(0)) as i64;
+        let is_full = server.info("stats").unwrap()["evicted_keys"] != "0";
+        if is_full && missing_bytes.abs() > 20_000 {
+            config_set(&mut connection, "maxmemory", (used_memory(&server) as i64 + missing_bytes).max(1));
+        }
+        is_full && missing_bytes.abs() <= 20_000
+    });
+    kept.measure(|| others.read_some())
+}
+
+/// The same beside its neighbours.
+fn beside_others(server: &Server) -> f64 {
+    USERS.iter().for_each(|name| {
+        server.call::<()>(&["ACL", "SETUSER", name, "on", ">password", "~*", "+@all"]).unwrap();
+    });
+    let mut kept = Skewed::new(login(server, "kept"));
+    let mut others = Others::new(login(server, "busy"), login(server, "scan"));
+    limit_memory(server, MEMORY);
+    if server.info("modules").unwrap().values().any(|module| module.contains("tenure")) {
+        wait_for("the minimum to be planned", || {
+            kept.read_some(KEPT_READS);
+            others.read_some();
+            let mut connection = server.connection().unwrap();
+            let row = partitions(&mut connection).remove("kept").unwrap();
+            status(&mut connection)["eviction"] == "ready" && row["target_bytes"] >= MINIMUM as f64
+        });
+    }
+    kept.measure(|| others.read_some())
+}
+
+#[test]
+fn a_minimum_is_worth_that_much_memory_whatever_the_neighbours_do() {
+    for binary in oldest_and_newest_of(that_know_clients(servers())) {
+        println!("on {}", binary.label);
+        let alone = alone(&binary);
+        let on_stock = beside_others(&stock(&binary));
+        assert!(on_stock < alone - 10.0 * POINT, "stock keeps {on_stock} of {alone}: the neighbours do not matter");
+        for policy in ["kredis", "predis"] {
+            let tenants = format!("\"kept=user:kept,min={MINIMUM} busy=user:busy scan=user:scan\"");
+            let options = with_module()
+                .set("tenure.tenants", tenants)
+                .set("tenure.policy", policy)
+                .set("tenure.window-requests", 20_000);
+            let server = start(&binary, &options.set("maxmemory-policy", "allkeys-lru"));
+            let beside = beside_others(&server);
+            let rows = partitions(&mut server.connection().unwrap());
+            assert!(beside >= alone - POINT, "{policy}: {beside} of {alone}, stock {on_stock}: {rows:?}");
+        }
+    }
+}

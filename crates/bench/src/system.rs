@@ -320,15 +320,7 @@ impl Setup {
     /// What every server of a comparison is started with.
     fn options(&self) -> anyhow::Result<ServerOptions> {
         let options = ServerOptions { cpu: self.placement.server, ..ServerOptions::default() };
-        if self.clock_speed == 1 {
-            return Ok(options);
-        }
-        let environment = vec![
-            ("LD_PRELOAD".to_string(), clock_path()?.display().to_string()),
-            ("TENURE_CLOCK_SPEED".to_string(), self.clock_speed.to_string()),
-        ];
-        // The server looks at the clock for its LRU clock as often as its timer fires.
-        Ok(ServerOptions { environment, ..options }.set("hz", 100))
+        Ok(if self.clock_speed == 1 { options } else { options.with_clock(clock_path()?, self.clock_speed) })
     }
 }
 

@@ -329,6 +329,8 @@ struct Models {
     rate: SampleRate,
     plan: Option<Plan>,
     sample_sizes: Vec<u32>,
+    /// What the last window alone would have them be.
+    wished_sample_sizes: Vec<u32>,
     chooser: Chooser,
     window: u64,
     plans_adopted: u64,
@@ -357,6 +359,7 @@ impl Models {
             rate: shared.rate(),
             plan: None,
             sample_sizes: Vec::new(),
+            wished_sample_sizes: Vec::new(),
             chooser: Chooser::default(),
             window: 0,
             plans_adopted: 0,
@@ -415,6 +418,7 @@ impl Models {
         self.carried.clear();
         self.plan = None;
         self.sample_sizes.clear();
+        self.wished_sample_sizes.clear();
         self.chooser = Chooser::default();
     }
 
@@ -633,21 +637,28 @@ impl Models {
     }
 
     /// The K of each partition for its target: that which its curve is of there. To begin with it is as set, and another has to be
-    /// better than by chance; under targets that stay it has to be worth as much as another plan, too.
+    /// better beyond doubt, or better than by chance for two windows; under targets that stay it has to be worth as much as another
+    /// plan, too.
     fn choose_sample_sizes(&mut self, views: &[PartitionView], moved: bool, instructions: &Instructions) {
         let Some(plan) = &self.plan else { return self.sample_sizes.clear() };
         let held = std::mem::take(&mut self.sample_sizes);
         let gain_min = if moved { 0.0 } else { instructions.gain_min };
-        let k = |(i, (view, &target)): (usize, (&PartitionView, &u64))| {
+        let wished = std::mem::take(&mut self.wished_sample_sizes);
+        for (i, (view, &target)) in views.iter().zip(&plan.target_bytes).enumerate() {
             // What was taken over says more until there is as much of one's own.
             let carried = self.carried[i].as_ref().filter(|carried| carried.sample_size > 0);
             if let Some(carried) = carried.filter(|carried| carried.reads >= 0.5 * self.weights[i].reads) {
-                return Some(carried.sample_size);
+                self.sample_sizes.push(carried.sample_size);
+                self.wished_sample_sizes.push(carried.sample_size);
+                continue;
             }
+            let Some(merged) = &view.merged else { continue };
             let held = held.get(i).copied().unwrap_or(instructions.sample_size);
-            Some(view.merged.as_ref()?.k_from(held, target, gain_min, view.weights.reads * self.rate.rate()))
-        };
-        self.sample_sizes = views.iter().zip(&plan.target_bytes).enumerate().filter_map(k).collect();
+            let n_reads = view.weights.reads * self.rate.rate();
+            let [wish, beyond_doubt] = [1.0, 2.0].map(|errors| merged.k_from(held, target, gain_min, n_reads, errors));
+            self.sample_sizes.push(if wished.get(i) == Some(&wish) { wish } else { beyond_doubt });
+            self.wished_sample_sizes.push(wish);
+        }
     }
 
     /// Adds up one partition's window.

@@ -45,6 +45,16 @@ impl ServerOptions {
         self
     }
 
+    /// The same with a wall clock, and so an LRU clock, that runs `speed` times as fast; `clock` as of
+    /// [`clock_path`](crate::clock_path).
+    pub fn with_clock(mut self, clock: impl Into<PathBuf>, speed: u32) -> Self {
+        let clock: PathBuf = clock.into();
+        self.environment.push(("LD_PRELOAD".to_string(), clock.display().to_string()));
+        self.environment.push(("TENURE_CLOCK_SPEED".to_string(), speed.to_string()));
+        // The server looks at the clock for its LRU clock as often as its timer fires.
+        self.set("hz", 100)
+    }
+
     /// The text of the configuration file for a server on `port` that keeps its files in `directory`.
     pub(crate) fn configuration(&self, port: u16, directory: &str) -> String {
         let mut lines = vec![

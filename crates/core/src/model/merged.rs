@@ -75,16 +75,16 @@ impl MergedCurve {
 
 impl MergedCurve {
     /// As [`MergedCurve::k_at`] for a cache that runs with `held`, which it leaves only where that saves more than the share
-    /// `gain_min` of its misses, and more than chance makes of the `n_reads` sampled reads behind the curves (one standard error):
-    /// curves that lie together cross by noise. `held` is kept where its curve isn't known and nothing better is.
-    pub fn k_from(&self, held: u32, bytes: u64, gain_min: f64, n_reads: f64) -> u32 {
+    /// `gain_min` of its misses, and more than `errors` standard errors of the `n_reads` sampled reads behind the curves: those
+    /// that lie together cross by noise. `held` is kept where its curve isn't known and nothing better is.
+    pub fn k_from(&self, held: u32, bytes: u64, gain_min: f64, n_reads: f64, errors: f64) -> u32 {
         let misses = |k: u32| self.of(k).map(|curve| curve.miss_ratio_at(bytes));
         let Some((best, with_best)) = self.k_at(bytes).and_then(|best| Some((best, misses(best)?))) else {
             return held;
         };
         let Some(with_held) = misses(held) else { return best };
         let chance = (with_held * (1.0 - with_held) / n_reads.max(1.0)).sqrt();
-        if with_held - with_best > (gain_min * with_held).max(chance) { best } else { held }
+        if with_held - with_best > (gain_min * with_held).max(errors * chance) { best } else { held }
     }
 }
 
@@ -211,9 +211,10 @@ mod tests {
         for (held, gain_min, n_reads, k) in
             [(16, 0.01, 1000.0, 1), (16, 0.2, 1000.0, 16), (16, 0.01, 10.0, 16), (1, 0.0, 1000.0, 1), (5, 0.2, 1.0, 1)]
         {
-            assert_eq!(merged.k_from(held, 20, gain_min, n_reads), k, "{held} {gain_min} {n_reads}");
+            assert_eq!(merged.k_from(held, 20, gain_min, n_reads, 1.0), k, "{held} {gain_min} {n_reads}");
         }
-        assert_eq!(MergedCurve::default().k_from(5, 20, 0.0, 10.0), 5);
+        assert_eq!(merged.k_from(16, 20, 0.01, 1000.0, 10.0), 16, "one error is 0.0137");
+        assert_eq!(MergedCurve::default().k_from(5, 20, 0.0, 10.0, 1.0), 5);
     }
 
     #[test]

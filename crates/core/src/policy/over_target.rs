@@ -15,18 +15,29 @@ const _: () = assert!(PARTITIONS_MAX <= u128::BITS as usize);
 impl OverTarget {
     /// Compares used and target bytes, partition by partition; those without a target are over it.
     pub fn new(used_bytes: &[u64], target_bytes: &[u64]) -> Self {
-        let over = |(i, &used): (usize, &u64)| u128::from(used > target_bytes.get(i).copied().unwrap_or(0)) << i;
-        OverTarget(used_bytes.iter().enumerate().map(over).sum())
+        let target = |i: usize| target_bytes.get(i).copied().unwrap_or(0);
+        OverTarget::of(used_bytes.iter().enumerate().map(|(i, &used)| used > target(i)))
     }
 
-    /// The partitions furthest above their share, for when none is above its target and memory is short all the same: those
-    /// whose used / target is within 1 % of the highest.
-    pub fn nearest(used_bytes: &[u64], target_bytes: &[u64]) -> Self {
-        let fill = |(i, &used): (usize, &u64)| used as f64 / target_bytes.get(i).map_or(1.0, |&t| t.max(1) as f64);
+    /// The partitions furthest above their share, for when none is above its target and memory is short all the same: of all but
+    /// the `spared`, those whose used / target is within 1 % of the highest; of all, where nobody else holds anything.
+    pub fn nearest(used_bytes: &[u64], target_bytes: &[u64], spared: OverTarget) -> Self {
+        let near = OverTarget::fullest(used_bytes, target_bytes, |i| !spared.holds(PartitionId(i as u16)));
+        if near.is_none() { OverTarget::fullest(used_bytes, target_bytes, |_| true) } else { near }
+    }
+
+    fn fullest(used_bytes: &[u64], target_bytes: &[u64], may_give: impl Fn(usize) -> bool) -> Self {
+        let fill = |(i, &used): (usize, &u64)| {
+            f64::from(u8::from(may_give(i))) * used as f64 / target_bytes.get(i).map_or(1.0, |&t| t.max(1) as f64)
+        };
         let fills: Vec<f64> = used_bytes.iter().enumerate().map(fill).collect();
         let highest = fills.iter().copied().fold(0.0, f64::max);
-        let near = |(i, &fill): (usize, &f64)| u128::from(fill > 0.0 && fill >= 0.99 * highest) << i;
-        OverTarget(fills.iter().enumerate().map(near).sum())
+        OverTarget::of(fills.iter().map(|&fill| fill > 0.0 && fill >= 0.99 * highest))
+    }
+
+    /// These, in the order of their numbers.
+    pub fn of(partitions: impl Iterator<Item = bool>) -> Self {
+        OverTarget(partitions.enumerate().map(|(i, is_one)| u128::from(is_one) << i).sum())
     }
 
     /// Every partition: what a server without a plan evicts from.
@@ -83,8 +94,13 @@ mod tests {
 
     #[test]
     fn with_none_over_target_the_fullest_give() {
-        let near = OverTarget::nearest(&[9, 100, 50, 0], &[10, 101, 100, 0]);
-        assert_eq!([0, 1, 2, 3].map(|i| near.holds(PartitionId(i))), [false, true, false, false]);
+        let near = |spared| {
+            let near = OverTarget::nearest(&[9, 100, 50, 0], &[10, 101, 100, 0], spared);
+            [0, 1, 2, 3].map(|i| near.holds(PartitionId(i)))
+        };
+        assert_eq!(near(OverTarget::default()), [false, true, false, false]);
+        assert_eq!(near(OverTarget::only(PartitionId(1))), [true, false, false, false], "the fullest of the others");
+        assert_eq!(near(OverTarget::all()), [false, true, false, false], "somebody has to");
     }
 
     #[test]

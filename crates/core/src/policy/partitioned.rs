@@ -154,7 +154,7 @@ impl Ledger {
             let over = OverTarget::new(used, targets);
             match (targets, over.is_none()) {
                 ([], _) => OverTarget::all(),
-                (_, true) => OverTarget::nearest(used, targets),
+                (_, true) => OverTarget::nearest(used, targets, OverTarget::default()),
                 (_, false) => over,
             }
         })
@@ -163,7 +163,7 @@ impl Ledger {
     /// Who gives up a value so that `incoming` can be stored.
     pub fn giver(&self, incoming: &Entry) -> Giver {
         let unlimited = [u64::MAX; PARTITIONS_MAX];
-        let next = |used: &[u64], targets: &[u64]| next_giver(used, targets, &unlimited, true);
+        let next = |used: &[u64], targets: &[u64]| next_giver(used, targets, &unlimited, OverTarget::default, true);
         self.with_used_bytes(incoming, next).unwrap_or(Giver::Anyone)
     }
 

@@ -8,6 +8,7 @@
 
 use super::over_target::OverTarget;
 use super::shortlist::Shortlist;
+use crate::decide::sample_size::SAMPLE_SIZE_DEFAULT;
 use crate::units::{PARTITIONS_MAX, PartitionId};
 
 /// Keys on a partition's shortlist.
@@ -15,6 +16,8 @@ pub const SHORTLIST: usize = 8;
 /// Where K keys of the giver don't turn up among this many times K sampled ones, its best so far goes: a small partition whose
 /// keys come and go fast would cost K / its share of all keys for each eviction else.
 pub const RARE: usize = 2;
+/// From this K on candidates are kept from sample to sample, whoever chose it: see [`Pools::keep_to_sample_sizes`].
+const POOLED_FROM: usize = SAMPLE_SIZE_DEFAULT as usize;
 /// The search for a key of the right partition is given up after this many times K keys.
 pub const PATIENCE: usize = 64;
 
@@ -28,11 +31,18 @@ pub enum Giver {
 }
 
 /// Who gives: who holds most above its maximum, whether or not memory is `short`; else, where it is, who holds most above its
-/// target (of those below theirs, the fullest, where nobody is above). `None` where there is nothing to do.
+/// target (of those below theirs, the fullest, where nobody is above, and not one of the `spared` while others hold anything: those
+/// with no more than they are guaranteed). `None` where there is nothing to do.
 ///
 /// All in bytes by partition; a partition past the end of `target_bytes` has none, and past the end of `bytes_max` may hold
 /// nothing. With no targets at all, anyone gives.
-pub fn next_giver(used_bytes: &[u64], target_bytes: &[u64], bytes_max: &[u64], short: bool) -> Option<Giver> {
+pub fn next_giver(
+    used_bytes: &[u64],
+    target_bytes: &[u64],
+    bytes_max: &[u64],
+    spared: impl FnOnce() -> OverTarget,
+    short: bool,
+) -> Option<Giver> {
     let above_max = OverTarget::new(used_bytes, bytes_max);
     if !above_max.is_none() {
         return most_above(used_bytes, bytes_max, above_max);
@@ -44,7 +54,7 @@ pub fn next_giver(used_bytes: &[u64], target_bytes: &[u64], bytes_max: &[u64], s
         return Some(Giver::Anyone);
     }
     let over = OverTarget::new(used_bytes, target_bytes);
-    let over = if over.is_none() { OverTarget::nearest(used_bytes, target_bytes) } else { over };
+    let over = if over.is_none() { OverTarget::nearest(used_bytes, target_bytes, spared()) } else { over };
     most_above(used_bytes, target_bytes, over).or(Some(Giver::Anyone))
 }
 
@@ -89,8 +99,9 @@ impl<T> Pools<T> {
         self.sample_sizes.extend(by_partition.iter().map(|&k| (k as usize).max(1)));
     }
 
-    /// Whether a victim is to be the worst of no more than K. Else keys that were met while others gave find the worse ones,
-    /// which is welcome where recency tells, and not where K was chosen small for a loop.
+    /// Whether a victim is to be the worst of no more than K, where K is below the default. Else keys that were met while others
+    /// gave, and those left over of former samples, find worse ones, as in the server's own pool: welcome where recency tells, and
+    /// not where a small K was chosen for a loop.
     pub fn keep_to_sample_sizes(&mut self, is_strict: bool) {
         self.is_strict = is_strict;
     }
@@ -115,7 +126,7 @@ impl<T> Pools<T> {
     pub fn offer(&mut self, partition: PartitionId, score: f64, make: impl FnOnce() -> T) {
         let most = SHORTLIST * self.sample_size(Giver::Partition(partition));
         let pool = &mut self.pools[partition.index()];
-        if self.is_strict && pool.met >= most {
+        if self.is_strict && most < SHORTLIST * POOLED_FROM && pool.met >= most {
             return;
         }
         pool.met = (pool.met + 1).min(most);
@@ -170,7 +181,7 @@ impl<T> Pools<T> {
             used_up -= part;
         }
         let victim = self.pools[i].victims.pop();
-        if self.is_strict {
+        if self.is_strict && self.sample_size(giver) < POOLED_FROM {
             self.keep_what_is_due(giver);
         }
         victim
@@ -206,12 +217,19 @@ mod tests {
 
     #[test]
     fn who_is_furthest_above_gives_and_a_maximum_comes_first() {
-        let none = [u64::MAX, u64::MAX];
-        assert_eq!(next_giver(&[15, 30], &[10, 20], &none, true), Some(B));
-        assert_eq!(next_giver(&[9, 19], &[10, 20], &none, true), Some(B), "the fullest, where nobody is above");
-        assert_eq!(next_giver(&[15, 30], &[10, 20], &none, false), None);
-        assert_eq!(next_giver(&[15, 30], &[10, 20], &[12, u64::MAX], false), Some(A));
-        assert_eq!(next_giver(&[15, 30], &[], &none, true), Some(Giver::Anyone));
+        let (none, nobody) = ([u64::MAX, u64::MAX], OverTarget::default);
+        assert_eq!(next_giver(&[15, 30], &[10, 20], &none, nobody, true), Some(B));
+        assert_eq!(next_giver(&[9, 19], &[10, 20], &none, nobody, true), Some(B), "the fullest, where nobody is above");
+        assert_eq!(next_giver(&[15, 30], &[10, 20], &none, nobody, false), None);
+        assert_eq!(next_giver(&[15, 30], &[10, 20], &[12, u64::MAX], nobody, false), Some(A));
+        assert_eq!(next_giver(&[15, 30], &[], &none, nobody, true), Some(Giver::Anyone));
+        let b_is_guaranteed = || OverTarget::only(PartitionId(1));
+        assert_eq!(next_giver(&[9, 19], &[10, 20], &none, b_is_guaranteed, true), Some(A));
+        assert_eq!(
+            next_giver(&[0, 19], &[10, 20], &none, b_is_guaranteed, true),
+            Some(B),
+            "nobody else holds anything"
+        );
     }
 
     #[test]

@@ -240,7 +240,7 @@ impl Order for Tenure {
         used[incoming.partition.index()] += u64::from(incoming.size_bytes);
         let mut bytes_max = [u64::MAX; PARTITIONS_MAX];
         bytes_max[..self.bytes_max.len().min(PARTITIONS_MAX)].copy_from_slice(&self.bytes_max);
-        let giver = next_giver(&used, &[], &bytes_max, true).unwrap_or(Giver::Anyone);
+        let giver = next_giver(&used, &[], &bytes_max, OverTarget::default, true).unwrap_or(Giver::Anyone);
         let may_give = match giver {
             Giver::Partition(id) if self.used_bytes[id.index()] > 0 => OverTarget::only(id),
             _ => OverTarget::above_minimum(&self.used_bytes, &self.bytes_min),

@@ -132,7 +132,9 @@ impl Evictor {
         let (mut freed_bytes, mut failures, mut evicted) = (0, 0, 0);
         loop {
             let short = freed_bytes < orders.free_bytes;
-            let giver = next_giver(&guides.usage.bytes()[..n], orders.target_bytes, orders.bytes_max, short);
+            let used_bytes = &guides.usage.bytes()[..n];
+            let spared = || guides.partitions.at_minimum(used_bytes);
+            let giver = next_giver(used_bytes, orders.target_bytes, orders.bytes_max, spared, short);
             let Some(giver) = giver else { break };
             if evicted >= orders.evicted_min && started.elapsed() >= orders.budget {
                 self.work.slices_out_of_time += 1;

@@ -3,6 +3,7 @@
 //! A tenant's keys without a class are a partition from the start; others come as the first key of a class is met, while there
 //! are numbers left. What a tenant is guaranteed and allowed holds for all its partitions together.
 
+use tenure_core::policy::over_target::OverTarget;
 use tenure_core::units::{KeyHash, PARTITIONS_MAX, PartitionId, TenantId};
 
 use super::classes::{CLASSES, Class, Classes};
@@ -178,10 +179,7 @@ impl Partitions {
     /// What each partition may hold now, in bytes: without bound, but for the one that gives where a tenant holds more than it is
     /// allowed: the one most above its target. `None` where no tenant does.
     pub fn maximums(&self, used_bytes: &[u64], target_bytes: &[u64]) -> Option<Vec<u64>> {
-        let mut used = [0_u64; TENANTS_MAX];
-        for ((tenant, _), bytes) in self.of.iter().zip(used_bytes) {
-            used[tenant.0 as usize] += bytes;
-        }
+        let used = self.used_by_tenant(used_bytes);
         let mut maximums = None;
         for (tenant, &bytes_max) in self.tenants.bytes_max().iter().enumerate() {
             let above = used[tenant].saturating_sub(bytes_max);
@@ -196,6 +194,25 @@ impl Partitions {
             }
         }
         maximums
+    }
+
+    /// The partitions of tenants that hold no more than they are guaranteed.
+    pub fn at_minimum(&self, used_bytes: &[u64]) -> OverTarget {
+        let bytes_min = self.tenants.bytes_min();
+        if bytes_min.iter().all(|&bytes| bytes == 0) {
+            return OverTarget::default();
+        }
+        let used = self.used_by_tenant(used_bytes);
+        let tenants = self.of.iter().map(|(tenant, _)| tenant.0 as usize);
+        OverTarget::of(tenants.map(|tenant| used[tenant] <= bytes_min[tenant] && bytes_min[tenant] > 0))
+    }
+
+    fn used_by_tenant(&self, used_bytes: &[u64]) -> [u64; TENANTS_MAX] {
+        let mut used = [0_u64; TENANTS_MAX];
+        for ((tenant, _), bytes) in self.of.iter().zip(used_bytes) {
+            used[tenant.0 as usize] += bytes;
+        }
+        used
     }
 
     /// The partition that a database is as a whole, so that its number of keys is the server's own.

@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use redis::{Cmd, Connection, FromRedisValue, Value};
-use tenure_servers::{Server, ServerBinary, ServerOptions, module_path};
+use tenure_servers::{Server, ServerBinary, ServerOptions, clock_path, module_path};
 
 /// Longest wait for anything that a test waits for.
 pub const DEADLINE: Duration = Duration::from_secs(60);
@@ -19,6 +19,11 @@ pub fn with_module() -> ServerOptions {
     let module = module_path().expect("the module is built before its tests run");
     let options = ServerOptions::default().with_module(module);
     options.set("tenure.window-seconds", 1).set("tenure.window-requests", 1000)
+}
+
+/// With a clock so fast that a test of seconds isn't a handful of ticks of the LRU clock, in which all keys look alike.
+pub fn with_fine_clock(options: ServerOptions) -> ServerOptions {
+    options.with_clock(clock_path().expect("the clock is built before its tests run"), 100)
 }
 
 /// Every server of this machine, oldest first. None only where `TENURE_SKIP_SERVER` is 1 and there is no server: the test then

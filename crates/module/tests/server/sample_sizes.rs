@@ -5,14 +5,14 @@ use tenure_servers::{Server, ServerOptions};
 
 use crate::harness::{
     CacheAside, Random, config_get, config_set, evicted_by_server, info, limit_memory, on_oldest_and_newest, partition,
-    partitions, send, status, wait_for, with_module,
+    partitions, send, status, wait_for, with_fine_clock, with_module,
 };
 
 const MB: u64 = 1 << 20;
 
 fn evicting() -> ServerOptions {
     // Time enough for a turn's evictions on a slow machine: this is about which keys go.
-    with_module().set("maxmemory-policy", "allkeys-lru").set("tenure.turn-budget-us", 5000)
+    with_fine_clock(with_module()).set("maxmemory-policy", "allkeys-lru").set("tenure.turn-budget-us", 5000)
 }
 
 /// A reader of values of 1000 bytes, which take about 1100.
@@ -39,21 +39,22 @@ impl Loop {
     }
 }
 
-/// Reads among `width` keys that drift: what was used last is used next.
+/// Reads among `width` keys that drift, each about `times` times: what was used last is used next.
 struct Drift {
     client: CacheAside,
     random: Random,
     width: u64,
+    times: u64,
     at: u64,
 }
 
 impl Drift {
-    fn new(server: &Server, prefix: &'static str, width: u64) -> Drift {
-        Drift { client: client(server, prefix), random: Random::new(3), width, at: 0 }
+    fn new(server: &Server, prefix: &'static str, width: u64, times: u64) -> Drift {
+        Drift { client: client(server, prefix), random: Random::new(3), width, times, at: 0 }
     }
 
     fn read_some(&mut self, n: u64) {
-        let keys: Vec<u64> = (0..n).map(|i| (self.at + i) / 4 + self.random.below(self.width)).collect();
+        let keys: Vec<u64> = (0..n).map(|i| (self.at + i) / self.times + self.random.below(self.width)).collect();
         self.at += n;
         self.client.read(&keys);
     }
@@ -62,12 +63,15 @@ impl Drift {
 /// One tenant loops over more keys than fit, the other drifts: the first wants a random victim, the second the oldest.
 #[test]
 fn each_tenant_is_evicted_under_its_own_k() {
+    const LOOP: u64 = 8000;
     let options =
         evicting().set("tenure.policy", "kredis").set("tenure.tenants", "\"loop=l:*,min=3mb drift=d:*,min=3mb\"");
-    on_oldest_and_newest(&options.set("tenure.window-requests", 20_000), |server| {
+    // Windows of so many requests on a slow machine too.
+    let options = options.set("tenure.window-requests", 20_000).set("tenure.window-seconds", 60);
+    on_oldest_and_newest(&options, |server| {
         let mut connection = server.connection().unwrap();
         limit_memory(server, 12 * MB);
-        let (mut looping, mut drifting) = (Loop::new(server, "l:", 6000), Drift::new(server, "d:", 6000));
+        let (mut looping, mut drifting) = (Loop::new(server, "l:", LOOP), Drift::new(server, "d:", 3500, 20));
         let mut seen = String::new();
         let is_settled = || {
             looping.read_some(200);
@@ -93,7 +97,7 @@ fn each_tenant_is_evicted_under_its_own_k() {
         }
         let ratio = (looping.client.misses - before.1) as f64 / (looping.client.reads - before.0) as f64;
         // Random eviction: a key is missed where one of the m N evictions of a round took it, of C keys.
-        let fits = partition(&mut connection, "loop")["keys"] / 6000.0;
+        let fits = partition(&mut connection, "loop")["keys"] / LOOP as f64;
         let random = (0..100).fold(1.0, |m: f64, _| 1.0 - (-m / fits).exp());
         assert!((ratio - random).abs() < 0.1 && ratio < 0.99, "{ratio}, at random {random}: {seen}");
         let (ours, theirs) = (evictions(server).0 - ours, evictions(server).1 - theirs);
@@ -128,7 +132,7 @@ fn follows_the_traffic(evictor: &str, check: impl Fn(f64, f64)) {
     on_oldest_and_newest(&options.set("tenure.window-requests", 10_000), |server| {
         let mut connection = server.connection().unwrap();
         limit_memory(server, 8 * MB);
-        let (mut looping, mut drifting) = (Loop::new(server, "l:", 8000), Drift::new(server, "d:", 8000));
+        let (mut looping, mut drifting) = (Loop::new(server, "l:", 8000), Drift::new(server, "d:", 8000, 4));
         assert_eq!(config_get(&mut connection, "maxmemory-samples"), "7", "nothing was chosen yet");
         let mut seen = String::new();
         let loop_k = tenure_servers::wait_for(crate::harness::DEADLINE, "a loop's K", || {
@@ -145,7 +149,7 @@ fn follows_the_traffic(evictor: &str, check: impl Fn(f64, f64)) {
             k >= 10 && config_get(&mut connection, "maxmemory-samples") == k.to_string()
         });
         check(info(server, "evictions"), evicted_by_server(server) as f64);
-        // Windows in which K was chosen have been predicted; idle times are told by the second here, which miniatures don't do.
+        // Windows in which K was chosen have been predicted.
         assert!(info(server, "predicted_windows") > 0.0 && info(server, "miss_ratio_error_mean") < 0.5);
         // It comes back with another policy, when Tenure is turned off, and when it is unloaded.
         config_set(&mut connection, "tenure.policy", "lru");

@@ -6,6 +6,7 @@ use anyhow::ensure;
 use tenure_servers::{Server, ServerOptions, module_path, wait_for};
 
 use super::Way;
+use crate::client::{Connection, Reply};
 use crate::system::Setup;
 
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -49,10 +50,11 @@ impl Trio {
 
     /// Both replicas have a write: a stream begins up to a second after its replica has the data set.
     fn wait_until_followed(&self) -> anyhow::Result<()> {
-        self.primary.call::<()>(&["SET", "first", "write"])?;
-        let milliseconds = DEADLINE.as_millis().to_string();
-        let n: u64 = self.primary.call(&["WAIT", "2", &milliseconds])?;
-        ensure!(n == 2, "{n} of 2 replicas follow");
+        // On one connection: WAIT is for the writes of its own.
+        let mut connection = Connection::open(self.primary.port())?;
+        connection.call(&[b"SET", b"first", b"write"])?;
+        let waited = connection.call(&[b"WAIT", b"2", DEADLINE.as_millis().to_string().as_bytes()])?;
+        ensure!(waited == Reply::Integer(2), "2 replicas should follow; WAIT says {waited:?}");
         Ok(())
     }
 

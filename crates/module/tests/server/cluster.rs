@@ -1,6 +1,6 @@
 //! A cluster with the module on every node: slots move and replicas take over under load, and no value is wrong or lost.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -411,13 +411,10 @@ fn a_replica_takes_over_with_classes_penalties_and_plan() {
         cluster.node_mut(0).kill();
         let heir = cluster.replica_of(0);
         wait_for("the replica to take over", || heir.info("replication").unwrap()["role"] == "master");
-        let share = |rows: &BTreeMap<String, Row>| {
-            rows[far]["target_bytes"] / (rows[far]["target_bytes"] + rows[near]["target_bytes"])
-        };
+        // It has more memory than the primary had, and may give the rest to anybody.
         wait_for("the heir to hold itself to the plan", || {
-            let after = share(&partitions(&mut to_heir));
-            println!("{after} for the dear class, {} before", share(&before));
-            status(&mut to_heir)["learned"] == "by its primary" && after > 0.5 && (after - share(&before)).abs() < 0.15
+            let target = partitions(&mut to_heir)[far]["target_bytes"];
+            status(&mut to_heir)["learned"] == "by its primary" && target >= 0.8 * before[far]["target_bytes"]
         });
         let after = partitions(&mut to_heir);
         for name in [near, far] {

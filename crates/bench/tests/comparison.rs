@@ -292,7 +292,7 @@ fn a_cluster_shares_the_memory_and_misses_alike() {
             stream: &stream,
             backend: &"delay:20".parse().unwrap(),
             slow_down: None,
-            n_rows: 0,
+            n_rows: 1,
             systems: &[System::STOCK],
             memory: &["30%".parse().unwrap()],
             n_repetitions: 1,

@@ -94,6 +94,14 @@ pub fn predict(
     })
 }
 
+/// Whether the simulator can predict these systems under these settings of the module: asked before a long run, not after.
+///
+/// # Errors
+/// Which system or setting it knows nothing of.
+pub fn can_predict(systems: &[System], settings: &[(String, String)]) -> anyhow::Result<()> {
+    systems.iter().try_for_each(|system| build(system, 1 << 20, settings).map(drop))
+}
+
 /// The simulator's cache for `system`.
 fn build(system: &System, capacity_bytes: u64, settings: &[(String, String)]) -> anyhow::Result<Box<dyn Policy>> {
     let mut plan = PlanConfig { partitioning: Partitioning::Tenant, ..PlanConfig::default() };
@@ -105,9 +113,9 @@ fn build(system: &System, capacity_bytes: u64, settings: &[(String, String)]) ->
             _ => anyhow::bail!("the simulator does not know {name}; leave it or --predict out"),
         }
     }
-    let policy = system
-        .simulated_policy()
-        .with_context(|| format!("the simulator has nothing that does what {} does", system.label))?;
+    let policy = system.simulated_policy().with_context(|| {
+        format!("the simulator has nothing that does what {} does; leave it or --predict out", system.label)
+    })?;
     let policy: PolicyName = policy.parse().map_err(|error: String| anyhow::anyhow!(error))?;
     let setup = Setup { capacity_bytes, parameter: None, seed: 1, plan, offline: None };
     policy.build(&setup).map_err(|error| anyhow::anyhow!("{error}"))
@@ -220,6 +228,10 @@ mod tests {
         let error =
             predict(&stream("ycsb-a"), &System::TENURE, &[1100; 2000], 1 << 20, &times(), &settings).unwrap_err();
         assert!(error.to_string().contains("tenure.policy"), "{error}");
+        assert!(can_predict(&[System::TENURE], &[]).is_ok() && can_predict(&[System::TENURE], &settings).is_err());
+        let unknown: System = "kredis-db-k5".parse().unwrap();
+        let error = can_predict(&[System::STOCK, unknown], &[]).unwrap_err();
+        assert!(error.to_string().contains("kredis-db-k5"), "{error}");
     }
 
     #[test]

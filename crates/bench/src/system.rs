@@ -50,7 +50,7 @@ pub struct System {
 }
 
 /// Every system there is, by name. One whose policy lives in the module is one line here.
-const SYSTEMS: [System; 16] = [
+const SYSTEMS: [System; 17] = [
     System::STOCK,
     System::TENURE,
     System::with_module("predis-auto", Told::Nothing, &[("tenure.classes", "auto")]).simulated_as("predis"),
@@ -70,6 +70,7 @@ const SYSTEMS: [System; 16] = [
     System::with_module("hyperbolic", Told::Nothing, &[("tenure.policy", "hyperbolic"), ("tenure.samples", "64")])
         .simulated_as("hyperbolic"),
     System::with_module("hyperbolic-5", Told::Nothing, &[("tenure.policy", "hyperbolic")]).simulated_as("hyperbolic:5"),
+    System::with_module("density", Told::Tenants, &[("tenure.policy", "density")]).simulated_as("tenure"),
     System::with_module(
         "tenure-sleep",
         Told::Tenants,

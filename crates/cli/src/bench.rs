@@ -16,6 +16,7 @@ use tenure_bench::comparison::{Comparison, MemoryLimit};
 use tenure_bench::moment::Moment;
 use tenure_bench::no_harm::NoHarm;
 use tenure_bench::placement::Placement;
+use tenure_bench::predict::can_predict;
 use tenure_bench::report::{Report, default_folder, write_file};
 use tenure_bench::slot_map::SlotMapRuns;
 use tenure_bench::system::{Clustering, Setup, System};
@@ -243,6 +244,9 @@ fn run_comparison(arguments: &Arguments, setup: &Setup, interrupted: &AtomicBool
         _ => N_CONNECTIONS,
     };
     let systems = systems(arguments)?;
+    if arguments.predict {
+        can_predict(&systems, &arguments.settings)?;
+    }
     let stream = workload(arguments, backend.len()).generate()?;
     let comparison = Comparison {
         stream: &stream,

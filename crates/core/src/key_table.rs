@@ -5,7 +5,8 @@
 //! 16 bytes an entry, four in a bucket of one cache line, so a look-up touches one line of memory. A key is known by 24 bits of its
 //! hash beyond the bucket's number: of keys that aren't there, one in four million is taken for another, where the filters err
 //! by 1 %. A full bucket gives up the entry that was not accessed for longest; a class changes in place. `benches/classes.rs` has
-//! both side by side. Times are ticks of 1024 µs, 32 bits of them: they wrap after 50 days.
+//! both side by side. Times are ticks of 1024 µs, 32 bits of them: they wrap after 50 days. Under Tenure's own policy they are ticks of
+//! requests.
 
 use crate::decide::density::History;
 use crate::units::KeyHash;
@@ -156,6 +157,13 @@ impl KeyTable {
     pub fn get_mut(&mut self, key: KeyHash) -> Option<&mut Entry> {
         let (bucket, fingerprint) = self.place(key);
         self.buckets[bucket].0.iter_mut().find(|entry| entry.fingerprint == fingerprint)
+    }
+
+    /// Reads one word of the cache line that `key` belongs to, so that it is near when it is asked for. Reads of several keys overlap
+    /// where look-ups, which have more to do, wait for one another.
+    #[inline]
+    pub fn warm(&self, key: KeyHash) -> u32 {
+        self.buckets[self.place(key).0].0[0].last
     }
 
     /// The entry of `key`, a new one where there is none: then it takes a free place or that of the bucket's longest idle at `now`, of keys

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod access;
+pub mod asked;
 pub mod bloom_classes;
 pub mod curve;
 pub mod decide;

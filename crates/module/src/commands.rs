@@ -16,16 +16,17 @@ use crate::ffi::{alloc, filter, guard};
 use crate::info;
 use crate::observe::classes::{Class, ClassRules, Source};
 use crate::observe::partitions::in_database;
-use crate::tenure::Tenure;
+use crate::tenure::{Tenure, Why};
 use crate::worker::PartitionView;
 
 /// The commands, as they are registered: names and flags. Those that change what Tenure does are for who may write or administer.
-pub const COMMANDS: [(&CStr, &CStr); 9] = [
+pub const COMMANDS: [(&CStr, &CStr); 10] = [
     (c"tenure.help", LOOKS),
     (c"tenure.status", LOOKS),
     (c"tenure.partitions", LOOKS),
     (c"tenure.tenants", LOOKS),
     (c"tenure.mrc", LOOKS),
+    (c"tenure.why", LOOKS),
     (c"tenure.class", c"write fast allow-stale"),
     (c"tenure.sleep", c"admin fast"),
     (c"tenure.wake", c"admin fast"),
@@ -33,7 +34,7 @@ pub const COMMANDS: [(&CStr, &CStr); 9] = [
 ];
 const LOOKS: &CStr = c"readonly fast allow-stale";
 
-const HELP: [&str; 28] = [
+const HELP: [&str; 30] = [
     "TENURE.HELP [settings]",
     "    This text, or every tenure.* setting with its allowed values, default and what it trades.",
     "TENURE.STATUS",
@@ -46,6 +47,8 @@ const HELP: [&str; 28] = [
     "    Its miss ratio curve: pairs of bytes and the miss ratio of its reads at that memory; 40 points by default.",
     "TENURE.MRC tenant|partition [points] BY-K",
     "    With tenure.policy kredis: the merged curve, and beside it that of each K (1, 5, 8, 16).",
+    "TENURE.WHY key",
+    "    With tenure.policy density: what the key is ranked by, in the cache or evicted, and how many of a sample go before it.",
     "TENURE.CLASS KEY key class|none",
     "    From now on the key is of that miss-penalty class, whatever is measured; remembered after it is evicted.",
     "TENURE.CLASS CONNECTION class|none",
@@ -80,6 +83,10 @@ pub fn run(tenure: &mut Tenure, server: &Server, words: &[&[u8]]) -> Answer {
         ("tenure.partitions", []) => Answer::Array(info::partitions(tenure).iter().map(partition).collect()),
         ("tenure.tenants", []) => Answer::Array(info::tenants(tenure).iter().map(tenant).collect()),
         ("tenure.mrc", [of, rest @ ..]) => curves(tenure, of, rest),
+        ("tenure.why", [key]) => match tenure.why(server, server.selected_db(), key) {
+            Ok(known) => why(&known),
+            Err(why) => error(why),
+        },
         ("tenure.sleep", [of]) => rest(tenure, server, of, true),
         ("tenure.wake", [of]) => rest(tenure, server, of, false),
         ("tenure.class", arguments) => class(tenure, server, arguments),
@@ -150,6 +157,7 @@ fn status(tenure: &Tenure) -> Answer {
         ("headroom_bytes", count(tenure.headroom_bytes())),
         ("planned_bytes", count(targets)),
         ("k", Answer::Text(sample_sizes(tenure))),
+        ("ranking", Answer::Text(info::ranking(tenure).to_owned())),
         ("miss_ratio_by_k", Answer::Text(miss_ratios(tenure))),
         ("miss_ratio_error_mean", Answer::Number(published.choice.error.mean().unwrap_or(0.0))),
         ("predicted_cost_us", Answer::Number(published.plan.as_ref().map_or(0.0, |plan| plan.cost_us))),
@@ -289,6 +297,29 @@ fn curve(curve: &MissRatioCurve, sizes: &[u64]) -> Answer {
     let pair =
         |&bytes: &u64| Answer::Array(vec![Answer::Integer(bytes as i64), Answer::Number(curve.miss_ratio_at(bytes))]);
     Answer::Array(sizes.iter().map(pair).collect())
+}
+
+/// `TENURE.WHY`.
+fn why(known: &Why) -> Answer {
+    let count = |n: u64| Answer::Integer(n as i64);
+    let from = if known.is_measured { "measured" } else { "partition" };
+    Answer::Map(vec![
+        ("state", Answer::Text(if known.is_there { "resident" } else { "evicted" }.to_owned())),
+        ("partition", Answer::Text(known.partition.clone())),
+        ("requests", count(u64::from(known.n_requests))),
+        ("age_requests", count(known.age_requests)),
+        ("gap_requests", Answer::Number(known.gap_requests.unwrap_or(-1.0))),
+        ("feature", Answer::Text(known.feature.clone())),
+        ("penalty_us", Answer::Number(known.penalty_us)),
+        ("penalty_from", Answer::Text(from.to_owned())),
+        ("size_bytes", count(u64::from(known.size_bytes))),
+        ("expires_in_ms", known.expires_in_ms.map_or(Answer::Integer(-1), count)),
+        ("ranking", Answer::Text(known.ranking.to_owned())),
+        ("reads_per_million_requests", Answer::Number(known.reads_per_million)),
+        ("score", Answer::Number(known.score)),
+        ("compared", count(known.compared as u64)),
+        ("lower", count(known.lower as u64)),
+    ])
 }
 
 /// The curve of one partition, or of several that share their memory so that least is missed.

@@ -11,7 +11,7 @@ use tenure_core::sampling::SampleRate;
 use crate::enforce::replies::mode::{Mode, OnTimeout};
 use crate::enforce::spill::file::Folder;
 use crate::ffi::{filter, holding};
-use crate::observe::classes::{ClassRules, ClassSpec, Source};
+use crate::observe::classes::{ClassRules, ClassSpec, Remembers, Source};
 use crate::observe::tenants::TenantSpec;
 use crate::worker::model::Modelling;
 use crate::worker::{Instructions, Objective};
@@ -29,6 +29,8 @@ pub enum Policy {
     Hyperbolic,
     /// The same per byte.
     HyperbolicSize,
+    /// What keeping saves least goes, per byte and time, as learned.
+    Density,
     /// The longest idle of a sample goes, whoever's it is.
     Lru,
     /// Tenure only watches; the server evicts.
@@ -37,13 +39,15 @@ pub enum Policy {
 
 impl Policy {
     /// The names, in the order of [`Policy::ALL`].
-    pub const NAMES: &[&CStr] = &[c"predis", c"kredis", c"dlru", c"hyperbolic", c"hyperbolic-size", c"lru", c"off"];
-    const ALL: [Policy; 7] = [
+    pub const NAMES: &[&CStr] =
+        &[c"predis", c"kredis", c"dlru", c"hyperbolic", c"hyperbolic-size", c"density", c"lru", c"off"];
+    const ALL: [Policy; 8] = [
         Policy::Predis,
         Policy::Kredis,
         Policy::Dlru,
         Policy::Hyperbolic,
         Policy::HyperbolicSize,
+        Policy::Density,
         Policy::Lru,
         Policy::Off,
     ];
@@ -53,9 +57,18 @@ impl Policy {
         matches!(self, Policy::Predis | Policy::Kredis)
     }
 
-    /// True where every key of the cache has to be remembered.
-    pub fn is_hyperbolic(self) -> bool {
-        matches!(self, Policy::Hyperbolic | Policy::HyperbolicSize)
+    /// True where evicting needs what the worker learns.
+    pub fn learns(self) -> bool {
+        self.has_targets() || self == Policy::Density
+    }
+
+    /// What of each key has to be remembered.
+    pub fn remembers(self) -> Remembers {
+        match self {
+            Policy::Hyperbolic | Policy::HyperbolicSize => Remembers::Residence,
+            Policy::Density => Remembers::History,
+            _ => Remembers::Classes,
+        }
     }
 
     /// Its name.
@@ -110,6 +123,8 @@ pub struct Settings {
     pub key_table_bytes: i64,
     /// `tenure.samples`
     pub samples: i64,
+    /// `tenure.density-samples`
+    pub density_samples: i64,
     /// `tenure.window-requests`
     pub window_requests: i64,
     /// `tenure.window-seconds`
@@ -222,7 +237,7 @@ pub const TABLE: &[Setting] = &[
                 Ok(())
             },
         },
-        about: "What evicts: 'predis' holds partitions to the plan's targets, 'kredis' too, each under the K (1, 5, 8 or 16) that misses least there, 'dlru' evicts the longest idle of K keys, whoever's they are, with the K (1, 2, 5, 10 or 16) that costs least, which the server's maxmemory-samples follows, 'hyperbolic' evicts what is worth least (miss penalty x requests / time in the cache; 'hyperbolic-size' per byte), best with 64 samples, 'lru' evicts the longest idle whoever's it is, 'off' leaves eviction to the server.",
+        about: "What evicts: 'predis' holds partitions to the plan's targets, 'kredis' too, each under the K (1, 5, 8 or 16) that misses least there, 'dlru' evicts the longest idle of K keys, whoever's they are, with the K (1, 2, 5, 10 or 16) that costs least, which the server's maxmemory-samples follows, 'hyperbolic' evicts what is worth least (miss penalty x requests / time in the cache; 'hyperbolic-size' per byte), best with 64 samples, 'density' evicts what keeping saves least (miss penalty x expected reads / byte and time, learned from the accesses; or GDSF or the longest idle, where miniature caches find that better), 'lru' evicts the longest idle whoever's it is, 'off' leaves eviction to the server.",
     },
     Setting {
         name: c"tenants",
@@ -257,7 +272,7 @@ pub const TABLE: &[Setting] = &[
         0,
         0..=68719476736,
         true,
-        "Memory for what is remembered of single keys, in the cache or evicted: class, penalty, last access; 16 bytes each. Too little forgets classes. 0: 1/64 of maxmemory, 256 KiB to 256 MiB; none is taken where neither classes nor a hyperbolic policy is on."
+        "Memory for what is remembered of single keys, in the cache or evicted: class, penalty, last access; 16 bytes each. Too little forgets classes. 0: 1/64 of maxmemory, under the policy density 1/32, 256 KiB to 256 MiB; none is taken where neither classes nor one of the policies hyperbolic, hyperbolic-size and density is on."
     ),
     number!(
         samples,
@@ -266,6 +281,14 @@ pub const TABLE: &[Setting] = &[
         1..=64,
         false,
         "Keys sampled per eviction (K), where the policy doesn't choose. More find older keys, and cost main-thread time for each."
+    ),
+    number!(
+        density_samples,
+        c"density-samples",
+        16,
+        1..=64,
+        false,
+        "Keys sampled per eviction under the policy density. More find keys worth less, and cost main-thread time for each."
     ),
     Setting {
         name: c"kredis-k",
@@ -513,6 +536,7 @@ impl Default for Settings {
             class_rules_text: String::new(),
             key_table_bytes: 0,
             samples: 0,
+            density_samples: 0,
             window_requests: 0,
             window_seconds: 0,
             granularity_bytes: 0,
@@ -621,7 +645,7 @@ impl Settings {
 
     /// True where single keys have to be remembered.
     pub fn remembers_keys(&self) -> bool {
-        self.classes.source != Source::Off || self.policy.is_hyperbolic()
+        self.classes.source != Source::Off || self.policy.remembers() != Remembers::Classes
     }
 
     /// What the worker models.
@@ -630,6 +654,7 @@ impl Settings {
             (Policy::Kredis, KredisK::ByCurve) => Modelling::SampleSizes,
             (Policy::Kredis, KredisK::AsSet) => Modelling::OneSampleSize(self.samples as u32),
             (Policy::Dlru, _) => Modelling::Miniatures,
+            (Policy::Density, _) => Modelling::Densities,
             _ => Modelling::Recency,
         }
     }

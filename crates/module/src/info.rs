@@ -3,6 +3,7 @@
 use tenure_core::key_table::KeyTable;
 use tenure_core::units::PartitionId;
 
+use crate::config::Policy;
 use crate::ffi::{alloc, guard};
 use crate::observe::owners::Owners;
 use crate::tenure::Tenure;
@@ -80,6 +81,12 @@ pub fn write(tenure: &Tenure, sink: &mut impl Sink) {
         ("remembered_keys", Count(keys.map_or(0, |keys| keys.len() as u64))),
         ("forgotten_keys", Count(keys.map_or(0, KeyTable::displaced))),
         ("key_table_bytes", Count(keys.map_or(0, KeyTable::memory_bytes))),
+        ("ranking", Text(ranking(tenure).to_owned())),
+        ("ranking_cost_us_density", Number(published.learned.costs_us[0])),
+        ("ranking_cost_us_gdsf", Number(published.learned.costs_us[1])),
+        ("ranking_cost_us_lru", Number(published.learned.costs_us[2])),
+        ("density_table_bytes", Count(published.learned.table.memory_bytes() as u64)),
+        ("delayed_misses", Number(observer.delays.share())),
         ("owned_keys", Count(owners.map_or(0, Owners::keys))),
         ("owners_bytes", Count(owners.map_or(0, Owners::memory_bytes))),
         ("sleep", Text(tenure.spill_standing.to_owned())),
@@ -112,6 +119,14 @@ pub fn write(tenure: &Tenure, sink: &mut impl Sink) {
         for view in &tenant.partitions {
             sink.field(&format!("partition_{}", view.name), Value::Fields(view.fields()));
         }
+    }
+}
+
+/// The ranking in force under Tenure's own policy, `none` under others.
+pub fn ranking(tenure: &Tenure) -> &'static str {
+    match tenure.settings().policy {
+        Policy::Density => tenure.ranking().as_str(),
+        _ => "none",
     }
 }
 

@@ -4,6 +4,7 @@
 mod cluster;
 mod samples;
 pub mod sleep;
+mod why;
 mod writes;
 
 use std::ffi::CStr;
@@ -12,13 +13,16 @@ use std::time::Duration;
 
 use tenure_core::key_table::{KeyTable, tick};
 use tenure_core::policy::hyperbolic::Hyperbolic;
+use tenure_core::policy::ranking::Ranking;
 use tenure_core::units::{KeyHash, PARTITIONS_MAX, PartitionId};
 
 use self::cluster::Clustered;
 use self::samples::ServerSamples;
+pub use self::why::Why;
 use crate::config::{DlruEvictor, Policy, Settings};
 use crate::enforce::evict::{EVICTED_MIN, Evictor, Orders, Scoring};
 use crate::enforce::newcomers::Newcomer;
+use crate::enforce::ranks::Ranks;
 use crate::enforce::replies::Replies;
 use crate::enforce::spill::Spill;
 use crate::enforce::usage::Usage;
@@ -27,13 +31,15 @@ use crate::ffi::callbacks::now_us;
 use crate::ffi::server::{Kind, Level, Server, Text};
 use crate::ffi::{acl, filter, soon};
 use crate::observe::claims::Claim;
-use crate::observe::classes::{Class, Classes};
+use crate::observe::classes::{Class, Classes, Remembers};
 use crate::observe::command_table::CommandTable;
 use crate::observe::duty::Duty;
 use crate::observe::partitions::{Partitions, in_database};
 use crate::observe::sizes::LARGE_BYTES;
 use crate::observe::tenants::Tenants;
+use crate::observe::worths::Worths;
 use crate::observe::{DBS_MAX, Observer};
+use crate::worker::learner::age_step;
 use crate::worker::{Instructions, Published, Snapshot, Worker};
 
 const TICK_US: u64 = 100_000;
@@ -53,6 +59,8 @@ const IDLE_BUDGET_US: i64 = 100;
 const IDLE_WAIT_US: u64 = 5_000;
 /// Memory for the table of keys: a share of the limit, within bounds; where there is no limit, a fixed size.
 const KEY_TABLE_SHARE: u64 = 64;
+/// The same where every key that is asked for is remembered, in the cache or not.
+const KEY_TABLE_SHARE_OF_HISTORIES: u64 = 32;
 const KEY_TABLE_BYTES_MIN: u64 = 256 << 10;
 const KEY_TABLE_BYTES_MAX: u64 = 256 << 20;
 const KEY_TABLE_BYTES_UNLIMITED: u64 = 4 << 20;
@@ -231,7 +239,7 @@ impl Tenure {
         let mut tenure = Tenure {
             observer,
             usage: Usage::new(),
-            evictor: Evictor::new(),
+            evictor: Evictor::new(age_step(settings.window_requests as u64)),
             worker,
             published: Arc::default(),
             memory: Memory { stale: true, ..Memory::default() },
@@ -281,7 +289,7 @@ impl Tenure {
             || settings.classes != self.settings.classes
             || settings.remembers_keys() != self.settings.remembers_keys()
             || settings.modelling() != self.settings.modelling()
-            || settings.policy.is_hyperbolic() != self.settings.policy.is_hyperbolic()
+            || settings.policy.remembers() != self.settings.policy.remembers()
             || settings.key_table_bytes != self.settings.key_table_bytes;
         self.apply(&settings);
         if settings.spill_dir != self.settings.spill_dir {
@@ -303,13 +311,13 @@ impl Tenure {
         let settings = &self.settings;
         let table_bytes = settings.remembers_keys().then(|| self.key_table_bytes());
         let held = std::mem::take(&mut self.observer.partitions.classes);
-        let classes = held.renewed(settings.classes.clone(), table_bytes, settings.policy.is_hyperbolic());
+        let classes = held.renewed(settings.classes.clone(), table_bytes, settings.policy.remembers());
         let owners = self.observer.partitions.owners.take();
         self.observer.set_partitions(Partitions::new(Tenants::new(&settings.tenants), classes, owners));
         self.observer.sizes().forget_partitions();
         self.usage = Usage::new();
         self.walk = Walk::default();
-        self.evictor = Evictor::new();
+        self.evictor = Evictor::new(age_step(self.settings.window_requests as u64));
         self.ticked_at_us = 0;
         if let Some(spill) = &mut self.spill {
             spill.divide_anew(&mut self.observer);
@@ -318,17 +326,23 @@ impl Tenure {
 
     /// What the table of keys may take, in bytes.
     fn key_table_bytes(&self) -> u64 {
+        let share = match self.settings.policy.remembers() {
+            Remembers::History => KEY_TABLE_SHARE_OF_HISTORIES,
+            _ => KEY_TABLE_SHARE,
+        };
         match (self.settings.key_table_bytes as u64, self.memory.limit_bytes) {
             (0, 0) => KEY_TABLE_BYTES_UNLIMITED,
-            (0, limit) => (limit / KEY_TABLE_SHARE).clamp(KEY_TABLE_BYTES_MIN, KEY_TABLE_BYTES_MAX),
+            (0, limit) => (limit / share).clamp(KEY_TABLE_BYTES_MIN, KEY_TABLE_BYTES_MAX),
             (set, _) => set.max(KEY_TABLE_BYTES_MIN),
         }
     }
 
-    /// A limit that has grown fourfold deserves a larger table.
+    /// A limit that has grown fourfold deserves a larger table, and one that is a quarter can't afford it, where no class is lost.
     fn fit_key_table(&mut self) {
         let held = self.observer.partitions.classes.keys.as_ref().map(KeyTable::memory_bytes);
-        if held.is_some_and(|held| self.key_table_bytes() >= 4 * held) {
+        let wanted = self.key_table_bytes();
+        let may_forget = self.settings.policy.remembers() == Remembers::History;
+        if held.is_some_and(|held| wanted >= 4 * held || (may_forget && held >= 4 * wanted)) {
             self.divide_anew();
         }
     }
@@ -358,6 +372,9 @@ impl Tenure {
                     let keys = self.usage.keys_in(db, partition);
                     let note = || Newcomer { name: server.text(key), db, since_us: now_us() };
                     self.evictor.newcomers.came(partition, keys, self.memory.limit_bytes, note);
+                    if self.settings.policy == Policy::Density {
+                        self.offer_new_key(server, (db, partition), key);
+                    }
                 }
             }
             b"del" | b"expired" | b"evicted" | b"rename_from" | b"move_from" => {
@@ -400,6 +417,25 @@ impl Tenure {
         }
     }
 
+    /// A newcomer that is worth less than what was met goes before it. It was met without a search, too.
+    fn offer_new_key(&mut self, server: &Server, (db, partition): (u16, PartitionId), key: &[u8]) {
+        self.observer.partitions.classes.settle();
+        if !self.observer.partitions.above_minimums(self.usage.bytes()).holds(partition) {
+            return;
+        }
+        let name = server.text(key);
+        let opened = server.open(&name);
+        let (worths, published) = (self.observer.worths.clone(), Arc::clone(&self.published));
+        let ranks = self.ranks(&published, &worths);
+        let (partitions, sizes) = self.observer.guides();
+        let hash = in_database(KeyHash::of(key), db);
+        let size_bytes = sizes.of(server, partition, &name, || hash, &opened);
+        let entry = partitions.classes.entry(hash);
+        let subject = ranks.subject(entry, partition, size_bytes, &opened);
+        drop(opened);
+        self.evictor.offer(partition, &ranks, &subject, entry, (name, db));
+    }
+
     /// The end of a turn: bounded work, see the file's opening.
     pub fn end_turn(&mut self, server: &Server, now_us: u64) {
         assert!(!self.panic_please, "asked to by TENURE.DEBUG");
@@ -419,8 +455,13 @@ impl Tenure {
             {
                 self.evictor.forget_victims();
             }
+            if published.learned.ranking != self.published.learned.ranking {
+                self.evictor.forget_victims();
+            }
             self.published = published;
             self.published_at_us = now_us;
+            let penalties_us = self.penalties_us();
+            self.observer.worths.take(penalties_us, self.observer.delays);
         }
         self.settle_claims(server);
         self.follow_sample_size(server);
@@ -500,6 +541,8 @@ impl Tenure {
         let sample_sizes = if self.sample_sizes().is_empty() { &[][..] } else { &published.sample_sizes };
         let unbounded = || vec![u64::MAX; self.observer.partitions.len()];
         let bytes_max = maximums.unwrap_or_else(unbounded);
+        self.observer.partitions.classes.settle();
+        let worths = self.observer.worths.clone();
         let orders = Orders {
             free_bytes,
             target_bytes,
@@ -510,6 +553,7 @@ impl Tenure {
             scoring: match self.settings.policy {
                 Policy::Hyperbolic => Scoring::Worth(Hyperbolic { per_size: false }),
                 Policy::HyperbolicSize => Scoring::Worth(Hyperbolic { per_size: true }),
+                Policy::Density => Scoring::Ranked(self.ranks(&published, &worths)),
                 _ => Scoring::Idle,
             },
             penalty_us: &self.penalties_us(),
@@ -520,7 +564,7 @@ impl Tenure {
             now_us,
         };
         let (partitions, sizes) = self.observer.guides();
-        let sizes_all = self.settings.policy == Policy::HyperbolicSize;
+        let sizes_all = matches!(self.settings.policy, Policy::HyperbolicSize | Policy::Density);
         let mut guides = Guides { partitions, sizes, usage: &mut self.usage, sizes_all };
         let evicted = self.evictor.relieve(server, &mut self.walk, &mut guides, &orders);
         self.short_since_us = None;
@@ -531,6 +575,25 @@ impl Tenure {
         self.growth.last_used_bytes = Some(self.used_bytes(server));
     }
 
+    /// What keys are ranked by under Tenure's own policy: before the first window by GDSF.
+    pub fn ranks<'a>(&self, published: &'a Published, worths: &'a Worths) -> Ranks<'a> {
+        Ranks {
+            ranking: self.ranking(),
+            table: &published.learned.table,
+            worths,
+            clock: self.observer.partitions.classes.asked.clock(),
+            idle_is_time: !self.memory.policy.ends_with("-lfu"),
+        }
+    }
+
+    /// The ranking in force under Tenure's own policy.
+    pub fn ranking(&self) -> Ranking {
+        match self.published.learned.ranking {
+            Some(ranking) if self.published.epoch == self.observer.epoch() => ranking,
+            _ => Ranking::Greedy,
+        }
+    }
+
     /// Keys sampled per eviction by partition, as planned; empty where they are as set.
     fn sample_sizes(&self) -> &[u32] {
         let in_force = self.settings.policy == Policy::Kredis && self.published.epoch == self.observer.epoch();
@@ -539,7 +602,11 @@ impl Tenure {
 
     /// Keys sampled per eviction, whoever gives: as set, or as chosen.
     fn sample_size(&self) -> u32 {
-        self.chosen_sample_size().unwrap_or(self.settings.samples as u32)
+        let set = match self.settings.policy {
+            Policy::Density => self.settings.density_samples,
+            _ => self.settings.samples,
+        };
+        self.chosen_sample_size().unwrap_or(set as u32)
     }
 
     /// The K that the worker chose for the whole cache.
@@ -575,10 +642,10 @@ impl Tenure {
             Standing::NoLimit
         } else if self.server_evicts() {
             Standing::ByServer
+        } else if self.worker_died && self.settings.policy.learns() {
+            Standing::NoWorker
         } else if !self.settings.policy.has_targets() {
             Standing::Ready
-        } else if self.worker_died {
-            Standing::NoWorker
         } else if !planned {
             Standing::NoPlan
         } else if now_us > self.published_at_us + stale_us {
@@ -649,6 +716,9 @@ impl Tenure {
     fn watch_or_pause(&mut self, server: &Server, now_us: u64) {
         let has_maximum = self.observer.partitions.tenants().bytes_max().iter().any(|&max| max < u64::MAX);
         self.may_be_short = has_maximum || self.is_near_limit(self.used_bytes(server));
+        let asked = &mut self.observer.partitions.classes.asked;
+        asked.turn(self.may_be_short && self.settings.policy == Policy::Density);
+        asked.pace(now_us);
         if !self.may_be_short {
             self.standing = self.standing_by_plan(now_us);
         }

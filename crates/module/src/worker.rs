@@ -6,6 +6,7 @@
 //! is seen well.
 
 pub mod chooser;
+pub mod learner;
 pub mod model;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -23,6 +24,7 @@ use tenure_core::sampling::SampleRate;
 use tenure_core::units::{PartitionId, TenantId};
 
 use self::chooser::{Choice, Chooser, Whole};
+use self::learner::{Learned, Learner};
 use self::model::{Model, Modelling};
 use crate::cluster::lessons::Lesson;
 use crate::ffi::guard;
@@ -30,11 +32,6 @@ use crate::observe::{Counters, Sampled};
 
 /// Sampled accesses under way to the worker.
 const QUEUE_LEN: usize = 1 << 11;
-/// Sampled keys remembered in all partitions together, at the most and at the least; more lower the rate, below its floor if
-/// need be. In between, their memory may be 1/128 of the limit.
-const SAMPLED_KEYS_MAX: usize = 1 << 18;
-const SAMPLED_KEYS_MIN: usize = 1 << 13;
-const SAMPLED_KEY_BYTES: u64 = 64;
 /// With fewer sampled keys than this the rate is raised, where the stream allows it.
 const SAMPLED_KEYS_ENOUGH: usize = 1 << 14;
 /// What was counted in a window weighs this much one window later.
@@ -148,6 +145,8 @@ pub struct Published {
     pub choice: Choice,
     /// A replica's: what its primary has learned, with a plan made of that.
     pub is_taught: bool,
+    /// What Tenure's own policy evicts by.
+    pub learned: Learned,
     /// By partition.
     pub partitions: Vec<PartitionView>,
     /// Time to make all curves, in µs.
@@ -332,6 +331,7 @@ struct Models {
     /// What the last window alone would have them be.
     wished_sample_sizes: Vec<u32>,
     chooser: Chooser,
+    learner: Option<Box<Learner>>,
     window: u64,
     plans_adopted: u64,
     window_began: Instant,
@@ -361,13 +361,14 @@ impl Models {
             sample_sizes: Vec::new(),
             wished_sample_sizes: Vec::new(),
             chooser: Chooser::default(),
+            learner: None,
             window: 0,
             plans_adopted: 0,
             window_began: Instant::now(),
             samples: 0,
             rate_looked_at: Instant::now(),
             instructions: None,
-            sampled_keys_max: SAMPLED_KEYS_MAX,
+            sampled_keys_max: Modelling::default().sampled_keys_max(0),
             is_paused: false,
             taught: None,
             carried: Vec::new(),
@@ -397,12 +398,15 @@ impl Models {
         if self.modelling == Modelling::Miniatures {
             self.chooser.record(&sampled.access);
         }
+        if let (Some(learner), Some(shown)) = (&mut self.learner, &sampled.shown) {
+            learner.record(&sampled.access, shown);
+        }
         self.model(sampled.partition.index()).record_sampled(&sampled.access, sampled.at);
     }
 
     fn model(&mut self, partition: usize) -> &mut Model {
         while self.models.len() <= partition {
-            self.models.push(Model::new(self.modelling, self.rate, self.models.len() as u64));
+            self.models.push(Model::new(self.modelling, self.model_rate(), self.models.len() as u64));
             self.weights.push(Weights::default());
             self.before.push(Counters::default());
             self.carried.push(None);
@@ -420,6 +424,9 @@ impl Models {
         self.sample_sizes.clear();
         self.wished_sample_sizes.clear();
         self.chooser = Chooser::default();
+        let window_requests = self.instructions.map_or(0, |instructions| instructions.window_requests);
+        let learns = self.modelling == Modelling::Densities;
+        self.learner = learns.then(|| Box::new(Learner::new(self.rate, window_requests)));
     }
 
     /// Lowers the rate where watching costs too much or remembers too much.
@@ -457,28 +464,39 @@ impl Models {
 
     fn set_rate(&mut self, shared: &Shared, rate: f64) {
         let Ok(rate) = SampleRate::new(rate.min(1.0)) else { return };
-        self.models.iter_mut().for_each(|model| model.set_rate(rate));
         self.rate = rate;
+        let model_rate = self.model_rate();
+        self.models.iter_mut().for_each(|model| model.set_rate(model_rate));
+        if let Some(learner) = &mut self.learner {
+            learner.set_rate(rate);
+        }
         shared.rate_threshold.store(rate.threshold(), Ordering::Relaxed);
     }
 
+    /// The share of keys that the partitions' models look at: all that are sampled, unless they decide nothing.
+    fn model_rate(&self) -> SampleRate {
+        SampleRate::new(self.rate.rate() * self.modelling.share()).unwrap_or(self.rate)
+    }
+
     fn sampled_keys(&self) -> usize {
-        self.models.iter().map(Model::sampled_keys).sum()
+        let learned = self.learner.as_ref().map_or(0, |learner| learner.sampled_keys());
+        self.models.iter().map(Model::sampled_keys).sum::<usize>().max(learned)
     }
 
     /// Ends the window where it is time to.
     fn look_at(&mut self, shared: &Shared, snapshot: &Snapshot) {
         let modelling = snapshot.instructions.modelling;
-        if snapshot.epoch != self.epoch || modelling != self.modelling {
+        let held = self.instructions.replace(snapshot.instructions);
+        let is_as_long = held.is_some_and(|held| held.window_requests == snapshot.instructions.window_requests);
+        let is_new_learner = modelling == Modelling::Densities && !is_as_long;
+        if snapshot.epoch != self.epoch || modelling != self.modelling || is_new_learner {
             self.modelling = modelling;
             self.start_epoch(snapshot.epoch);
         }
-        self.instructions = Some(snapshot.instructions);
-        let keys_max = match snapshot.memory_bytes {
-            0 => SAMPLED_KEYS_MAX,
-            limit => ((limit / 128 / SAMPLED_KEY_BYTES) as usize).clamp(SAMPLED_KEYS_MIN, SAMPLED_KEYS_MAX),
-        };
-        self.sampled_keys_max = keys_max / modelling.keys_per_sample();
+        self.sampled_keys_max = modelling.sampled_keys_max(snapshot.memory_bytes);
+        if let Some(learner) = &mut self.learner {
+            learner.set_keys_max(self.sampled_keys_max);
+        }
         let n_partitions = snapshot.tenant_of.len();
         if n_partitions == 0 {
             return;
@@ -495,8 +513,11 @@ impl Models {
             return;
         }
         let elapsed = self.window_began.elapsed();
-        if !self.is_paused && requests < snapshot.instructions.window_requests && elapsed < snapshot.instructions.window
-        {
+        let window_requests = match &self.learner {
+            Some(learner) => learner.window_requests(),
+            None => snapshot.instructions.window_requests,
+        };
+        if !self.is_paused && requests < window_requests && elapsed < snapshot.instructions.window {
             return;
         }
         let samples_per_second = requests as f64 * self.rate.rate() / elapsed.as_secs_f64().max(0.001);
@@ -573,6 +594,7 @@ impl Models {
             sample_sizes: self.sample_sizes.clone(),
             choice: self.chooser.choice(),
             is_taught: true,
+            learned: Learned::default(),
             partitions: views,
             curves_us: 0,
             plan_us: began.elapsed().as_micros() as u64,
@@ -598,6 +620,7 @@ impl Models {
             Modelling::Miniatures => self.chooser.end_window(self.whole(snapshot), self.rate),
             _ => Choice::default(),
         };
+        let learned = self.learner.as_mut().map(|learner| learner.end_window(capacity_bytes)).unwrap_or_default();
         self.window += 1;
         let age = 64 * snapshot.instructions.window_requests;
         self.models.iter_mut().for_each(|model| model.end_window(WINDOW_DECAY, age, capacity_bytes));
@@ -608,6 +631,7 @@ impl Models {
             sample_sizes: self.sample_sizes.clone(),
             choice,
             is_taught: false,
+            learned,
             partitions: views,
             curves_us,
             plan_us: began.elapsed().as_micros() as u64,
@@ -618,7 +642,8 @@ impl Models {
 
     fn models_bytes(&self) -> u64 {
         let models: usize = self.models.iter().map(Model::memory_bytes).sum();
-        (models + self.chooser.memory_bytes()) as u64
+        let learner = self.learner.as_ref().map_or(0, |learner| learner.memory_bytes());
+        (models + self.chooser.memory_bytes() + learner) as u64
     }
 
     /// The cache as a whole.
@@ -808,6 +833,7 @@ mod tests {
                         at: counted.requests(),
                         partition: PartitionId(partition),
                         epoch: 0,
+                        shown: None,
                     });
                     if round == 0 {
                         counted.misses += 1;
@@ -843,7 +869,7 @@ mod tests {
                 counters[partition].reads += 1;
                 let access = Access::read(KeyHash::of_number(key), 1);
                 let (at, partition) = (counters[partition].requests(), PartitionId(partition as u16));
-                models.take(&Sampled { access, at, partition, epoch: 0 });
+                models.take(&Sampled { access, at, partition, epoch: 0, shown: None });
             }
         }
         models.look_at(&shared, &Snapshot { instructions: settings, ..snapshot(counters, 1_900) });
@@ -874,7 +900,7 @@ mod tests {
                 counted.penalty_us_sum += [100.0, 1000.0][usize::from(partition)];
                 let access = Access::read(KeyHash::of_number(u64::from(partition) * 1000 + key), 10);
                 let (at, partition) = (counted.requests(), PartitionId(partition));
-                models.take(&Sampled { access, at, partition, epoch: 0 });
+                models.take(&Sampled { access, at, partition, epoch: 0, shown: None });
             }
             let instructions = Instructions { objective, ..instructions() };
             models.look_at(&shared, &Snapshot { instructions, weights: weights.clone(), ..snapshot(counters, 1050) });
@@ -948,7 +974,13 @@ mod tests {
                 counted.penalties += 1;
                 counted.penalty_us_sum += 5000.0;
                 let access = Access::read(KeyHash::of_number(i % 100), 10);
-                models.take(&Sampled { access, at: counted.requests(), partition: PartitionId(0), epoch: 0 });
+                models.take(&Sampled {
+                    access,
+                    at: counted.requests(),
+                    partition: PartitionId(0),
+                    epoch: 0,
+                    shown: None,
+                });
             }
             models.look_at(&shared, &now(&counters, false));
             let published = shared.news(&mut version);

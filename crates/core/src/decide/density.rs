@@ -64,6 +64,11 @@ impl History {
         History { n_requests: self.n_requests.saturating_add(1), gap: gap.round() as u8 }
     }
 
+    /// Requests, up to 255.
+    pub fn n_requests(self) -> u32 {
+        u32::from(self.n_requests)
+    }
+
     /// Smoothed time between two requests, in ticks; `None` where there were fewer than two.
     pub fn gap_ticks(self) -> Option<f32> {
         (self.n_requests > 1).then(|| (f32::from(self.gap) / GAP_STEPS).exp2())
@@ -95,9 +100,17 @@ impl History {
     }
 }
 
-/// Keys that have shown alike. Below [`FEATURES`].
+/// Keys that have shown alike. Below [`FEATURES`]. As text: `once, group 5`, or `5 to 8 times, every 2^9 ticks`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Feature(u16);
+
+impl std::fmt::Display for Feature {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Some(i) = usize::from(self.0).checked_sub(GROUPS) else { return write!(f, "once, group {}", self.0) };
+        let times = ["2 times", "3 or 4 times", "5 to 8 times", "9 to 16 times", "more than 16 times"][i / GAPS];
+        write!(f, "{times}, every 2^{} ticks", i % GAPS)
+    }
+}
 
 impl Feature {
     /// Whose counts it leans on where its own are few: all of the same gap, or all that were seen once.
@@ -227,8 +240,10 @@ impl DensityModel {
         }
         let all = leaning(&all, &prior());
         let parents: Vec<Vec<Rate>> = parents.iter().map(|counts| leaning(counts, &all)).collect();
-        let of = |(i, counts)| indices(&leaning(counts, &parents[Feature(i as u16).parent()]));
-        DensityTable { indices: self.counts.chunks(AGES).enumerate().flat_map(of).collect() }
+        let of = |(i, counts): (usize, &[Count])| indices(&leaning(counts, &parents[Feature(i as u16).parent()]));
+        let mut table = Vec::with_capacity(self.counts.len());
+        self.counts.chunks(AGES).enumerate().for_each(|counts| table.extend(of(counts)));
+        DensityTable { indices: table }
     }
 
     /// Own memory, in bytes.
@@ -351,6 +366,11 @@ impl DensityTable {
         self.indices.is_empty()
     }
 
+    /// Own memory, in bytes.
+    pub fn memory_bytes(&self) -> usize {
+        self.indices.capacity() * size_of::<Index>()
+    }
+
     /// Reads to be expected per tick from keeping a key that has shown `feature` and was last asked for `age` ticks ago; above 0.
     /// 0 where the table is empty.
     #[inline]
@@ -407,6 +427,9 @@ mod tests {
         assert_eq!(History::default().asked(1).gap_ticks(), None);
         let often = (0..1000).fold(History::default(), |history, _| history.asked(u64::MAX));
         assert!(usize::from(often.feature(0).0) < FEATURES);
+        assert_eq!(History::default().asked(1).feature(5).to_string(), "once, group 5");
+        assert_eq!(history.feature(5).to_string(), "3 or 4 times, every 2^3 ticks");
+        assert_eq!(often.feature(0).to_string(), "more than 16 times, every 2^31 ticks");
     }
 
     /// Of keys asked for every 100 ticks and of keys never asked for again, the first are dense until 100 and the others never.

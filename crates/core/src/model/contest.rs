@@ -6,7 +6,7 @@
 //! Density is returned to as soon as it is not behind.
 //! Cost: three small caches' access per sampled access, K scores per eviction; about 80 bytes per ranking and sampled key that fits.
 
-use super::key_map::KeyMap;
+use super::key_map::{self, KeyMap};
 use crate::access::{Access, Op};
 use crate::decide::density::{DensityTable, Feature};
 use crate::policy::ranking::{GreedyAges, Ranker, Ranking, Subject};
@@ -87,6 +87,11 @@ impl Contest {
                 }
             }
         }
+    }
+
+    /// Own memory, in bytes.
+    pub fn memory_bytes(&self) -> usize {
+        self.rivals.iter().map(Rival::memory_bytes).sum()
     }
 
     /// The caches stand for one of which `capacity_bytes` is the sample's from now on.
@@ -177,6 +182,12 @@ impl Rival {
             self.place_of.insert(*moved, place as u32);
         }
         gone
+    }
+
+    fn memory_bytes(&self) -> usize {
+        self.held.capacity() * size_of::<(KeyHash, Subject)>()
+            + key_map::memory_bytes(&self.place_of)
+            + self.ages.memory_bytes()
     }
 
     fn resize(&mut self, capacity_bytes: u64) {

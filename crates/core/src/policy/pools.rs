@@ -165,7 +165,7 @@ impl<T> Pools<T> {
     }
 
     /// Takes the candidate of the lowest score of these partitions, as where anyone gives.
-    fn take_of(&mut self, these: OverTarget) -> Option<T> {
+    pub fn take_of(&mut self, these: OverTarget) -> Option<T> {
         let lowest = |(i, pool): (usize, &Pool<T>)| pool.victims.lowest().map(|score| (i, score));
         let pools = self.pools.iter().enumerate().filter(|(i, _)| these.holds(PartitionId(*i as u16)));
         let (i, _) = pools.filter_map(lowest).min_by(|a, b| a.1.total_cmp(&b.1))?;

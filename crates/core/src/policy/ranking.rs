@@ -115,6 +115,11 @@ impl GreedyAges {
         GreedyAges { points: VecDeque::with_capacity(POINTS), step_ticks: step_ticks.max(1), age: 0.0 }
     }
 
+    /// Own memory, in bytes.
+    pub fn memory_bytes(&self) -> usize {
+        self.points.capacity() * size_of::<(u64, f32)>()
+    }
+
     /// H of a key.
     #[inline]
     fn rank(&self, subject: &Subject) -> f32 {

@@ -8,15 +8,17 @@
 
 use std::time::{Duration, Instant};
 
-use tenure_core::key_table;
+use tenure_core::key_table::{self, Entry};
 use tenure_core::policy::hyperbolic::Hyperbolic;
 use tenure_core::policy::lru::Lru;
 use tenure_core::policy::over_target::OverTarget;
 use tenure_core::policy::pools::{Giver, PATIENCE, Pools, next_giver};
+use tenure_core::policy::ranking::{GreedyAges, Subject};
 use tenure_core::policy::{Candidate, Scorer};
-use tenure_core::units::{KeyHash, PARTITIONS_MAX};
+use tenure_core::units::{KeyHash, PARTITIONS_MAX, PartitionId};
 
 use super::newcomers::{Newcomers, Oldest};
+use super::ranks::Ranks;
 use super::walk::{Guides, Visit, Walk};
 use crate::ffi::server::{Kind, Server, Text};
 use crate::observe::classes::Classes;
@@ -37,11 +39,13 @@ const NEARLY_LRU: usize = 8;
 
 /// Which of a partition's keys goes first.
 #[derive(Clone, Copy, Debug)]
-pub enum Scoring {
+pub enum Scoring<'a> {
     /// The longest idle, as the server ranks them.
     Idle,
     /// What is worth least, by what is remembered of it.
     Worth(Hyperbolic),
+    /// What keeping saves least, as learned.
+    Ranked(Ranks<'a>),
 }
 
 /// What a turn has to free, and how.
@@ -59,7 +63,7 @@ pub struct Orders<'a> {
     /// K was chosen: no key may be older than a sample of K gives.
     pub keeps_to_samples: bool,
     /// Which key goes.
-    pub scoring: Scoring,
+    pub scoring: Scoring<'a>,
     /// Mean miss penalty by partition, in µs, for keys whose own isn't known; one for each partition there can be.
     pub penalty_us: &'a [f32; PARTITIONS_MAX],
     /// Only keys that expire may go.
@@ -89,12 +93,21 @@ pub struct Work {
     pub slices_out_of_time: u64,
 }
 
+/// A key as it was met: one that was asked for since is no victim.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sight {
+    idle: u64,
+    n_requests: u32,
+    /// When it was last asked for, where that is remembered.
+    last: Option<u32>,
+    /// Its time was up: it takes so many bytes until it is looked up.
+    expired_bytes: Option<u32>,
+}
+
 struct Victim {
     name: Text,
     db: u16,
-    /// As it was met: a key that was asked for since is no victim.
-    idle: u64,
-    n_requests: u32,
+    sight: Sight,
     /// The walk has met it.
     was_met: bool,
 }
@@ -104,6 +117,8 @@ pub struct Evictor {
     pools: Pools<Victim>,
     /// Keys of partitions that the walk rarely meets.
     pub newcomers: Newcomers,
+    /// The ages of GDSF, under Tenure's own policy.
+    pub ages: GreedyAges,
     /// State of the generator that picks databases and newcomers.
     seed: u64,
     /// What has been done.
@@ -111,16 +126,36 @@ pub struct Evictor {
 }
 
 impl Evictor {
-    /// An evictor at rest.
-    pub fn new() -> Self {
+    /// An evictor at rest; `age_step` as [`GreedyAges::new`] has it.
+    pub fn new(age_step: u64) -> Self {
         let evicted = vec![0; PARTITIONS_MAX];
         let work = Work { evicted, evicted_bytes: 0, spent_us: 0, slice_us_max: 0, slices_out_of_time: 0 };
-        Evictor { pools: Pools::new(1), newcomers: Newcomers::new(), seed: 0x2545_f491_4f6c_dd1d, work }
+        Evictor {
+            pools: Pools::new(1),
+            newcomers: Newcomers::new(),
+            ages: GreedyAges::new(age_step),
+            seed: 0x2545_f491_4f6c_dd1d,
+            work,
+        }
     }
 
     /// Forgets the shortlists: they were made under another policy.
     pub fn forget_victims(&mut self) {
         self.pools.clear();
+    }
+
+    /// A key has come, and may be the next to go.
+    pub fn offer(
+        &mut self,
+        partition: PartitionId,
+        ranks: &Ranks,
+        subject: &Subject,
+        entry: Option<&Entry>,
+        (name, db): (Text, u16),
+    ) {
+        let score = ranks.ranker(&self.ages).score(subject);
+        let sight = Sight { last: entry.map(|entry| entry.last), ..Sight::default() };
+        self.pools.offer(partition, f64::from(score), || Victim { name, db, sight, was_met: false });
     }
 
     /// One slice of work; how many keys went.
@@ -170,31 +205,41 @@ impl Evictor {
             return Some(victim);
         }
         let patience = PATIENCE * self.pools.sample_size(giver);
+        let may_give = may_give(guides, orders);
         let (mut met, mut steps) = (0, 0);
-        while !self.pools.will_do(giver, met) {
+        loop {
+            if self.pools.will_do(giver, met)
+                && let Some(victim) = self.take(giver, may_give)
+            {
+                return Some(victim);
+            }
             let out_of_time = steps % STEPS_PER_LOOK == STEPS_PER_LOOK - 1 && started.elapsed() >= orders.budget;
             if met >= patience || steps >= 2 * patience || out_of_time {
                 return match short {
-                    true => self.pools.take_or(giver, others(guides, orders)),
-                    false => self.pools.take(giver),
+                    true => self.take(giver, may_give).or_else(|| self.pools.take_of(others(guides, orders, may_give))),
+                    false => self.take(giver, may_give),
                 };
             }
             let db = self.pick_db(guides, orders, giver)?;
             steps += 1;
-            let pools = &mut self.pools;
+            let Evictor { pools, ages, .. } = self;
             met += walk.step(server, db, guides, |visit, classes| {
-                if orders.volatile_only && visit.key.expires_in_ms().is_none() {
+                if !may_give.holds(visit.partition) || (orders.volatile_only && visit.key.expires_in_ms().is_none()) {
                     return;
                 }
-                let candidate = candidate(visit, classes, orders);
-                let score = match orders.scoring {
-                    Scoring::Idle => Lru.score(&candidate),
-                    Scoring::Worth(hyperbolic) => hyperbolic.score(&candidate),
-                };
-                pools.offer(visit.partition, score, || victim(visit, &candidate));
+                let (score, sight) = look_at(visit, classes, orders, ages);
+                let victim = || Victim { name: visit.name.keep(), db: visit.db, sight, was_met: true };
+                pools.offer(visit.partition, score, victim);
             });
         }
-        self.pools.take(giver)
+    }
+
+    /// The giver's worst key; where anyone gives, that of those who may.
+    fn take(&mut self, giver: Giver, may_give: OverTarget) -> Option<Victim> {
+        match giver {
+            Giver::Anyone => self.pools.take_of(may_give),
+            partition => self.pools.take(partition),
+        }
     }
 
     /// A key of a giver that the walk rarely meets: its oldest, or the longest idle of K where K was chosen small.
@@ -213,7 +258,7 @@ impl Evictor {
         } else {
             self.newcomers.oldest(server, id, orders.now_us)?
         };
-        Some(Victim { name, db, idle, n_requests: 0, was_met: false })
+        Some(Victim { name, db, sight: Sight { idle, ..Sight::default() }, was_met: false })
     }
 
     /// A database to sample, by its number of keys, among those that may hold the giver's.
@@ -247,25 +292,40 @@ impl Evictor {
     /// Evicts one key, unless it was used since it was shortlisted. Bytes freed.
     fn evict(&mut self, server: &Server, guides: &mut Guides, orders: &Orders, victim: &Victim) -> Option<u64> {
         server.select_db(victim.db);
+        let keys_before = server.db_size();
         let key = server.open(&victim.name);
-        if key.kind() == Kind::Absent || key.idle() < victim.idle {
-            return None;
-        }
-        if orders.volatile_only && key.expires_in_ms().is_none() {
-            return None;
-        }
-        let key_hash = in_database(KeyHash::of(victim.name.as_ref()), victim.db);
-        let partition = guides.partitions.of(victim.db, victim.name.as_ref());
-        if let Scoring::Worth(_) = orders.scoring
-            && guides.partitions.classes.entry(key_hash).map_or(0, |entry| u32::from(entry.n_requests))
-                > victim.n_requests
-        {
-            return None;
-        }
         let hash = || KeyHash::of(victim.name.as_ref());
+        let partition = guides.partitions.of(victim.db, victim.name.as_ref());
+        if key.kind() == Kind::Absent {
+            // Looking it up has removed it, if nothing else has.
+            let size_bytes = victim.sight.expired_bytes.filter(|_| server.db_size() < keys_before)?;
+            guides.partitions.gone(victim.db, hash);
+            guides.usage.evicted(victim.db, partition, size_bytes, victim.was_met);
+            return Some(u64::from(size_bytes));
+        }
+        if key.idle() < victim.sight.idle || (orders.volatile_only && key.expires_in_ms().is_none()) {
+            return None;
+        }
+        let entry = guides.partitions.classes.entry(in_database(hash(), victim.db));
+        let n_requests = entry.map_or(0, |entry| u32::from(entry.n_requests));
+        let was_used = match orders.scoring {
+            Scoring::Idle => false,
+            Scoring::Worth(_) => n_requests > victim.sight.n_requests,
+            Scoring::Ranked(_) => entry.map(|entry| entry.last) != victim.sight.last,
+        };
+        if was_used {
+            return None;
+        }
         let size_bytes = guides.sizes.of(server, partition, &victim.name, hash, &key);
+        let subject = match orders.scoring {
+            Scoring::Ranked(ranks) => Some((ranks.subject(entry, partition, size_bytes, &key), ranks.clock.now)),
+            _ => None,
+        };
         if !key.unlink() {
             return None;
+        }
+        if let Some((subject, now)) = subject {
+            self.ages.evicted(&subject, now);
         }
         guides.partitions.gone(victim.db, hash);
         server.replicate_unlink(&victim.name);
@@ -278,8 +338,19 @@ impl Evictor {
     }
 }
 
+/// Whose keys are looked at: where there are no targets that see to it, not those of tenants at their minimum.
+fn may_give(guides: &Guides, orders: &Orders) -> OverTarget {
+    match orders.scoring {
+        Scoring::Ranked(_) => guides.partitions.above_minimums(guides.usage.bytes()),
+        _ => OverTarget::all(),
+    }
+}
+
 /// Who may give in the giver's place: who holds more than its target, or anyone where nobody does.
-fn others(guides: &Guides, orders: &Orders) -> OverTarget {
+fn others(guides: &Guides, orders: &Orders, may_give: OverTarget) -> OverTarget {
+    if let Scoring::Ranked(_) = orders.scoring {
+        return may_give;
+    }
     let over = OverTarget::new(&guides.usage.bytes()[..orders.bytes_max.len()], orders.target_bytes);
     if over.is_none() { OverTarget::all() } else { over }
 }
@@ -292,26 +363,40 @@ fn next_random(seed: &mut u64) -> u64 {
     *seed
 }
 
-/// What is known of a visited key. Where its requests are not remembered, it counts as asked for once, when it was last used.
-fn candidate(visit: &Visit, classes: &Classes, orders: &Orders) -> Candidate {
+/// What a visited key is worth, and how to know it again.
+fn look_at(visit: &Visit, classes: &Classes, orders: &Orders, ages: &GreedyAges) -> (f64, Sight) {
+    let entry = || classes.entry(in_database(KeyHash::of(visit.name.as_ref()), visit.db));
     let idle = visit.key.idle();
-    let mut candidate =
-        Candidate { partition: visit.partition, idle, resident: 0, n_requests: 0, size_bytes: 0, penalty_us: 0.0 };
-    if let Scoring::Worth(_) = orders.scoring {
-        let entry = classes.entry(in_database(KeyHash::of(visit.name.as_ref()), visit.db));
-        let remembered = entry.filter(|entry| entry.n_requests > 0);
-        (candidate.n_requests, candidate.resident) = match remembered {
-            Some(e) => (u32::from(e.n_requests), u64::from(key_table::tick(orders.now_us).wrapping_sub(e.entered)) + 1),
-            None => (1, idle + 1),
-        };
-        let penalty_us = entry.and_then(|entry| entry.penalty_us());
-        candidate.penalty_us = penalty_us.unwrap_or_else(|| orders.penalty_us[visit.partition.index()]);
-        candidate.size_bytes = visit.size_bytes.unwrap_or(1);
+    let sight = Sight { idle, ..Sight::default() };
+    match orders.scoring {
+        Scoring::Idle => (Lru.score(&candidate(visit, idle)), sight),
+        Scoring::Worth(hyperbolic) => {
+            let entry = entry();
+            let remembered = entry.filter(|entry| entry.n_requests > 0);
+            // Where its requests are not remembered, it counts as asked for once, when it was last used.
+            let (n_requests, resident) = match remembered {
+                Some(e) => {
+                    (u32::from(e.n_requests), u64::from(key_table::tick(orders.now_us).wrapping_sub(e.entered)) + 1)
+                }
+                None => (1, idle + 1),
+            };
+            let penalty_us = entry.and_then(|entry| entry.penalty_us());
+            let penalty_us = penalty_us.unwrap_or_else(|| orders.penalty_us[visit.partition.index()]);
+            let size_bytes = visit.size_bytes.unwrap_or(1);
+            let candidate = Candidate { resident, n_requests, size_bytes, penalty_us, ..candidate(visit, idle) };
+            (hyperbolic.score(&candidate), Sight { n_requests, ..sight })
+        }
+        Scoring::Ranked(ranks) => {
+            let entry = entry();
+            let size_bytes = visit.size_bytes.unwrap_or(1);
+            let subject = ranks.subject(entry, visit.partition, size_bytes, visit.key);
+            let expired_bytes = (subject.expires <= ranks.clock.now).then_some(size_bytes);
+            let last = entry.map(|entry| entry.last);
+            (f64::from(ranks.ranker(ages).score(&subject)), Sight { last, expired_bytes, ..sight })
+        }
     }
-    candidate
 }
 
-fn victim(visit: &Visit, candidate: &Candidate) -> Victim {
-    let Candidate { idle, n_requests, .. } = *candidate;
-    Victim { name: visit.name.keep(), db: visit.db, idle, n_requests, was_met: true }
+fn candidate(visit: &Visit, idle: u64) -> Candidate {
+    Candidate { partition: visit.partition, idle, resident: 0, n_requests: 0, size_bytes: 0, penalty_us: 0.0 }
 }

@@ -13,6 +13,7 @@ use tenure_core::units::KeyHash;
 
 use super::command_table::Effect;
 use super::prefixes::Prefixes;
+use tenure_core::asked::{Asked, Kind};
 
 /// A class: 0 = none, 1 to 16 measured, 17 to 32 hinted.
 pub type Class = u8;
@@ -89,6 +90,18 @@ pub struct ClassSpec {
     pub rules: ClassRules,
 }
 
+/// What is remembered of a key beside its class and penalty.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Remembers {
+    /// Nothing, and no key whose class isn't known.
+    #[default]
+    Classes,
+    /// How long and how often asked for each key of the cache is there, for hyperbolic policies.
+    Residence,
+    /// What each key has shown, in the cache or not, for Tenure's own policy.
+    History,
+}
+
 /// The classes in force. See the file's opening.
 #[derive(Debug, Default)]
 pub struct Classes {
@@ -99,16 +112,17 @@ pub struct Classes {
     connections: HashMap<u64, Class>,
     /// What is remembered of keys; where nothing needs it there is none.
     pub keys: Option<KeyTable>,
-    /// Every key of the cache is remembered, not only those whose class is known.
-    remembers_all: bool,
+    remembers: Remembers,
+    /// Accesses on their way into the table, where it holds what keys have shown.
+    pub asked: Asked,
     /// Keys that changed class, or were forgotten, maybe while they were in the cache.
     pub moved: u64,
 }
 
 impl Classes {
     /// The classes that `spec` asks for, with what is remembered of keys.
-    pub fn new(spec: ClassSpec, keys: Option<KeyTable>, remembers_all: bool) -> Self {
-        let mut classes = Classes { spec, keys, remembers_all, ..Classes::default() };
+    pub fn new(spec: ClassSpec, keys: Option<KeyTable>, remembers: Remembers) -> Self {
+        let mut classes = Classes { spec, keys, remembers, asked: Asked::new(), ..Classes::default() };
         classes.take_rules();
         classes
     }
@@ -121,18 +135,22 @@ impl Classes {
     }
 
     /// The same under another `spec`, with a table of about `table_bytes`: what was learned and told of keys stays, where the table
-    /// is as large as before and its classes mean the same.
-    pub fn renewed(self, spec: ClassSpec, table_bytes: Option<u64>, remembers_all: bool) -> Self {
+    /// is as large as before, its classes mean the same, and its times are of the same clock.
+    pub fn renewed(self, spec: ClassSpec, table_bytes: Option<u64>, remembers: Remembers) -> Self {
         let is_same_size = |keys: &KeyTable| {
             table_bytes.is_some_and(|bytes| bytes / BUCKET_BYTES * BUCKET_BYTES == keys.memory_bytes())
         };
-        let means_the_same = spec.limits == self.spec.limits && spec.source == self.spec.source;
+        let is_history = |remembers| remembers == Remembers::History;
+        let means_the_same = spec.limits == self.spec.limits
+            && spec.source == self.spec.source
+            && is_history(remembers) == is_history(self.remembers);
         let keys = self.keys.filter(|keys| means_the_same && is_same_size(keys));
         let Some(keys) = keys else {
-            return Classes::new(spec, table_bytes.map(KeyTable::new), remembers_all);
+            return Classes::new(spec, table_bytes.map(KeyTable::new), remembers);
         };
-        let (hinted, connections) = (self.hinted, self.connections);
-        let mut classes = Classes { spec, keys: Some(keys), remembers_all, hinted, connections, ..Classes::default() };
+        let (hinted, connections, asked) = (self.hinted, self.connections, self.asked);
+        let mut classes =
+            Classes { spec, keys: Some(keys), remembers, asked, hinted, connections, ..Classes::default() };
         classes.take_rules();
         classes
     }
@@ -155,9 +173,10 @@ impl Classes {
 
     /// A miss of the key cost `penalty_us`. Where that tells its class, it is remembered.
     pub fn learn(&mut self, key: KeyHash, penalty_us: u64, now: u32) {
-        if self.spec.source != Source::Auto && !self.remembers_all {
+        if self.spec.source != Source::Auto && self.remembers == Remembers::Classes {
             return;
         }
+        let now = self.time(now);
         let Some(keys) = &mut self.keys else { return };
         let displaced = keys.displaced();
         let entry = keys.get_or_insert(key, now);
@@ -172,13 +191,16 @@ impl Classes {
         self.moved += keys.displaced() - displaced;
     }
 
-    /// The key is asked for, written or deleted.
+    /// The key is asked for, written or deleted; `is_answer` says that the write answers a miss.
     #[inline]
-    pub fn used(&mut self, key: KeyHash, effect: Effect, now: u32) {
+    pub fn used(&mut self, key: KeyHash, effect: Effect, is_answer: bool, now: u32) {
+        if self.remembers == Remembers::History {
+            return self.ask(key, effect, is_answer);
+        }
         let Some(keys) = &mut self.keys else { return };
         let displaced = keys.displaced();
         let entry = match effect {
-            Effect::Write if self.remembers_all => Some(keys.get_or_insert(key, now)),
+            Effect::Write if self.remembers == Remembers::Residence => Some(keys.get_or_insert(key, now)),
             _ => keys.get_mut(key),
         };
         let Some(entry) = entry else { return };
@@ -192,9 +214,45 @@ impl Classes {
         self.moved += keys.displaced() - displaced;
     }
 
+    /// The same where what keys have shown is remembered.
+    #[inline]
+    fn ask(&mut self, key: KeyHash, effect: Effect, is_answer: bool) {
+        let Some(keys) = self.keys.as_mut().filter(|_| self.asked.is_on()) else { return };
+        let kind = match effect {
+            Effect::Delete => Kind::Deleted,
+            Effect::Write if is_answer => Kind::Filled,
+            _ => Kind::Asked,
+        };
+        self.moved += self.asked.note(keys, key, kind);
+    }
+
+    /// Accesses that wait are in the table from now on. A comparison, where there are none.
+    #[inline]
+    pub fn settle(&mut self) {
+        if let Some(keys) = &mut self.keys
+            && self.asked.are_waiting()
+        {
+            self.moved += self.asked.settle(keys);
+        }
+    }
+
+    /// A read of the key has found nothing.
+    #[inline]
+    pub fn missed(&mut self, key: KeyHash) {
+        if self.remembers == Remembers::History {
+            self.gone(|| key);
+        }
+    }
+
+    /// The time that entries are dated by: `now`, or Tenure's own clock.
+    fn time(&self, now: u32) -> u32 {
+        if self.remembers == Remembers::History { self.asked.now() as u32 } else { now }
+    }
+
     /// The key has left the cache.
     #[inline]
     pub fn gone(&mut self, key: impl FnOnce() -> KeyHash) {
+        self.settle();
         if let Some(entry) = self.keys.as_mut().and_then(|keys| keys.get_mut(key())) {
             entry.n_requests = 0;
         }
@@ -215,6 +273,7 @@ impl Classes {
 
     /// From now on the key is of `class`.
     pub fn hint(&mut self, key: KeyHash, class: Class, now: u32) {
+        let now = self.time(now);
         let Some(keys) = &mut self.keys else { return };
         let displaced = keys.displaced();
         let entry = keys.get_or_insert(key, now);
@@ -288,9 +347,14 @@ impl Classes {
         (0..FIRST_HINTED + self.hinted.len() as Class).map(|class| self.name(class)).collect()
     }
 
+    /// The table, where another node can use it: what keys have shown is dated by each node's own clock.
+    pub fn shared_keys(&self) -> Option<&KeyTable> {
+        self.keys.as_ref().filter(|_| self.remembers != Remembers::History)
+    }
+
     /// Takes over what another node remembers of a key, in a table of as many buckets.
     pub fn take_over(&mut self, bucket: usize, entry: Entry, now: u32) {
-        let Some(keys) = &mut self.keys else { return };
+        let Some(keys) = self.keys.as_mut().filter(|_| self.remembers != Remembers::History) else { return };
         let displaced = keys.displaced();
         let before = keys.put(bucket, entry, now);
         self.moved += keys.displaced() - displaced + u64::from(before.is_some_and(|class| class != entry.class));
@@ -309,7 +373,7 @@ mod tests {
 
     fn classes(source: Source, rules: &str) -> Classes {
         let spec = ClassSpec { source, rules: ClassRules::parse(rules).unwrap(), ..ClassSpec::default() };
-        Classes::new(spec, Some(KeyTable::new(1 << 16)), false)
+        Classes::new(spec, Some(KeyTable::new(1 << 16)), Remembers::Classes)
     }
 
     fn of(classes: &Classes, name: &[u8]) -> String {
@@ -355,11 +419,14 @@ mod tests {
         classes.hint(KeyHash::of(b"s"), class, 0);
         let bytes = classes.keys.as_ref().map(KeyTable::memory_bytes);
         let spec = ClassSpec { rules: ClassRules::parse("new=n:*").unwrap(), ..classes.spec.clone() };
-        let classes = classes.renewed(spec.clone(), bytes, false);
+        let classes = classes.renewed(spec.clone(), bytes, Remembers::Residence);
         assert_eq!([b"k", b"s"].map(|key| of(&classes, key)), ["70-150us", "special"]);
         assert_eq!(of(&classes, b"n:1"), "new");
+        let mut classes = classes.renewed(spec.clone(), bytes, Remembers::History);
+        assert_eq!(of(&classes, b"k"), "none", "its times are of another clock");
+        classes.learn(KeyHash::of(b"k"), 100, 0);
         let spec = ClassSpec { limits: ClassLimits::parse("1000").unwrap(), ..spec };
-        assert_eq!(of(&classes.renewed(spec, bytes, false), b"k"), "none");
+        assert_eq!(of(&classes.renewed(spec, bytes, Remembers::History), b"k"), "none");
     }
 
     #[test]

@@ -39,16 +39,17 @@ impl MissTable {
         self.waiting > 0
     }
 
-    /// A read of `key` found nothing at `now_us`.
-    pub fn note(&mut self, key: KeyHash, now_us: u64) {
+    /// A read of `key` found nothing at `now_us`. False where a miss of it waits already.
+    pub fn note(&mut self, key: KeyHash, now_us: u64) -> bool {
         let set = &mut self.slots[ways_of(key)];
         if set.iter().any(|slot| slot.key == key.0) {
-            return;
+            return false;
         }
         // A free slot is older than any miss.
-        let Some(oldest) = set.iter_mut().min_by_key(|slot| slot.since_us) else { return };
+        let Some(oldest) = set.iter_mut().min_by_key(|slot| slot.since_us) else { return true };
         self.waiting += usize::from(oldest.key == 0);
         *oldest = Waiting { key: key.0, since_us: now_us.max(1) };
+        true
     }
 
     /// `key` is written: its penalty in µs, at most `penalty_us_max`; `None` where no miss of it waits, or one so old that it
@@ -76,8 +77,8 @@ mod tests {
         let mut table = MissTable::new();
         let (a, b) = (KeyHash::of(b"a"), KeyHash::of(b"b"));
         assert!(!table.any_waiting());
-        table.note(a, 1_000);
-        table.note(a, 1_500);
+        assert!(table.note(a, 1_000));
+        assert!(!table.note(a, 1_500));
         assert_eq!(table.take(b, || 2_000, 10_000), None);
         assert_eq!(table.take(a, || 2_000, 10_000), Some(1_000));
         assert_eq!(table.take(a, || 3_000, 10_000), None, "answered once");

@@ -19,11 +19,13 @@ pub mod sizes;
 pub mod slots;
 pub mod tenants;
 pub mod touches;
+pub mod worths;
 
 use std::sync::Arc;
 
 use crossbeam_queue::ArrayQueue;
 use tenure_core::access::{Access, Op};
+use tenure_core::decide::density::Feature;
 use tenure_core::key_table;
 use tenure_core::sampling::SampleRate;
 use tenure_core::units::{KeyHash, PARTITIONS_MAX, PartitionId, TenantId};
@@ -37,6 +39,7 @@ use self::ring::Ring;
 use self::sizes::Sizes;
 use self::slots::Slots;
 use self::touches::Touches;
+use self::worths::{Delays, Worths};
 
 use crate::ffi::filter::FilterCall;
 use crate::ffi::server::{Kind, Server};
@@ -102,6 +105,23 @@ pub struct Sampled {
     pub partition: PartitionId,
     /// Which set of partitions the number above is of; it changes with `tenure.tenants`.
     pub epoch: u32,
+    /// What the key has shown, where that is remembered.
+    pub shown: Option<Shown>,
+}
+
+/// What Tenure's own policy learns from. Its access reads, of a miss, as the one that the answer completes.
+#[derive(Clone, Copy, Debug)]
+pub struct Shown {
+    /// When it was asked for, in ticks.
+    pub now: u64,
+    /// When its value expires, in ticks; `u64::MAX` = never.
+    pub expires: u64,
+    /// What it has shown with this access.
+    pub feature: Feature,
+    /// What a miss of it costs, in µs.
+    pub penalty_us: f32,
+    /// What is done: [`Sampled::access`] but for the write that answers a miss, which is that read.
+    pub op: Op,
 }
 
 /// What of the stream was not passed on.
@@ -141,6 +161,10 @@ pub struct Observer {
     pub losses: Losses,
     /// The share of keys that is sampled.
     pub rate: SampleRate,
+    /// What misses cost, where the key's own isn't known.
+    pub worths: Worths,
+    /// How many misses meet a fetch of the same key.
+    pub delays: Delays,
     /// Penalties above this count as this, in µs.
     pub penalty_us_max: u64,
     /// When the last turn ended, as the key table counts time.
@@ -182,6 +206,8 @@ impl Observer {
             counters: [Counters::default(); PARTITIONS_MAX],
             losses: Losses::default(),
             rate: SampleRate::ALL,
+            worths: Worths::default(),
+            delays: Delays::default(),
             penalty_us_max: 10_000_000,
             tick: 0,
             table_is_stale: false,
@@ -342,6 +368,7 @@ impl Observer {
         if db.is_none() && effect == Effect::Write && self.misses.any_waiting() {
             self.answer_anywhere(key, hash, now_us);
         }
+        let mut is_answer = false;
         let place = db.map(|db| {
             let mut penalty_us = None;
             if effect == Effect::Write {
@@ -361,10 +388,12 @@ impl Observer {
                 counted.count_penalty(penalty_us);
             }
             let requests = counted.requests();
-            self.partitions.classes.used(in_database(hash, db), effect, self.tick);
+            self.partitions.classes.used(in_database(hash, db), effect, penalty_us.is_some(), self.tick);
+            is_answer = penalty_us.is_some();
             (db, partition, requests)
         });
-        if self.rate.takes(hash) && !self.ring.push(key, hash, place, effect) {
+        let at = self.partitions.classes.asked.now();
+        if self.rate.takes(hash) && !self.ring.push(key, hash, place, effect, (at, is_answer)) {
             self.losses.ring_full += 1;
         }
     }
@@ -410,7 +439,8 @@ impl Observer {
     /// A read found nothing. Comes from within the command, with the database known.
     pub fn on_miss(&mut self, db: u16, key: &[u8], now_us: u64) {
         if self.is_paused {
-            return self.misses.note(in_database(KeyHash::of(key), db), now_us);
+            self.misses.note(in_database(KeyHash::of(key), db), now_us);
+            return;
         }
         if self.misses_due == 0 {
             return;
@@ -427,7 +457,9 @@ impl Observer {
                 self.ring.place(hash, Effect::Read, (db, partition, at));
             }
         }
-        self.misses.note(in_database(hash, db), now_us);
+        self.partitions.classes.missed(in_database(hash, db));
+        let is_first = self.misses.note(in_database(hash, db), now_us);
+        self.delays.count(!is_first);
     }
 
     /// The event loop's turn is over and its commands have run: the sampled keys are looked at and passed on. Returns how many
@@ -438,6 +470,7 @@ impl Observer {
         (self.is_busy, self.manages_modules) = (false, false);
         self.tick = key_table::tick(now_us);
         self.clients.end_turn();
+        self.partitions.classes.settle();
         if self.ring.is_empty() {
             return dropped;
         }
@@ -445,11 +478,12 @@ impl Observer {
         for noted in ring.iter() {
             let place = noted.place.or_else(|| self.find_place(server, noted.key, noted.effect));
             let Some((db, partition, at)) = place else { continue };
-            let access = self.look_at(server, db, partition, &noted, now_us);
+            let (access, is_there) = self.look_at(server, db, partition, &noted, now_us);
             if self.touches.is_on {
                 self.sampled_keys.push((partition, access.key));
             }
-            let sampled = Sampled { access, at, partition, epoch: self.epoch };
+            let shown = self.shown(&access, partition, &noted, is_there);
+            let sampled = Sampled { access, at, partition, epoch: self.epoch, shown };
             if self.queue.push(sampled).is_err() {
                 self.losses.queue_full += 1;
             }
@@ -459,7 +493,7 @@ impl Observer {
         dropped
     }
 
-    /// What became of one sampled key.
+    /// What became of one sampled key, and whether it is there.
     fn look_at(
         &mut self,
         server: &Server,
@@ -467,7 +501,7 @@ impl Observer {
         partition: PartitionId,
         noted: &ring::Noted,
         now_us: u64,
-    ) -> Access {
+    ) -> (Access, bool) {
         server.select_db(db);
         let name = server.text(noted.key);
         let key = server.open(&name);
@@ -481,7 +515,27 @@ impl Observer {
             }
         };
         let ttl_us = if op == Op::Delete { None } else { key.expires_in_ms() }.map_or(0, |ms| (ms * 1000).max(1));
-        Access { key: hash, op, tenant: TenantId(partition.0), size_bytes, time_us: now_us, ttl_us, penalty_us: 0.0 }
+        let tenant = TenantId(partition.0);
+        let access = Access { key: hash, op, tenant, size_bytes, time_us: now_us, ttl_us, penalty_us: 0.0 };
+        (access, key.kind() != Kind::Absent)
+    }
+
+    /// What Tenure's own policy learns of a sampled access. A miss tells with its answer what it is about; without one there is nothing
+    /// that could have been kept.
+    fn shown(&self, access: &Access, partition: PartitionId, noted: &ring::Noted, is_there: bool) -> Option<Shown> {
+        let asked = &self.partitions.classes.asked;
+        if !asked.is_on() || (noted.effect == Effect::Read && !is_there) {
+            return None;
+        }
+        let clock = asked.clock();
+        let entry = self.partitions.classes.entry(access.key);
+        let (feature, penalty_us) = self.worths.of(entry, partition, clock.ticks_per_us);
+        let expires = match access.ttl_us {
+            0 => u64::MAX,
+            ttl_us => clock.tick_after(noted.at, ttl_us),
+        };
+        let op = if noted.is_answer { Op::Read } else { access.op };
+        Some(Shown { now: noted.at, expires, feature, penalty_us, op })
     }
 
     /// Redis 7.0, several databases, a key that was there: the database that holds it (of several, one of those where it was used

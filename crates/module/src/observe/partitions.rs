@@ -196,6 +196,18 @@ impl Partitions {
         maximums
     }
 
+    /// Which partitions may give without their tenants falling below what they are guaranteed; all, where none may.
+    pub fn above_minimums(&self, used_bytes: &[u64]) -> OverTarget {
+        let bytes_min = self.tenants.bytes_min();
+        if bytes_min.iter().all(|&bytes| bytes == 0) {
+            return OverTarget::all();
+        }
+        let used = self.used_by_tenant(used_bytes);
+        let tenants = self.of.iter().map(|(tenant, _)| tenant.0 as usize);
+        let above = OverTarget::of(tenants.map(|tenant| used[tenant] > bytes_min[tenant]));
+        if above.is_none() { OverTarget::all() } else { above }
+    }
+
     /// The partitions of tenants that hold no more than they are guaranteed.
     pub fn at_minimum(&self, used_bytes: &[u64]) -> OverTarget {
         let bytes_min = self.tenants.bytes_min();
@@ -230,13 +242,13 @@ impl Partitions {
 mod tests {
     use tenure_core::key_table::KeyTable;
 
-    use super::super::classes::{ClassSpec, Source};
+    use super::super::classes::{ClassSpec, Remembers, Source};
     use super::super::tenants::TenantSpec;
     use super::*;
 
     fn partitions(tenants: &str) -> Partitions {
         let spec = ClassSpec { source: Source::Auto, ..ClassSpec::default() };
-        let classes = Classes::new(spec, Some(KeyTable::new(1 << 16)), false);
+        let classes = Classes::new(spec, Some(KeyTable::new(1 << 16)), Remembers::Classes);
         Partitions::new(Tenants::new(&TenantSpec::parse(tenants).unwrap()), classes, None)
     }
 
@@ -297,6 +309,20 @@ mod tests {
         assert_eq!(partitions.len(), PARTITIONS_MAX);
         assert_eq!(names[0..3], ["db0/0-10us", "db0/10-30us", "db0/150-310us"], "smoothed: 5, 29, 272");
         assert!(names.iter().all(|name| !name.is_empty()));
+    }
+
+    /// Both classes of a tenant stand by its minimum together.
+    #[test]
+    fn a_tenant_at_its_minimum_gives_nothing() {
+        let mut partitions = partitions("a=a:*,min=100b b=b:*");
+        learn(&mut partitions, 0, b"a:1", 100);
+        let may_give = |used: [u64; 4]| {
+            let above = partitions.above_minimums(&used);
+            [0, 1, 2, 3].map(|i| above.holds(PartitionId(i)))
+        };
+        assert_eq!(may_give([50, 10, 0, 50]), [false, true, false, false]);
+        assert_eq!(may_give([50, 10, 10, 51]), [true, true, true, true]);
+        assert_eq!(may_give([50, 0, 0, 50]), [true; 4], "nobody is above");
     }
 
     #[test]

@@ -20,6 +20,8 @@ struct Entry {
     hash: KeyHash,
     place: Option<Place>,
     effect: Effect,
+    at: u64,
+    is_answer: bool,
 }
 
 /// One noted access.
@@ -32,6 +34,10 @@ pub struct Noted<'a> {
     pub place: Option<Place>,
     /// What the command does to it.
     pub effect: Effect,
+    /// When, in ticks of Tenure's own clock.
+    pub at: u64,
+    /// It is the write that answers a miss.
+    pub is_answer: bool,
 }
 
 /// The ring. See the file's opening.
@@ -47,14 +53,21 @@ impl Ring {
         Ring { entries: Vec::with_capacity(ENTRIES), keys: Vec::with_capacity(KEY_BYTES) }
     }
 
-    /// Notes one access. False where the turn's room is used up.
-    pub fn push(&mut self, key: &[u8], hash: KeyHash, place: Option<Place>, effect: Effect) -> bool {
+    /// Notes one access, at a tick, that may answer a miss. False where the turn's room is used up.
+    pub fn push(
+        &mut self,
+        key: &[u8],
+        hash: KeyHash,
+        place: Option<Place>,
+        effect: Effect,
+        (at, is_answer): (u64, bool),
+    ) -> bool {
         if self.entries.len() >= ENTRIES || self.keys.len() + key.len() > KEY_BYTES {
             return false;
         }
         let start = self.keys.len();
         self.keys.extend_from_slice(key);
-        self.entries.push(Entry { start, len: key.len(), hash, place, effect });
+        self.entries.push(Entry { start, len: key.len(), hash, place, effect, at, is_answer });
         true
     }
 
@@ -78,6 +91,8 @@ impl Ring {
             hash: e.hash,
             place: e.place,
             effect: e.effect,
+            at: e.at,
+            is_answer: e.is_answer,
         })
     }
 

@@ -128,7 +128,7 @@ impl Tenure {
     /// The next buckets of the table of keys, as a message; `None` where there is no table or nothing in them.
     fn piece_of_key_table(&self, next_bucket: &mut usize, now: u32) -> Option<Vec<u8>> {
         let classes = &self.observer.partitions.classes;
-        let keys = classes.keys.as_ref().filter(|keys| !keys.is_empty())?;
+        let keys = classes.shared_keys().filter(|keys| !keys.is_empty())?;
         let n = (keys.n_buckets() / PASS_TICKS).clamp(PASS_BUCKETS_MIN, PASS_BUCKETS_MAX);
         let first = if *next_bucket >= keys.n_buckets() { 0 } else { *next_bucket };
         *next_bucket = first + n;
@@ -181,7 +181,7 @@ impl Tenure {
         let classes = &mut self.observer.partitions.classes;
         let n = reader.count(2)?;
         let names = (0..n).map(|_| reader.text()).collect::<Option<Vec<&str>>>()?;
-        let n_buckets = classes.keys.as_ref()?.n_buckets();
+        let n_buckets = classes.shared_keys()?.n_buckets();
         if reader.u64()? != n_buckets as u64 {
             return None;
         }

@@ -13,6 +13,12 @@ const CURVE_POINTS: usize = 100;
 /// KRR forgets keys that don't fit in so many times the memory there is.
 const BEYOND: u64 = 2;
 
+/// Sampled keys remembered in all partitions together, at the most and at the least; more lower the rate, below its floor if
+/// need be. In between, their memory may be 1/128 of the limit.
+const SAMPLED_KEYS_MAX: usize = 1 << 18;
+const SAMPLED_KEYS_MIN: usize = 1 << 13;
+const SAMPLED_KEY_BYTES: u64 = 64;
+
 /// Which models the worker runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Modelling {
@@ -25,15 +31,28 @@ pub enum Modelling {
     OneSampleSize(u32),
     /// EAET, and miniature caches that say which K serves the whole cache best.
     Miniatures,
+    /// What keeping a key saves by what it has shown; and EAET, for people, on a part of the sample.
+    Densities,
 }
 
 impl Modelling {
-    /// How many keys are remembered for one that is sampled.
-    pub fn keys_per_sample(self) -> usize {
+    /// Sampled keys that may be remembered in all partitions together under a limit of `memory_bytes`; 0 = none.
+    pub fn sampled_keys_max(self, memory_bytes: u64) -> usize {
+        // Half a megabyte of tables is there in any case.
+        let least = if self == Modelling::Densities { SAMPLED_KEYS_MIN / 4 } else { SAMPLED_KEYS_MIN };
+        let keys_max = match memory_bytes {
+            0 => SAMPLED_KEYS_MAX,
+            limit => ((limit / 128 / SAMPLED_KEY_BYTES) as usize).clamp(least, SAMPLED_KEYS_MAX),
+        };
         match self {
-            Modelling::Recency | Modelling::Miniatures | Modelling::OneSampleSize(_) => 1,
-            Modelling::SampleSizes => SAMPLE_SIZES.len(),
+            Modelling::SampleSizes => keys_max / SAMPLE_SIZES.len(),
+            _ => keys_max,
         }
+    }
+
+    /// The share of the sampled keys that the partitions' models look at.
+    pub fn share(self) -> f64 {
+        if self == Modelling::Densities { 0.25 } else { 1.0 }
     }
 }
 
@@ -49,7 +68,9 @@ impl Model {
     /// A model that knows nothing.
     pub fn new(modelling: Modelling, rate: SampleRate, seed: u64) -> Model {
         match modelling {
-            Modelling::Recency | Modelling::Miniatures => Model::Recency(Box::new(Eaet::new(rate, Counted::Reads))),
+            Modelling::Recency | Modelling::Miniatures | Modelling::Densities => {
+                Model::Recency(Box::new(Eaet::new(rate, Counted::Reads)))
+            }
             Modelling::SampleSizes => Model::krr(&SAMPLE_SIZES, rate, seed),
             Modelling::OneSampleSize(k) => Model::krr(&[k], rate, seed),
         }

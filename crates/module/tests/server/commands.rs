@@ -165,6 +165,9 @@ fn errors_say_what_was_wrong_and_what_is_allowed() {
             ("TENURE.MRC users 1 2", "wrong number of arguments"),
             ("TENURE.STATUS now", "wrong number of arguments for 'tenure.status'"),
             ("TENURE.PARTITIONS all", "wrong number of arguments for 'tenure.partitions'"),
+            ("TENURE.WHY", "wrong number of arguments for 'tenure.why'"),
+            ("TENURE.WHY a b", "wrong number of arguments for 'tenure.why'"),
+            ("TENURE.WHY a", "tenure.policy is predis; TENURE.WHY is for the policy density"),
             ("TENURE.HELP me", "no help on 'me'"),
             ("TENURE.HELP settings all", "wrong number of arguments for 'tenure.help'"),
             ("TENURE.DEBUG PANIC WORKER", "needs tenure.debug-commands yes"),
@@ -189,7 +192,7 @@ fn info_has_every_field_and_its_numbers_are_numbers() {
                 "state" | "worker" => assert_eq!(value, "running", "{name}"),
                 "watching" => assert_eq!(value, "all"),
                 "replies" => assert_eq!(value, "async"),
-                "eviction" | "sleep" | "last_panic" => {}
+                "eviction" | "sleep" | "last_panic" | "ranking" => {}
                 _ if name.starts_with("partition_") || name.starts_with("tenant_") => {
                     value.split(',').for_each(|field| {
                         let (name, number) = field.split_once('=').unwrap_or_else(|| panic!("{field} in {value}"));
@@ -217,7 +220,8 @@ fn tools_that_list_commands_see_ours() {
         let mut connection = server.connection().unwrap();
         let names: Vec<String> = send(&mut connection, "COMMAND LIST FILTERBY MODULE tenure");
         let names: BTreeSet<String> = names.into_iter().collect();
-        let expected = ["help", "status", "partitions", "tenants", "mrc", "class", "sleep", "wake", "await", "debug"];
+        let expected =
+            ["help", "status", "partitions", "tenants", "mrc", "why", "class", "sleep", "wake", "await", "debug"];
         let expected = expected.map(|name| format!("tenure.{name}"));
         assert_eq!(names, expected.into());
         for line in ["COMMAND DOCS", "COMMAND DOCS tenure.mrc", "COMMAND INFO tenure.mrc", "COMMAND", "MODULE LIST"] {

@@ -12,6 +12,7 @@ const SETTINGS: &[(&str, &str, &str, &[&str])] = &[
     ("policy", "kredis", "kredis", &["mru", "", "0"]),
     ("tenants", "a=x:*,min=1mb b=db:3", "a=x:*,min=1mb b=db:3", &["a", "a=x* a=y*", "a=x*,min=2mb,max=1mb"]),
     ("samples", "16", "16", &["0", "65", "many", "-1"]),
+    ("density-samples", "32", "32", &["0", "65", "many"]),
     ("kredis-k", "as-set", "as-set", &["yes", "5"]),
     ("dlru-evictor", "tenure", "tenure", &["nobody", ""]),
     ("classes", "auto", "auto", &["yes", "3"]),

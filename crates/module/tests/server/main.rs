@@ -9,6 +9,7 @@ mod classes;
 mod cluster;
 mod commands;
 mod config;
+mod density;
 mod eviction;
 mod fail_open;
 mod harness;

@@ -1,0 +1,233 @@
+//! Who is asked for, under Tenure's own policy: accesses on their way into the table of keys, and the clock that they are dated by.
+//!
+//! The clock counts requests, in ticks of eight, as the simulator counts them: a stream that slows down at night makes no key older, and 32
+//! bits of it last for 34 billion requests. While memory is far from its limit it stands still, and the table isn't touched.
+//! Accesses wait in a small ring until it is full, a miss or a key's end has to find them done, or the turn ends. Then one word of each of
+//! their cache lines is read before any of them is worked on, so that the waits for memory overlap.
+//! Cost: `benches/asked.rs`. 512 bytes.
+
+use crate::decide::density::History;
+use crate::key_table::KeyTable;
+use crate::units::KeyHash;
+
+/// Requests in a tick.
+pub const REQUESTS_PER_TICK: u64 = 8;
+/// Accesses that wait at the most.
+const PENDING: usize = 32;
+/// The pace is that of the last so many µs.
+const PACE_OVER_US: f64 = 10e6;
+
+/// What an access is to the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A read, or a write that answers no miss: the key is asked for, and there afterwards unless a miss says otherwise.
+    Asked,
+    /// The write that answers a miss, which was counted already.
+    Filled,
+    /// A delete.
+    Deleted,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Pending {
+    key: KeyHash,
+    tick: u32,
+    kind: Kind,
+}
+
+/// What the clock says.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Clock {
+    /// The time, in ticks.
+    pub now: u64,
+    /// The tick since when it has gone without a break: what isn't remembered wasn't asked for since then, or its place was taken.
+    pub since: u64,
+    /// Ticks a µs, of late; 0 = not known.
+    pub ticks_per_us: f64,
+}
+
+impl Clock {
+    /// The tick, after `at`, at which `left_us` will have passed, at the pace of late; `u64::MAX` where that isn't known.
+    pub fn tick_after(&self, at: u64, left_us: u64) -> u64 {
+        if self.ticks_per_us == 0.0 {
+            return u64::MAX;
+        }
+        at.saturating_add(((left_us as f64 * self.ticks_per_us) as u64).max(1))
+    }
+}
+
+/// The ring and the clock. See the file's opening.
+#[derive(Debug, Default)]
+pub struct Asked {
+    pending: Vec<Pending>,
+    requests: u64,
+    /// The clock goes.
+    is_on: bool,
+    since: u64,
+    ticks_per_us: f64,
+    /// Ticks and time when the pace was last looked at.
+    paced: (u64, u64),
+}
+
+impl Asked {
+    /// Nobody was asked for yet, and the clock stands.
+    pub fn new() -> Self {
+        Asked { pending: Vec::with_capacity(PENDING), ..Asked::default() }
+    }
+
+    /// The time, in ticks.
+    #[inline]
+    pub fn now(&self) -> u64 {
+        self.requests / REQUESTS_PER_TICK
+    }
+
+    /// True while the clock goes.
+    #[inline]
+    pub fn is_on(&self) -> bool {
+        self.is_on
+    }
+
+    /// Starts or stops the clock.
+    pub fn turn(&mut self, on: bool) {
+        if on && !self.is_on {
+            self.since = self.now();
+        }
+        self.is_on = on;
+    }
+
+    /// An access, dated now; all but [`Kind::Filled`] move the clock. Returns how many keys the table has forgotten over it.
+    #[inline]
+    pub fn note(&mut self, keys: &mut KeyTable, key: KeyHash, kind: Kind) -> u64 {
+        self.requests += u64::from(kind != Kind::Filled);
+        let forgotten = if self.pending.len() == PENDING { self.settle(keys) } else { 0 };
+        self.pending.push(Pending { key, tick: self.now() as u32, kind });
+        forgotten
+    }
+
+    /// True where accesses wait.
+    #[inline]
+    pub fn are_waiting(&self) -> bool {
+        !self.pending.is_empty()
+    }
+
+    /// Puts what waits into the table. Returns how many keys that has forgotten over it.
+    #[inline(never)]
+    pub fn settle(&mut self, keys: &mut KeyTable) -> u64 {
+        let displaced = keys.displaced();
+        let near = self.pending.iter().fold(0, |near, pending| near ^ keys.warm(pending.key));
+        std::hint::black_box(near);
+        for &Pending { key, tick, kind } in &self.pending {
+            apply(keys, key, tick, kind);
+        }
+        self.pending.clear();
+        keys.displaced() - displaced
+    }
+
+    /// Ten times a second: how fast the clock goes.
+    pub fn pace(&mut self, now_us: u64) {
+        let now = self.now();
+        let (ticks, at_us) = std::mem::replace(&mut self.paced, (now, now_us));
+        let elapsed_us = now_us.saturating_sub(at_us) as f64;
+        if at_us == 0 || elapsed_us == 0.0 {
+            return;
+        }
+        let pace = (now - ticks) as f64 / elapsed_us;
+        let weight = if self.ticks_per_us == 0.0 { 1.0 } else { (elapsed_us / PACE_OVER_US).min(1.0) };
+        self.ticks_per_us += weight * (pace - self.ticks_per_us);
+    }
+
+    /// What the clock says.
+    pub fn clock(&self) -> Clock {
+        Clock { now: self.now(), since: self.since, ticks_per_us: self.ticks_per_us }
+    }
+}
+
+/// One access, in the table.
+fn apply(keys: &mut KeyTable, key: KeyHash, tick: u32, kind: Kind) {
+    match kind {
+        Kind::Asked => {
+            let entry = keys.get_or_insert(key, tick);
+            entry.set_history(entry.history().asked(u64::from(tick.wrapping_sub(entry.last))));
+            entry.last = tick;
+            entry.n_requests = entry.n_requests.saturating_add(1);
+        }
+        Kind::Filled => {
+            let entry = keys.get_or_insert(key, tick);
+            entry.n_requests = 1;
+            // Its miss may have been forgotten meanwhile.
+            if entry.history() == History::default() {
+                entry.set_history(History::default().asked(0));
+            }
+        }
+        Kind::Deleted => {
+            if let Some(entry) = keys.get_mut(key) {
+                entry.n_requests = 0;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked() -> (Asked, KeyTable) {
+        let mut asked = Asked::new();
+        asked.turn(true);
+        (asked, KeyTable::new(1 << 16))
+    }
+
+    /// Asked for at ticks 0, 1 and 3: gaps of 1 and 2, whose logarithms 0 and 1 have the mean 0.5.
+    #[test]
+    fn a_key_is_known_by_its_requests_and_ghosts_are_too() {
+        let (mut asked, mut keys) = asked();
+        let key = KeyHash::of_number(1);
+        for at in 0..=24 {
+            let number = if [0, 8, 24].contains(&at) { 1 } else { 1000 + at };
+            asked.note(&mut keys, KeyHash::of_number(number), Kind::Asked);
+        }
+        asked.settle(&mut keys);
+        let entry = *keys.get(key).unwrap();
+        assert_eq!((entry.history().gap_ticks(), entry.last, entry.n_requests), (Some(2_f32.sqrt()), 3, 3));
+        asked.note(&mut keys, key, Kind::Deleted);
+        asked.settle(&mut keys);
+        assert_eq!(keys.get(key).map(|e| (e.n_requests, e.history())), Some((0, entry.history())));
+    }
+
+    /// A miss and its answer are one request.
+    #[test]
+    fn an_answer_is_no_request() {
+        let (mut asked, mut keys) = asked();
+        let key = KeyHash::of_number(1);
+        asked.note(&mut keys, key, Kind::Asked);
+        asked.settle(&mut keys);
+        keys.get_mut(key).unwrap().n_requests = 0;
+        let before = asked.requests;
+        asked.note(&mut keys, key, Kind::Filled);
+        asked.settle(&mut keys);
+        let entry = keys.get(key).unwrap();
+        assert_eq!((asked.requests, entry.n_requests, entry.history().n_requests()), (before, 1, 1));
+    }
+
+    #[test]
+    fn what_waits_is_put_in_when_the_ring_is_full() {
+        let (mut asked, mut keys) = asked();
+        for i in 0..=PENDING as u64 {
+            asked.note(&mut keys, KeyHash::of_number(i), Kind::Asked);
+        }
+        assert_eq!((keys.len(), asked.pending.len()), (PENDING, 1));
+    }
+
+    #[test]
+    fn the_pace_is_ticks_a_microsecond() {
+        let (mut asked, mut keys) = asked();
+        asked.pace(1_000_000);
+        for i in 0..8000 {
+            asked.note(&mut keys, KeyHash::of_number(i), Kind::Asked);
+        }
+        asked.pace(1_100_000);
+        assert!((asked.clock().ticks_per_us - 0.01).abs() < 1e-9);
+        assert_eq!([0, 50, 1000].map(|us| asked.clock().tick_after(7, us)), [8, 8, 17]);
+        assert_eq!(Clock::default().tick_after(7, 1000), u64::MAX);
+    }
+}

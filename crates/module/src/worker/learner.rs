@@ -1,0 +1,220 @@
+//! Tenure's own policy on the worker's side: densities learned from the sampled stream, and which ranking of keys is ahead.
+//!
+//! Model and contest are the simulator's (`tenure_core::decide::density`, `tenure_core::model::contest`); here they are fed, fitted to the
+//! cache's size and the stream's rate, and read at the end of each window. Nothing comes in while memory is far from its limit.
+//! The contest takes a quarter of the sample at most: its three caches take six times the memory per key.
+//! Memory: 0.45 MB, and about 40 bytes a sampled key and 240 a key of the contest's that fits.
+
+use std::sync::Arc;
+
+use tenure_core::access::Access;
+use tenure_core::decide::density::{DensityConfig, DensityModel, DensityTable};
+use tenure_core::model::contest::Contest;
+use tenure_core::policy::ranking::Ranking;
+use tenure_core::sampling::SampleRate;
+
+use crate::observe::Shown;
+use tenure_core::asked::REQUESTS_PER_TICK;
+
+/// Keys not asked for in this many windows are forgotten.
+const WINDOWS_REMEMBERED: u64 = 64;
+/// Points of GDSF's ages in a window.
+const AGES_PER_WINDOW: u64 = 64;
+/// The first window ends after so many requests, each next is twice as long, up to the length that was asked for.
+const WINDOW_REQUESTS_MIN: u64 = 1000;
+/// The contest has this part of the sampled keys that may be remembered.
+const CONTEST_SHARE: f64 = 4.0;
+const SEED: u64 = 1;
+
+/// What was learned, for the main thread.
+#[derive(Clone, Debug, Default)]
+pub struct Learned {
+    /// Densities; empty before the first window.
+    pub table: Arc<DensityTable>,
+    /// The ranking to evict by; `None` before the first window.
+    pub ranking: Option<Ranking>,
+    /// What each of [`Ranking::ALL`] would have cost the sample, in µs, older windows less.
+    pub costs_us: [f64; Ranking::ALL.len()],
+    /// Sampled keys that say so.
+    pub sampled_keys: usize,
+}
+
+/// Ticks between two points of GDSF's ages.
+pub fn age_step(window_requests: u64) -> u64 {
+    (window_requests / REQUESTS_PER_TICK / AGES_PER_WINDOW).max(1)
+}
+
+/// The learner. See the file's opening.
+#[derive(Debug)]
+pub struct Learner {
+    model: DensityModel,
+    contest: Contest,
+    rate: SampleRate,
+    contest_rate: SampleRate,
+    keys_max: usize,
+    capacity_bytes: u64,
+    window_requests: u64,
+    windows: u32,
+    now: u64,
+    learned: Learned,
+}
+
+impl Learner {
+    /// A learner that knows nothing.
+    pub fn new(rate: SampleRate, window_requests: u64) -> Self {
+        Learner {
+            model: DensityModel::new(DensityConfig::default()).expect("the default decay is in range"),
+            contest: Contest::new(0, age_step(window_requests), SEED),
+            rate,
+            contest_rate: rate,
+            keys_max: usize::MAX,
+            capacity_bytes: 0,
+            window_requests,
+            windows: 0,
+            now: 0,
+            learned: Learned::default(),
+        }
+    }
+
+    /// Takes one access of the sampled stream.
+    pub fn record(&mut self, access: &Access, shown: &Shown) {
+        if !self.rate.takes(access.key) {
+            return;
+        }
+        let Shown { now, expires, feature, penalty_us, op } = *shown;
+        self.now = self.now.max(now);
+        self.model.record(access.key, op, self.now, feature);
+        if self.capacity_bytes > 0 && self.contest_rate.takes(access.key) {
+            let access = Access { op, penalty_us, ..*access };
+            self.contest.record(&access, self.now, feature, expires, &self.learned.table);
+        }
+    }
+
+    /// Follows the rate of the stream.
+    pub fn set_rate(&mut self, rate: SampleRate) {
+        self.rate = rate;
+        self.model.retain(|key| rate.takes(key));
+        self.fit_contest();
+    }
+
+    /// At most so many sampled keys are to be remembered.
+    pub fn set_keys_max(&mut self, keys_max: usize) {
+        self.keys_max = keys_max;
+    }
+
+    /// The contest's caches stand for the cache as it is, of a rate at which its keys are few enough.
+    fn fit_contest(&mut self) {
+        let keys = self.model.sampled_keys().max(1);
+        let share = (self.keys_max as f64 / CONTEST_SHARE / keys as f64).min(1.0);
+        let wanted = SampleRate::new(self.rate.rate() * share).unwrap_or(self.rate);
+        // Where it may be larger again the keys that it has not seen are missed at first: not for little.
+        if wanted < self.contest_rate {
+            let factor = wanted.rate() / self.contest_rate.rate();
+            self.contest.thin(|key| wanted.takes(key), factor);
+            self.contest_rate = wanted;
+        } else if wanted.rate() > 2.0 * self.contest_rate.rate() {
+            self.contest_rate = wanted;
+        }
+        self.contest.resize((self.capacity_bytes as f64 * self.contest_rate.rate()) as u64);
+    }
+
+    /// Requests after which the window that is open ends.
+    pub fn window_requests(&self) -> u64 {
+        (WINDOW_REQUESTS_MIN << self.windows.min(20)).min(self.window_requests)
+    }
+
+    /// Ends a window of a cache of `capacity_bytes` (0: without a limit, there is nothing to compare).
+    pub fn end_window(&mut self, capacity_bytes: u64) -> Learned {
+        let was_short = self.window_requests() < self.window_requests;
+        self.windows += 1;
+        self.learned.table =
+            Arc::new(self.model.end_window(self.now, WINDOWS_REMEMBERED * self.window_requests / REQUESTS_PER_TICK));
+        let ranking = if was_short { Ranking::Density } else { self.contest.end_window() };
+        self.learned.ranking = Some(ranking);
+        self.learned.costs_us = self.contest.costs_us();
+        self.learned.sampled_keys = self.model.sampled_keys();
+        self.capacity_bytes = capacity_bytes;
+        self.fit_contest();
+        self.learned.clone()
+    }
+
+    /// Sampled keys that are remembered.
+    pub fn sampled_keys(&self) -> usize {
+        self.model.sampled_keys()
+    }
+
+    /// Own memory, in bytes.
+    pub fn memory_bytes(&self) -> usize {
+        self.model.memory_bytes() + self.contest.memory_bytes() + self.learned.table.memory_bytes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tenure_core::access::Op;
+    use tenure_core::decide::density::{Feature, History};
+    use tenure_core::units::KeyHash;
+
+    use super::*;
+
+    fn shown(now: u64, feature: Feature) -> Shown {
+        Shown { now, expires: u64::MAX, feature, penalty_us: 100.0, op: Op::Read }
+    }
+
+    /// A loop over 1.5 times what fits: recency misses always, density keeps some. At half the rate the miniatures are half as large.
+    #[test]
+    fn a_loop_is_learned_at_any_rate() {
+        let mut learner = Learner::new(SampleRate::ALL, 10_000);
+        let half = SampleRate::new(0.5).unwrap();
+        let mut learned = Learned::default();
+        for i in 0..100_000_u64 {
+            if i == 50_000 {
+                learner.set_rate(half);
+            }
+            let history = History::default().asked(0).asked(300);
+            let access = Access::read(KeyHash::of_number(i % 300), 10);
+            learner.record(&access, &shown(i, history.feature(0)));
+            if i % 10_000 == 9_999 {
+                learned = learner.end_window(2_000);
+            }
+        }
+        assert_eq!(learned.ranking, Some(Ranking::Density));
+        let [density, _, idle] = learned.costs_us;
+        assert!(density < 0.8 * idle && density > 0.0, "{:?}", learned.costs_us);
+        assert!((100..200).contains(&learned.sampled_keys), "{}", learned.sampled_keys);
+        assert!(!learned.table.is_empty() && learner.memory_bytes() > 300_000);
+    }
+
+    /// However many keys there are, the contest has a quarter of what may be remembered.
+    #[test]
+    fn the_contest_stays_small() {
+        let mut learner = Learner::new(SampleRate::ALL, 10_000);
+        learner.set_keys_max(2_000);
+        for i in 0..40_000_u64 {
+            let access = Access::read(KeyHash::of_number(i % 8_000), 10);
+            learner.record(&access, &shown(i, History::default().asked(0).feature(0)));
+            if i % 10_000 == 9_999 {
+                learner.end_window(40_000);
+            }
+        }
+        let share = learner.contest_rate.rate();
+        assert!((share - 500.0 / 8_000.0).abs() < 0.01, "{share}");
+        let before = learner.contest.memory_bytes();
+        learner.set_rate(SampleRate::new(0.5).unwrap());
+        learner.end_window(40_000);
+        assert!(learner.contest.memory_bytes() <= before && learner.sampled_keys() < 4_300);
+        assert!((learner.contest_rate.rate() - share).abs() < 0.01, "the same keys are few enough of half as many");
+    }
+
+    #[test]
+    fn windows_grow_to_the_length_that_is_asked_for() {
+        let mut learner = Learner::new(SampleRate::ALL, 5_000);
+        let lengths: Vec<u64> = (0..5)
+            .map(|_| {
+                learner.end_window(0);
+                learner.window_requests()
+            })
+            .collect();
+        assert_eq!(lengths, [2_000, 4_000, 5_000, 5_000, 5_000]);
+    }
+}

@@ -1,0 +1,338 @@
+//! Tenure's own policy: what is worth least goes, within the tenants' bounds, and `TENURE.WHY` tells of a key why.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use redis::Connection;
+use tenure_servers::{Server, ServerOptions};
+
+use crate::harness::{
+    CacheAside, Checker, EvictedKeys, config_set, error_of, evicted_by_server, info, limit_memory,
+    on_oldest_and_newest, partition, send, status, wait_for, with_module,
+};
+
+const MB: u64 = 1 << 20;
+const NEAR: Duration = Duration::from_millis(1);
+const FAR: Duration = Duration::from_millis(40);
+
+/// The table of keys keeps its size when the limit is set, and a turn has time enough on a slow machine: this is about which keys go.
+fn options() -> ServerOptions {
+    let options = with_module().set("maxmemory-policy", "allkeys-lru").set("tenure.policy", "density");
+    options.set("tenure.key-table-bytes", "512kb").set("tenure.turn-budget-us", 5000)
+}
+
+fn client(server: &Server, prefix: &'static str, keys: u64, value_bytes: usize) -> CacheAside {
+    CacheAside::new(server.connection().unwrap(), prefix, keys, value_bytes)
+}
+
+fn why(connection: &mut Connection, key: &str) -> BTreeMap<String, String> {
+    send(connection, &format!("TENURE.WHY {key}"))
+}
+
+fn number(fields: &BTreeMap<String, String>, name: &str) -> f64 {
+    fields[name].parse().unwrap_or_else(|_| panic!("{name} is no number in {fields:?}"))
+}
+
+/// Nine in ten evictions at least are Tenure's.
+#[track_caller]
+fn check_by_tenure(server: &Server) {
+    let (ours, theirs) = (info(server, "evictions"), evicted_by_server(server) as f64);
+    assert!(ours > 0.0 && theirs <= 0.1 * (ours + theirs), "{ours} by Tenure, {theirs} by the server");
+}
+
+/// Both clients read `n` keys in each round; the miss ratio of each in the second half.
+fn miss_ratios(clients: &mut [CacheAside; 2], rounds: usize, n: usize) -> [f64; 2] {
+    let mut before = [(0, 0); 2];
+    for round in 0..rounds {
+        if round == rounds / 2 {
+            before = clients.each_ref().map(|client| (client.reads, client.misses));
+        }
+        clients.iter_mut().for_each(|client| client.read_some(n));
+    }
+    [0, 1].map(|i| (clients[i].misses - before[i].1) as f64 / (clients[i].reads - before[i].0) as f64)
+}
+
+#[test]
+fn dear_keys_are_kept_over_cheap_ones_of_equal_use() {
+    on_oldest_and_newest(&options(), |server| {
+        limit_memory(server, 4 * MB);
+        let near = client(server, "n:", 3000, 1000).with_backend(NEAR);
+        let far = client(server, "f:", 3000, 1000).with_backend(FAR);
+        let [near, far] = miss_ratios(&mut [near, far], 60, 200);
+        assert!(far < 0.6 * near, "near {near}, far {far}");
+        check_by_tenure(server);
+        assert_eq!(status(&mut server.connection().unwrap())["policy"], "density");
+        assert!(info(server, "remembered_keys") > 3000.0 && info(server, "density_table_bytes") > 100_000.0);
+    });
+}
+
+#[test]
+fn small_keys_are_kept_over_large_ones_of_equal_use() {
+    on_oldest_and_newest(&options(), |server| {
+        limit_memory(server, 4 * MB);
+        let small = client(server, "s:", 2000, 500).with_backend(NEAR);
+        let large = client(server, "l:", 2000, 5000).with_backend(NEAR);
+        let [small, large] = miss_ratios(&mut [small, large], 60, 100);
+        assert!(small < 0.5 * large, "small {small}, large {large}");
+        check_by_tenure(server);
+    });
+}
+
+/// Half of the requests are for keys at forty times the price that never come again. Greedy rankings keep those.
+#[test]
+fn a_burst_of_dear_keys_that_never_come_again_displaces_nobody() {
+    // Windows in which the few sampled tell what the many are.
+    on_oldest_and_newest(&options().set("tenure.window-requests", 10_000), |server| {
+        limit_memory(server, 4 * MB);
+        let mut hot = client(server, "h:", 1500, 1000).with_backend(NEAR);
+        let mut once = client(server, "o:", u64::MAX, 1000).with_backend(FAR);
+        let mut before = (0, 0);
+        for round in 0..140 {
+            if round == 100 {
+                before = (hot.reads, hot.misses);
+            }
+            hot.read_some(200);
+            once.read(&(round * 200..(round + 1) * 200).collect::<Vec<_>>());
+        }
+        let ratio = (hot.misses - before.1) as f64 / (hot.reads - before.0) as f64;
+        assert!(ratio < 0.1, "{ratio} of the reads that come again miss {:?}", server.info("tenure"));
+        check_by_tenure(server);
+    });
+}
+
+/// The guaranteed keys are worth nothing: nobody asks for them.
+#[test]
+fn a_minimum_holds_against_keys_that_are_worth_more() {
+    let options = options().set("tenure.tenants", "\"kept=k:*,min=2500kb scan=s:*\"");
+    on_oldest_and_newest(&options, |server| {
+        let mut kept = client(server, "k:", 2000, 1000);
+        kept.write(&(0..2000).collect::<Vec<_>>());
+        limit_memory(server, 2 * MB);
+        let mut scan = client(server, "s:", 4000, 1000).with_backend(NEAR);
+        (0..60).for_each(|_| scan.read_some(200));
+        let rows = crate::harness::partitions(&mut server.connection().unwrap());
+        assert!(rows["scan"]["evictions"] > 2000.0, "{rows:?}");
+        assert_eq!(rows["kept"]["evictions"], 0.0, "{rows:?}");
+        check_by_tenure(server);
+    });
+}
+
+/// The limited keys are dear and the others cheap, and memory is free.
+#[test]
+fn a_tenant_above_its_maximum_gives_first() {
+    let options = options().set("tenure.tenants", "\"held=h:*,max=1mb free=f:*\"").set("maxmemory", "1gb");
+    on_oldest_and_newest(&options, |server| {
+        let mut held = client(server, "h:", 3000, 1000).with_backend(FAR);
+        let mut free = client(server, "f:", 3000, 1000).with_backend(NEAR);
+        (0..20).for_each(|_| {
+            held.read_some(100);
+            free.read_some(300);
+        });
+        let mut connection = server.connection().unwrap();
+        wait_for("the tenant to shrink", || {
+            held.read_some(1);
+            partition(&mut connection, "held")["used_bytes"] <= 1.02 * MB as f64
+        });
+        let free = partition(&mut connection, "free");
+        assert_eq!((free["evictions"], evicted_by_server(server)), (0.0, 0), "{free:?}");
+        assert!(partition(&mut connection, "held")["evictions"] > 300.0);
+    });
+}
+
+/// Keys whose time is up lie about where the server doesn't look for them: they go before any other.
+#[test]
+fn what_has_expired_goes_first() {
+    on_oldest_and_newest(&options(), |server| {
+        let mut connection = server.connection().unwrap();
+        send::<()>(&mut connection, "DEBUG SET-ACTIVE-EXPIRE 0");
+        let mut lasting = client(server, "k:", 2000, 1000);
+        lasting.write(&(0..2000).collect::<Vec<_>>());
+        let value = "v".repeat(1000);
+        let mut pipeline = redis::pipe();
+        for i in 0..2000 {
+            pipeline.cmd("SET").arg(format!("short:{i}")).arg(&value).arg("PX").arg(1).ignore();
+        }
+        pipeline.exec(&mut connection).unwrap();
+        // The expired and a megabyte more are what new keys may take.
+        limit_memory(server, MB);
+        let evicted = EvictedKeys::of(server);
+        let mut newcomers = client(server, "n:", 2000, 1000);
+        for first in (0..2000).step_by(50) {
+            newcomers.write(&(first..first + 50).collect::<Vec<_>>());
+        }
+        let expired: u64 = server.info("stats").unwrap()["expired_keys"].parse().unwrap();
+        assert!(expired > 500, "{expired} of those that had expired were found");
+        assert!(
+            evicted.count() < 50,
+            "{} were evicted that had not, {} by Tenure, {:?}",
+            evicted.count(),
+            info(server, "evictions"),
+            server.info("tenure")
+        );
+        wait_for("the keys to be accounted for", || {
+            let keys: u64 = send(&mut connection, "DBSIZE");
+            partition(&mut connection, "db0")["keys"] == keys as f64
+        });
+    });
+}
+
+/// A loop: no key is due before the others were asked for, and one that expires before that is worth next to nothing.
+#[test]
+fn a_key_about_to_expire_is_worth_less() {
+    on_oldest_and_newest(&options().set("tenure.window-requests", 6000), |server| {
+        let mut connection = server.connection().unwrap();
+        limit_memory(server, 5 * MB);
+        let mut all = client(server, "k:", 3000, 1000).with_backend(NEAR);
+        wait_for("densities", || {
+            all.read_all();
+            info(server, "windows") >= 8.0
+        });
+        assert_eq!(status(&mut connection)["ranking"], "density");
+        wait_for("a key whose time isn't up when it is asked about", || {
+            all.read_all();
+            redis::cmd("SET").arg("k:1").arg("v".repeat(1000)).exec(&mut connection).unwrap();
+            redis::cmd("SET").arg("k:2").arg("v".repeat(1000)).arg("PX").arg(5).exec(&mut connection).unwrap();
+            let soon = why(&mut connection, "k:2");
+            let lasting = why(&mut connection, "k:1");
+            if soon["state"] != "resident" {
+                return false;
+            }
+            assert_eq!(soon["feature"], lasting["feature"]);
+            let scores = [&soon, &lasting].map(|fields| number(fields, "score"));
+            assert!(scores[0] < 0.8 * scores[1], "{soon:?} beside {lasting:?}");
+            true
+        });
+    });
+}
+
+#[test]
+fn why_tells_of_a_key_in_the_cache_and_of_one_that_was_evicted() {
+    let options = options().set("tenure.tenants", "a=a:*");
+    on_oldest_and_newest(&options, |server| {
+        let mut connection = server.connection().unwrap();
+        limit_memory(server, 3 * MB);
+        let mut often = client(server, "a:", 100, 1000).with_backend(Duration::from_millis(5));
+        let mut rarely = client(server, "b:", 6000, 1000);
+        let evicted = EvictedKeys::of(server);
+        wait_for("densities and evictions", || {
+            often.read_some(50);
+            rarely.read_some(200);
+            info(server, "evictions") > 1000.0 && status(&mut connection)["ranking"] == "density"
+        });
+        often.read_all();
+        often.read_all();
+        let known = why(&mut connection, "a:7");
+        assert_eq!((known["state"].as_str(), known["partition"].as_str()), ("resident", "a"), "{known:?}");
+        assert_eq!((known["penalty_from"].as_str(), known["ranking"].as_str()), ("measured", "density"));
+        assert!(number(&known, "requests") >= 3.0 && number(&known, "age_requests") < 1000.0, "{known:?}");
+        assert!(number(&known, "gap_requests") > 0.0 && number(&known, "penalty_us") > 4000.0, "{known:?}");
+        assert!((1000.0..1300.0).contains(&number(&known, "size_bytes")), "{known:?}");
+        assert!(number(&known, "compared") >= 64.0 && number(&known, "expires_in_ms") == -1.0, "{known:?}");
+        // It is dear and used all the time: nearly all others go before it.
+        assert!(number(&known, "lower") > 0.8 * number(&known, "compared"), "{known:?}");
+        wait_for("an evicted key that isn't back", || {
+            let gone: Vec<(u16, Vec<u8>)> = evicted.all();
+            gone.iter().rev().take(100).any(|(_, key)| {
+                let key = String::from_utf8(key.clone()).unwrap();
+                let is_gone = send::<u64>(&mut connection, &format!("EXISTS {key}")) == 0;
+                is_gone && why(&mut connection, &key)["state"] == "evicted"
+            })
+        });
+        let error = error_of(&mut connection, "TENURE.WHY never:1");
+        assert!(error.contains("nothing is known of key 'never:1' in database 0"), "{error}");
+        assert!(error_of(&mut connection, "TENURE.WHY").contains("wrong number of arguments"));
+        config_set(&mut connection, "tenure.policy", "predis");
+        wait_for("the policy", || status(&mut connection)["policy"] == "predis");
+        let error = error_of(&mut connection, "TENURE.WHY a:7");
+        assert!(error.contains("tenure.policy is predis"), "{error}");
+        assert_eq!(status(&mut connection)["ranking"], "none");
+    });
+}
+
+/// From one policy to the next and back while clients write and read: no wrong value, and each evicts.
+#[test]
+fn policies_are_changed_to_and_fro_under_load() {
+    on_oldest_and_newest(&options(), |server| {
+        let mut connection = server.connection().unwrap();
+        limit_memory(server, 5 * MB);
+        let checker = Checker::start(server, 10_000, 1000);
+        for policy in ["density", "hyperbolic", "density", "predis", "density", "lru", "off", "density"] {
+            config_set(&mut connection, "tenure.policy", policy);
+            wait_for("the policy", || status(&mut connection)["policy"] == policy);
+            let before = info(server, "evictions");
+            if policy != "off" {
+                wait_for("the policy to evict", || info(server, "evictions") > before + 200.0);
+            }
+            checker.wait_for_rounds(20);
+        }
+        for enabled in ["no", "yes"] {
+            config_set(&mut connection, "tenure.enabled", enabled);
+            checker.wait_for_rounds(50);
+        }
+        wait_for("Tenure to evict again", || info(server, "evictions") > 200.0);
+        checker.finish(server);
+        assert_eq!(info(server, "panics"), 0.0);
+    });
+}
+
+#[test]
+fn it_is_unloaded_while_it_evicts_by_density() {
+    let options = ServerOptions::default().set("enable-module-command", "yes").set("maxmemory-policy", "allkeys-lru");
+    on_oldest_and_newest(&options, |server| {
+        let load = |connection: &mut Connection| {
+            let module = tenure_servers::module_path().unwrap().display().to_string();
+            send::<()>(connection, &format!("MODULE LOAD {module} policy density window-requests 1000"));
+        };
+        let mut connection = server.connection().unwrap();
+        load(&mut connection);
+        limit_memory(server, 5 * MB);
+        let checker = Checker::start(server, 10_000, 1000);
+        for _ in 0..3 {
+            wait_for("Tenure to evict", || info(server, "evictions") > 300.0);
+            send::<()>(&mut connection, "MODULE UNLOAD tenure");
+            checker.wait_for_rounds(20);
+            load(&mut connection);
+        }
+        send::<()>(&mut connection, "MODULE UNLOAD tenure");
+        checker.finish(server);
+    });
+}
+
+/// Without its worker nothing new is learned: the server evicts as stock, but for tenants above their maximum.
+#[test]
+fn without_its_worker_the_server_evicts() {
+    on_oldest_and_newest(&options().set("tenure.debug-commands", "yes"), |server| {
+        let mut connection = server.connection().unwrap();
+        limit_memory(server, 4 * MB);
+        let mut all = client(server, "k:", 8000, 1000);
+        wait_for("Tenure to evict", || {
+            all.read_some(100);
+            info(server, "evictions") > 500.0
+        });
+        send::<()>(&mut connection, "TENURE.DEBUG PANIC WORKER");
+        wait_for("the worker's end", || status(&mut connection)["eviction"].contains("the worker has died"));
+        let before = evicted_by_server(server);
+        (0..20).for_each(|_| all.read_some(200));
+        assert!(evicted_by_server(server) > before + 500);
+    });
+}
+
+/// Far from the limit nothing is noted of single keys.
+#[test]
+fn far_from_the_limit_the_table_of_keys_is_left_alone() {
+    on_oldest_and_newest(&options().set("maxmemory", "1gb"), |server| {
+        let mut all = client(server, "k:", 1000, 1000);
+        wait_for("a window", || {
+            all.read_some(100);
+            info(server, "windows") >= 2.0
+        });
+        // A penalty is remembered where it is measured.
+        let known = info(server, "remembered_keys");
+        assert!(known <= 1000.0, "{known}");
+        client(server, "k:", 1000, 1000).read_all();
+        let row = partition(&mut server.connection().unwrap(), "db0");
+        assert!(row["reads"] > 1000.0);
+        let first = why(&mut server.connection().unwrap(), "k:1");
+        assert_eq!(first["requests"], "0", "{first:?}");
+    });
+}

@@ -13,8 +13,8 @@ use indicatif::{ProgressBar, ProgressStyle};
 use tenure_core::units::{format_bytes, parse_bytes};
 
 use crate::backend::{BackendSpec, Backends, SlowDown};
-use crate::client::Connection;
 use crate::client::load_generator::{key_sizes, load_all_keys};
+use crate::client::{Connection, Reply};
 use crate::moment::Moment;
 use crate::observation::Memory;
 use crate::run::{Conditions, Measurement};
@@ -31,13 +31,13 @@ pub enum MemoryLimit {
 }
 
 impl MemoryLimit {
-    /// The server's `maxmemory` for it.
-    pub fn maxmemory_bytes(self, footprint: Footprint) -> u64 {
+    /// The `maxmemory` of each of `n_nodes` servers that share it.
+    pub fn maxmemory_bytes(self, footprint: Footprint, n_nodes: u64) -> u64 {
         let bytes = match self {
             MemoryLimit::Share(share) => (footprint.keys_bytes as f64 * share) as u64,
             MemoryLimit::Bytes(bytes) => bytes,
         };
-        footprint.empty_bytes + bytes
+        footprint.empty_bytes + bytes / n_nodes
     }
 }
 
@@ -71,19 +71,22 @@ impl fmt::Display for MemoryLimit {
 /// What a workload's keys take in the server's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Footprint {
-    /// Used memory of an empty server.
+    /// Used memory of an empty server; in a cluster the mean of the nodes.
     pub empty_bytes: u64,
     /// What all keys add to it.
     pub keys_bytes: u64,
 }
 
 impl Footprint {
-    /// Loads every key of `stream` into a server without module and without limit. Also says what each key takes, the
-    /// server's table included.
+    /// Loads every key of `stream` into a server without module and without limit, or into a cluster of such. Also says what each
+    /// key takes, the server's table included; in a cluster nothing of single keys.
     ///
     /// # Errors
     /// When the server does not start or fails under the load.
     pub fn measure(setup: &Setup, stream: &Stream) -> anyhow::Result<(Footprint, Vec<u32>)> {
+        if setup.cluster.is_some() {
+            return Ok((Footprint::of_cluster(setup, stream)?, Vec::new()));
+        }
         let server = System::STOCK.start(setup, None, &[])?;
         let mut connection = Connection::open(server.port())?;
         let empty_bytes = Memory::read(&server)?.used_bytes;
@@ -92,6 +95,22 @@ impl Footprint {
         ensure!(loaded_bytes > empty_bytes, "{} keys take no memory", stream.keys.len());
         let footprint = Footprint { empty_bytes, keys_bytes: loaded_bytes - empty_bytes };
         Ok((footprint, footprint.spread_rest(key_sizes(&mut connection, stream)?)))
+    }
+
+    fn of_cluster(setup: &Setup, stream: &Stream) -> anyhow::Result<Footprint> {
+        let serving = System::STOCK.serve(setup, None, &[])?;
+        let used_bytes = || Memory::read_all(serving.nodes()).map(|memory| memory.used_bytes);
+        let (mut cache, mut value) = (serving.connect()?, Vec::new());
+        // A connection takes memory too.
+        let empty_bytes = used_bytes()?;
+        for key in 0..stream.keys.len() as u32 {
+            value.resize(stream.keys.value_bytes(key) as usize, b'v');
+            let reply = cache.call(&[b"SET", stream.keys.name(key), &value])?;
+            ensure!(reply == Reply::Simple, "SET was answered by {reply:?}");
+        }
+        let loaded_bytes = used_bytes()?;
+        ensure!(loaded_bytes > empty_bytes, "{} keys take no memory", stream.keys.len());
+        Ok(Footprint { empty_bytes: empty_bytes / setup.n_nodes(), keys_bytes: loaded_bytes - empty_bytes })
     }
 
     /// Adds to each key's size its share of what belongs to no single key.
@@ -137,7 +156,7 @@ pub struct Run {
     pub memory: usize,
     /// Which repetition, from 0.
     pub repetition: usize,
-    /// The server's limit.
+    /// The limit of each server.
     pub maxmemory_bytes: u64,
     /// What came of it.
     pub measurement: Measurement,
@@ -160,6 +179,11 @@ impl Comparison<'_> {
     /// # Errors
     /// When a server, a client or a backend fails, or the user interrupts.
     pub fn run(&self, interrupted: &AtomicBool) -> anyhow::Result<Compared> {
+        ensure!(
+            self.setup.cluster.is_none() || self.stream.scans.is_empty(),
+            "{} asks for several keys at once, which lie on several nodes of a cluster",
+            self.stream.name
+        );
         if let Some(moment) = self.restart {
             let is_before = moment.first_request(self.stream) > self.stream.n_warmup;
             ensure!(is_before, "a restart at {moment} leaves no request before it to compare with");
@@ -184,7 +208,7 @@ impl Comparison<'_> {
                 self.n_repetitions
             ));
             progress.set_position((runs.len() * stream.requests.len()) as u64);
-            let maxmemory_bytes = limit.maxmemory_bytes(footprint);
+            let maxmemory_bytes = limit.maxmemory_bytes(footprint, setup.n_nodes());
             let measurement = conditions.run(&self.systems[system], maxmemory_bytes)?;
             runs.push(Run { system, memory, repetition, maxmemory_bytes, measurement });
         }
@@ -231,8 +255,9 @@ mod tests {
         let footprint = Footprint { empty_bytes: 1000, keys_bytes: 500 };
         for (text, bytes) in [("50%", 1250), ("10%", 1050), ("0.4%", 1002), ("100%", 1500), ("2kb", 3048)] {
             let limit: MemoryLimit = text.parse().unwrap();
-            assert_eq!(limit.maxmemory_bytes(footprint), bytes, "{text}");
+            assert_eq!(limit.maxmemory_bytes(footprint, 1), bytes, "{text}");
         }
+        assert_eq!(MemoryLimit::Share(0.6).maxmemory_bytes(footprint, 3), 1100);
         assert_eq!("12.5%".parse::<MemoryLimit>().unwrap().to_string(), "12.5%");
         for text in ["0%", "-5%", "nan%", "x", "", "20000%"] {
             assert!(text.parse::<MemoryLimit>().unwrap_err().to_string().contains("memory"), "{text}");

@@ -3,7 +3,8 @@
 //! Suggested reading order: [`workload`] (what is asked), [`backend`] (what a miss costs), [`client`] (who asks),
 //! [`run`] (one server, one measurement), [`statistics`] (what is kept of it), [`timeline`] (how it went over the run),
 //! [`paced`] (in peaks and valleys), [`restart`] (before and after one),
-//! [`comparison`] (many runs in turn), [`report`] (what they came to). [`no_harm`] is the other kind of run, at full load without misses, and [`replies`] a third, of writes and replicas; [`predict`] asks the simulator.
+//! [`comparison`] (many runs in turn), [`report`] (what they came to). [`no_harm`], [`slot_map`] and [`replies`] are other kinds of
+//! runs: at full load without misses, of clients that remember slots, of writes and replicas; [`predict`] asks the simulator.
 #![forbid(unsafe_code)]
 
 pub mod backend;
@@ -19,6 +20,7 @@ pub mod replies;
 pub mod report;
 pub mod restart;
 pub mod run;
+pub mod slot_map;
 pub mod statistics;
 pub mod system;
 pub mod timeline;

@@ -20,6 +20,10 @@ pub struct Counters {
     pub n_woken: u64,
     /// Reads that found their key asleep.
     pub n_sleeping_reads: u64,
+    /// Commands that ran.
+    pub n_commands: u64,
+    /// Commands that a node of a cluster answered with the address of another.
+    pub n_redirects: u64,
     /// Windows whose miss ratio the module predicted, and the sum of the absolute errors.
     pub n_predicted_windows: u64,
     /// See above; miss ratios.
@@ -36,10 +40,12 @@ impl Counters {
     /// # Errors
     /// When the server has ended.
     pub fn read(server: &Server) -> anyhow::Result<Counters> {
-        let (stats, tenure) = (server.info("stats")?, server.info("tenure")?);
+        let (stats, tenure, errors) = (server.info("stats")?, server.info("tenure")?, server.info("errorstats")?);
         let number = |info: &BTreeMap<String, String>, field: &str| -> Option<u64> { info.get(field)?.parse().ok() };
         // A server without the module, or a module without the feature, has done nothing of the kind.
         let of_module = |field: &str| number(&tenure, field).unwrap_or(0);
+        let error_count = |name: &str| errors.get(name).and_then(|text| text.strip_prefix("count=")?.parse().ok());
+        let n_redirects = ["errorstat_MOVED", "errorstat_ASK"].map(|name| error_count(name).unwrap_or(0));
         let (cpu_main_s, cpu_s) = cpu_s(server.pid())?;
         Ok(Counters {
             n_evicted_by_server: number(&stats, "evicted_keys").context("INFO has no evicted_keys")?,
@@ -47,11 +53,21 @@ impl Counters {
             n_slept: of_module("tenure_slept_keys"),
             n_woken: of_module("tenure_woken_keys"),
             n_sleeping_reads: of_module("tenure_sleeping_reads"),
+            n_commands: number(&stats, "total_commands_processed").context("INFO has no total_commands_processed")?,
+            n_redirects: n_redirects.iter().sum(),
             n_predicted_windows: of_module("tenure_predicted_windows"),
             prediction_error_sum: predicted_error_sum(&tenure),
             cpu_main_s,
             cpu_s,
         })
+    }
+
+    /// Of several servers together.
+    ///
+    /// # Errors
+    /// As [`Counters::read`].
+    pub fn read_all(servers: &[Server]) -> anyhow::Result<Counters> {
+        servers.iter().try_fold(Counters::default(), |sum, server| Ok(sum.plus(Counters::read(server)?)))
     }
 
     /// What two servers, or one before and after a restart, did together.
@@ -62,6 +78,8 @@ impl Counters {
             n_slept: self.n_slept + other.n_slept,
             n_woken: self.n_woken + other.n_woken,
             n_sleeping_reads: self.n_sleeping_reads + other.n_sleeping_reads,
+            n_commands: self.n_commands + other.n_commands,
+            n_redirects: self.n_redirects + other.n_redirects,
             n_predicted_windows: self.n_predicted_windows + other.n_predicted_windows,
             prediction_error_sum: self.prediction_error_sum + other.prediction_error_sum,
             cpu_main_s: self.cpu_main_s + other.cpu_main_s,
@@ -82,6 +100,8 @@ impl Counters {
             n_slept: self.n_slept.saturating_sub(before.n_slept),
             n_woken: self.n_woken.saturating_sub(before.n_woken),
             n_sleeping_reads: self.n_sleeping_reads.saturating_sub(before.n_sleeping_reads),
+            n_commands: self.n_commands.saturating_sub(before.n_commands),
+            n_redirects: self.n_redirects.saturating_sub(before.n_redirects),
             n_predicted_windows: self.n_predicted_windows.saturating_sub(before.n_predicted_windows),
             prediction_error_sum: self.prediction_error_sum - before.prediction_error_sum,
             cpu_main_s: self.cpu_main_s - before.cpu_main_s,
@@ -120,6 +140,23 @@ impl Memory {
             used_bytes: field("used_memory")?,
             used_bytes_peak: field("used_memory_peak")?,
             resident_bytes: field("used_memory_rss")?,
+        })
+    }
+}
+
+impl Memory {
+    /// Of several servers together.
+    ///
+    /// # Errors
+    /// As [`Memory::read`].
+    pub fn read_all(servers: &[Server]) -> anyhow::Result<Memory> {
+        servers.iter().try_fold(Memory::default(), |sum, server| {
+            let memory = Memory::read(server)?;
+            Ok(Memory {
+                used_bytes: sum.used_bytes + memory.used_bytes,
+                used_bytes_peak: sum.used_bytes_peak + memory.used_bytes_peak,
+                resident_bytes: sum.resident_bytes + memory.resident_bytes,
+            })
         })
     }
 }

@@ -6,24 +6,22 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, anyhow, bail, ensure};
-use hdrhistogram::Histogram;
-use indicatif::ProgressBar;
-use tenure_servers::Server;
-
 use crate::backend::Backends;
 use crate::client::probe::probe;
-use crate::client::{CacheAside, Connection, Reply};
+use crate::client::{Cache, CacheAside, Connection, Reply};
 use crate::moment::Moment;
 use crate::observation::{Counters, Memory};
 use crate::paced::Paced;
 use crate::placement::{wait_until, wake_exactly};
 use crate::restart::{Restart, restart};
 use crate::statistics::Recorder;
-use crate::system::{Setup, System};
+use crate::system::{Serving, Setup, System};
 use crate::timeline::{Point, timeline};
 use crate::workload::Stream;
 use crate::workload::pace::Pace;
+use anyhow::{Context, anyhow, bail, ensure};
+use hdrhistogram::Histogram;
+use indicatif::ProgressBar;
 
 /// The progress bar is moved once per so many requests.
 const PROGRESS_STEP: usize = 256;
@@ -93,43 +91,44 @@ impl Observed {
 }
 
 impl Conditions<'_> {
-    /// Runs `system` with `maxmemory_bytes`.
+    /// Runs `system` with `maxmemory_bytes` on each of its servers.
     ///
     /// # Errors
     /// When the server or a backend fails, or the user interrupts.
     pub fn run(&self, system: &System, maxmemory_bytes: u64) -> anyhow::Result<Measurement> {
-        let mut server = system.start(self.setup, Some(maxmemory_bytes), self.stream.keys.tenants())?;
-        let measured = self.measure(&mut server, system.has_databases());
+        let mut serving = system.serve(self.setup, Some(maxmemory_bytes), self.stream.keys.tenants())?;
+        let measured = self.measure(&mut serving, system.has_databases());
         // Ctrl-C reaches the server too, so that what fails then is not the reason.
         if self.interrupted.load(Ordering::Relaxed) {
             bail!("interrupted");
         }
-        if let Some(crash) = server.crash() {
+        if let Some(crash) = serving.crash() {
             bail!("{} crashed: {crash}", system.label);
         }
         measured.with_context(|| format!("the run of {} failed", system.label))
     }
 
-    fn measure(&self, server: &mut Server, databases: bool) -> anyhow::Result<Measurement> {
+    fn measure(&self, serving: &mut Serving, databases: bool) -> anyhow::Result<Measurement> {
         let (stream, mut clients) = (self.stream, Vec::new());
         for _ in 0..self.n_connections {
-            let caches = self.connect(server, databases)?;
+            let caches = self.connect(serving, databases)?;
             clients.push((CacheAside::new(stream, caches, self.backends.connect()?), Recorder::new(stream)));
         }
         self.backends.set_slow(false);
         self.perform(&mut clients, 0..stream.n_warmup)?;
         let end = stream.requests.len();
         let restart_at = self.restart.map(|moment| moment.first_request(stream));
-        let (before, first_leg) = (Counters::read(server)?, stream.n_warmup..restart_at.unwrap_or(end));
-        let mut observed = self.perform_observed(&mut clients, server, before, first_leg)?;
+        let (before, first_leg) = (Counters::read_all(serving.nodes())?, stream.n_warmup..restart_at.unwrap_or(end));
+        let mut observed = self.perform_observed(&mut clients, serving, before, first_leg)?;
         let mut down = Duration::ZERO;
         if let Some(restart_at) = restart_at {
+            let Serving::Server(server) = serving else { bail!("one server is restarted, not a cluster") };
             down = restart(server)?;
             for (client, _) in &mut clients {
-                client.reconnect(self.connect(server, databases)?);
+                client.reconnect(self.connect(serving, databases)?);
             }
             // What the new process does to come back counts as well.
-            let later = self.perform_observed(&mut clients, server, Counters::default(), restart_at..end)?;
+            let later = self.perform_observed(&mut clients, serving, Counters::default(), restart_at..end)?;
             observed = observed.followed_by(later);
         }
         let mut recorder = Recorder::new(stream);
@@ -147,40 +146,40 @@ impl Conditions<'_> {
     }
 
     /// One client's connections to the cache: one, or one in each tenant's database.
-    fn connect(&self, server: &Server, databases: bool) -> anyhow::Result<Vec<Connection>> {
+    fn connect(&self, serving: &Serving, databases: bool) -> anyhow::Result<Vec<Cache>> {
         if !databases {
-            return Ok(vec![Connection::open(server.port())?]);
+            return Ok(vec![serving.connect()?]);
         }
         let select = |tenant: usize| {
-            let mut connection = Connection::open(server.port())?;
-            let reply = connection.call(&[b"SELECT", tenant.to_string().as_bytes()])?;
+            let mut cache = serving.connect()?;
+            let reply = cache.call(&[b"SELECT", tenant.to_string().as_bytes()])?;
             ensure!(reply == Reply::Simple, "SELECT {tenant} was answered by {reply:?}");
-            Ok(connection)
+            Ok(cache)
         };
         (0..self.stream.keys.n_tenants()).map(select).collect()
     }
 
-    /// Performs the requests of `range` and observes what the server does since its counters were `before`.
+    /// Performs the requests of `range` and observes what the servers do since its counters were `before`.
     fn perform_observed(
         &self,
         clients: &mut [(CacheAside, Recorder)],
-        server: &Server,
+        serving: &Serving,
         before: Counters,
         range: Range<usize>,
     ) -> anyhow::Result<Observed> {
-        let (elapsed, pings_ns) = self.perform_probed(clients, server, range)?;
-        let counters = Counters::read(server)?.since(before);
-        Ok(Observed { elapsed, counters, memory: Memory::read(server)?, pings_ns })
+        let (elapsed, pings_ns) = self.perform_probed(clients, serving, range)?;
+        let counters = Counters::read_all(serving.nodes())?.since(before);
+        Ok(Observed { elapsed, counters, memory: Memory::read_all(serving.nodes())?, pings_ns })
     }
 
-    /// Performs them while a probe watches for stalls.
+    /// Performs them while a probe watches for stalls, of a cluster on its first node.
     fn perform_probed(
         &self,
         clients: &mut [(CacheAside, Recorder)],
-        server: &Server,
+        serving: &Serving,
         range: Range<usize>,
     ) -> anyhow::Result<(Duration, Histogram<u64>)> {
-        let (connection, stop) = (Connection::open(server.port())?, AtomicBool::new(false));
+        let (connection, stop) = (Connection::open(serving.nodes()[0].port())?, AtomicBool::new(false));
         thread::scope(|scope| {
             let probing = scope.spawn(|| probe(connection, &stop));
             let start = Instant::now();

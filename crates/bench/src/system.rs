@@ -7,8 +7,9 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
-use tenure_servers::{Server, ServerBinary, ServerOptions, clock_path, module_path, wait_for};
+use tenure_servers::{Cluster, Server, ServerBinary, ServerOptions, clock_path, module_path, wait_for};
 
+use crate::client::{Cache, Connection, Route, SlotMap};
 use crate::placement::Placement;
 use crate::workload::keys::Tenant;
 
@@ -131,11 +132,39 @@ impl System {
         self.simulated_policy
     }
 
-    /// Starts the system.
+    /// Starts the system on one server.
     ///
     /// # Errors
     /// When the server does not start, the module is not built, or the module refuses a setting.
     pub fn start(&self, setup: &Setup, maxmemory_bytes: Option<u64>, tenants: &[Tenant]) -> anyhow::Result<Server> {
+        let server = Server::start(&setup.binary, &self.options(setup, maxmemory_bytes, tenants)?)?;
+        self.tell(&server, setup, tenants)?;
+        Ok(server)
+    }
+
+    /// Starts the system on what `setup` says: one server, or the primaries of a cluster, each with `maxmemory_bytes`.
+    ///
+    /// # Errors
+    /// As [`System::start`], and when databases of their own are asked for in a cluster, which has one.
+    pub fn serve(&self, setup: &Setup, maxmemory_bytes: Option<u64>, tenants: &[Tenant]) -> anyhow::Result<Serving> {
+        let Some(Clustering { n_primaries, route }) = setup.cluster else {
+            return Ok(Serving::Server(Box::new(self.start(setup, maxmemory_bytes, tenants)?)));
+        };
+        ensure!(!self.has_databases(), "{} needs several databases, of which a cluster has one", self.label);
+        let options = self.options(setup, maxmemory_bytes, tenants)?;
+        let cluster = Cluster::start(&setup.binary, &options, n_primaries, 0)?;
+        for node in cluster.nodes() {
+            self.tell(node, setup, tenants)?;
+        }
+        Ok(Serving::Cluster { cluster, route, map: SlotMap::default() })
+    }
+
+    fn options(
+        &self,
+        setup: &Setup,
+        maxmemory_bytes: Option<u64>,
+        tenants: &[Tenant],
+    ) -> anyhow::Result<ServerOptions> {
         let mut options = setup.options()?;
         if let Some(bytes) = maxmemory_bytes {
             options = options.set("maxmemory", bytes);
@@ -145,17 +174,61 @@ impl System {
             .set("databases", n_databases)
             .set("maxmemory-policy", "allkeys-lru")
             .set("maxmemory-samples", self.samples);
-        let Some(module) = &self.module else {
-            return Server::start(&setup.binary, &options);
-        };
-        let server = Server::start(&setup.binary, &options.with_module(module_path()?))?;
+        Ok(if self.has_module() { options.with_module(module_path()?) } else { options })
+    }
+
+    /// Tells a server's module its settings.
+    fn tell(&self, server: &Server, setup: &Setup, tenants: &[Tenant]) -> anyhow::Result<()> {
+        let Some(module) = &self.module else { return Ok(()) };
         for (name, value) in module.all_settings(tenants, server.directory(), &setup.settings)? {
-            set(&server, &name, &value)?;
+            set(server, &name, &value)?;
         }
-        if module.spills {
-            check_spill(&server)?;
+        if module.spills { check_spill(server) } else { Ok(()) }
+    }
+}
+
+/// The servers of a system that runs.
+#[derive(Debug)]
+pub enum Serving {
+    /// One server.
+    Server(Box<Server>),
+    /// The primaries of a cluster.
+    Cluster {
+        /// The nodes.
+        cluster: Cluster,
+        /// How clients find the node of a key.
+        route: Route,
+        /// What they remember.
+        map: SlotMap,
+    },
+}
+
+impl Serving {
+    /// All servers.
+    pub fn nodes(&self) -> &[Server] {
+        match self {
+            Serving::Server(server) => std::slice::from_ref(&**server),
+            Serving::Cluster { cluster, .. } => cluster.nodes(),
         }
-        Ok(server)
+    }
+
+    /// A client's connection.
+    ///
+    /// # Errors
+    /// When a server does not accept it.
+    pub fn connect(&self) -> anyhow::Result<Cache> {
+        match self {
+            Serving::Server(server) => Ok(Cache::Server(Connection::open(server.port())?)),
+            Serving::Cluster { cluster, route, map } => {
+                let ports: Vec<u16> = cluster.nodes().iter().map(Server::port).collect();
+                Cache::of_cluster(&ports, *route, map)
+            }
+        }
+    }
+
+    /// What happened where a server crashed.
+    pub fn crash(&self) -> Option<String> {
+        self.nodes().iter().find_map(Server::crash)
     }
 }
 
@@ -224,11 +297,27 @@ pub struct Setup {
     pub placement: Placement,
     /// Settings of the module that the user gives, as `("tenure.window-requests", "10000")`.
     pub settings: Vec<(String, String)>,
+    /// On a cluster, on which; `None`: on one server.
+    pub cluster: Option<Clustering>,
     /// How many times as fast the server's wall clock runs, and with it the LRU clock.
     pub clock_speed: u32,
 }
 
+/// A cluster without replicas, and the way to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Clustering {
+    /// How many primaries share the slots.
+    pub n_primaries: usize,
+    /// How clients find the node of a key.
+    pub route: Route,
+}
+
 impl Setup {
+    /// How many servers share the memory.
+    pub fn n_nodes(&self) -> u64 {
+        self.cluster.map_or(1, |cluster| cluster.n_primaries as u64)
+    }
+
     /// What every server of a comparison is started with.
     fn options(&self) -> anyhow::Result<ServerOptions> {
         let options = ServerOptions { cpu: self.placement.server, ..ServerOptions::default() };

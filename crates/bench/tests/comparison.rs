@@ -3,18 +3,19 @@
 use std::sync::atomic::AtomicBool;
 
 use tenure_bench::backend::BackendSpec;
+use tenure_bench::client::Route;
 use tenure_bench::comparison::{Compared, Comparison, MemoryLimit};
 use tenure_bench::no_harm::NoHarm;
 use tenure_bench::placement::Placement;
 use tenure_bench::report::Report;
 use tenure_bench::restart::restart;
-use tenure_bench::system::{Setup, System};
+use tenure_bench::system::{Clustering, Setup, System};
 use tenure_bench::workload::{Stream, WorkloadOptions};
 use tenure_servers::{ServerBinary, module_path};
 
 fn setup() -> Setup {
     let placement = Placement { server: None, clients: None };
-    Setup { binary: ServerBinary::installed().unwrap(), placement, settings: Vec::new(), clock_speed: 1 }
+    Setup { binary: ServerBinary::installed().unwrap(), placement, settings: Vec::new(), cluster: None, clock_speed: 1 }
 }
 
 fn stream(workload: &str, n_backends: usize) -> Stream {
@@ -277,6 +278,36 @@ fn both_systems_are_asked_the_same() {
     let order: Vec<&str> = report.runs.iter().map(|run| run.system.as_str()).collect();
     assert_eq!(order, ["stock", "tenure", "tenure", "stock"]);
     assert!(report.runs[1].figures.evictions > 0.0, "the module's evictions are counted");
+}
+
+/// The same requests with the same memory: a cluster misses as one server does, whatever way clients find its nodes.
+#[test]
+fn a_cluster_shares_the_memory_and_misses_alike() {
+    let stream = stream_of("ycsb-b", 1, 20_000);
+    let (report, ..) = compare(&stream, "delay:20", &[System::STOCK], &["30%"]);
+    let alone = report.summary[0].figures["miss_ratio"].median;
+    for route in [Route::Library, Route::Remember] {
+        let setup = Setup { cluster: Some(Clustering { n_primaries: 3, route }), ..setup() };
+        let comparison = Comparison {
+            stream: &stream,
+            backend: &"delay:20".parse().unwrap(),
+            slow_down: None,
+            n_rows: 1,
+            systems: &[System::STOCK],
+            memory: &["30%".parse().unwrap()],
+            n_repetitions: 1,
+            n_connections: 4,
+            n_bins: 4,
+            restart: None,
+            setup: &setup,
+        };
+        let compared = comparison.run(&AtomicBool::new(false)).unwrap();
+        let report = Report::new(&comparison, 1, &compared);
+        let run = &report.runs[0];
+        assert!((run.figures.miss_ratio - alone).abs() < 0.05, "{} on one, {} on three", alone, run.figures.miss_ratio);
+        assert!(run.figures.evictions > 0.0 && run.n_refused == 0);
+        assert!(report.table().contains("a cluster of 3 primaries"), "{}", report.table());
+    }
 }
 
 #[test]

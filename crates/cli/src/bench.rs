@@ -8,16 +8,18 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use tenure_bench::backend::{BackendSpec, MariaDbRoute, SlowDown};
+use tenure_bench::client::Route;
 use tenure_bench::comparison::{Comparison, MemoryLimit};
 use tenure_bench::moment::Moment;
 use tenure_bench::no_harm::NoHarm;
 use tenure_bench::placement::Placement;
 use tenure_bench::predict::can_predict;
 use tenure_bench::report::{Report, default_folder, write_file};
-use tenure_bench::system::{Setup, System};
+use tenure_bench::slot_map::SlotMapRuns;
+use tenure_bench::system::{Clustering, Setup, System};
 use tenure_bench::workload::keys::Assignment;
 use tenure_bench::workload::{Workload, WorkloadOptions};
 use tenure_servers::ServerBinary;
@@ -28,7 +30,8 @@ use crate::print;
 /// The options of `tenure bench`.
 #[derive(clap::Args)]
 pub struct Arguments {
-    /// ycsb-a … ycsb-f, tenants, diurnal (a tenant asked for in peaks beside one always asked for), no-miss, or the path of a trace.
+    /// ycsb-a … ycsb-f, tenants, diurnal (a tenant asked for in peaks beside one always asked for), no-miss, slots (of clusters, what
+    /// it is worth that clients remember slots), or the path of a trace.
     #[arg(long, value_name = "NAME|TRACE", default_value = "ycsb-a", value_parser = parse::<Workload>)]
     workload: Workload,
 
@@ -66,9 +69,19 @@ pub struct Arguments {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     repetitions: Option<u32>,
 
-    /// Clients that ask at once. Default: 4, of tenants 8, of diurnal 16, of no-miss 50.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
-    connections: Option<u32>,
+    /// Clients that ask at once. Default: 4, of tenants 8, of diurnal 16, of no-miss 50; of slots several, 1,4,16,64,256.
+    #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=1000))]
+    connections: Option<Vec<u32>>,
+
+    /// On a cluster of so many primaries without replicas, which share the memory; of slots several, default 1,2,3.
+    #[arg(long, value_name = "PRIMARIES", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=100),
+          conflicts_with_all = ["predict", "restart"])]
+    cluster: Option<Vec<u32>>,
+
+    /// How clients find a key's node in a cluster: library (crate redis, which asks for the slot map), remember (what redirects
+    /// say), default-node (one node, and where it redirects to). Default: library; of slots all.
+    #[arg(long, value_name = "NAME,NAME…", value_delimiter = ',', value_parser = parse::<Route>)]
+    routes: Option<Vec<Route>>,
 
     /// Commands that each connection sends at once; for no-miss only.
     #[arg(long, value_name = "DEPTH", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
@@ -147,6 +160,9 @@ const N_CONNECTIONS_TENANTS: u32 = 8;
 const N_CONNECTIONS_DIURNAL: u32 = 16;
 /// What the papers' stress test uses.
 const N_CONNECTIONS_NO_MISS: u32 = 50;
+/// The paper has 1 to 512, each power of two.
+const N_CONNECTIONS_SLOTS: [u32; 5] = [1, 4, 16, 64, 256];
+const N_PRIMARIES_SLOTS: [u32; 3] = [1, 2, 3];
 const N_REPETITIONS: u32 = 3;
 const N_PAIRS: u32 = 10;
 
@@ -160,13 +176,61 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         binary: ServerBinary::installed()?,
         placement: arguments.cpus.unwrap_or_else(Placement::default_for_this_machine),
         settings: arguments.settings.clone(),
+        cluster: None,
         clock_speed: arguments.clock_speed,
     };
-    if arguments.workload == Workload::NoMiss {
-        run_no_harm(arguments, &setup, &interrupted)
-    } else {
-        run_comparison(arguments, &setup, &interrupted)
+    match arguments.workload {
+        Workload::NoMiss => run_no_harm(arguments, &setup, &interrupted),
+        Workload::Slots => run_slot_map(arguments, &setup, &interrupted),
+        _ => run_comparison(arguments, &Setup { cluster: clustering(arguments)?, ..setup }, &interrupted),
     }
+}
+
+/// The one of several values that is given, where only one makes sense.
+fn only<T: Copy>(values: &Option<Vec<T>>, name: &str, workload: &Workload) -> anyhow::Result<Option<T>> {
+    match values.as_deref() {
+        None => Ok(None),
+        Some([only]) => Ok(Some(*only)),
+        Some(_) => bail!("--{name} takes one value with the workload {workload}; slots takes several"),
+    }
+}
+
+fn clustering(arguments: &Arguments) -> anyhow::Result<Option<Clustering>> {
+    let n_primaries = only(&arguments.cluster, "cluster", &arguments.workload)?;
+    let route = only(&arguments.routes, "routes", &arguments.workload)?;
+    ensure!(n_primaries.is_some() || route.is_none(), "--routes is of clusters: --cluster says of how many primaries");
+    let route = route.unwrap_or(Route::Library);
+    Ok(n_primaries.map(|n_primaries| Clustering { n_primaries: n_primaries as usize, route }))
+}
+
+fn run_slot_map(arguments: &Arguments, setup: &Setup, interrupted: &AtomicBool) -> anyhow::Result<()> {
+    let system = match arguments.systems.as_deref() {
+        None => System::STOCK,
+        Some([system]) => system.clone(),
+        Some(systems) => bail!("slots runs one system, not {}", systems.len()),
+    };
+    let numbers = |given: &Option<Vec<u32>>, default: &[u32]| -> Vec<usize> {
+        given.as_deref().unwrap_or(default).iter().map(|&n| n as usize).collect()
+    };
+    let stream = workload(arguments, 1).generate()?;
+    let runs = SlotMapRuns {
+        stream: &stream,
+        n_primaries: &numbers(&arguments.cluster, &N_PRIMARIES_SLOTS),
+        routes: arguments.routes.as_deref().unwrap_or(&Route::ALL),
+        n_connections: &numbers(&arguments.connections, &N_CONNECTIONS_SLOTS),
+        system: &system,
+        setup,
+    };
+    let report = runs.run(interrupted)?;
+    let folder = arguments.out.clone().unwrap_or_else(|| default_folder("slots"));
+    write_file(&folder, "report.json", &report.json()?)?;
+    write_file(&folder, "report.txt", &report.table())?;
+    for (name, chart) in report.charts() {
+        for extension in ["svg", "png"] {
+            chart.save(folder.join(format!("{name}.{extension}")))?;
+        }
+    }
+    finish(arguments, &report.json()?, &report.table(), &folder)
 }
 
 fn run_comparison(arguments: &Arguments, setup: &Setup, interrupted: &AtomicBool) -> anyhow::Result<()> {
@@ -192,7 +256,8 @@ fn run_comparison(arguments: &Arguments, setup: &Setup, interrupted: &AtomicBool
         systems: &systems,
         memory: &arguments.memory,
         n_repetitions: arguments.repetitions.unwrap_or(N_REPETITIONS) as usize,
-        n_connections: arguments.connections.unwrap_or(n_connections) as usize,
+        n_connections: only(&arguments.connections, "connections", &arguments.workload)?.unwrap_or(n_connections)
+            as usize,
         n_bins: arguments.bins as usize,
         restart: arguments.restart,
         setup,
@@ -202,13 +267,20 @@ fn run_comparison(arguments: &Arguments, setup: &Setup, interrupted: &AtomicBool
     if arguments.predict {
         report.add_predictions(&comparison, &compared)?;
     }
-    let name = if arguments.restart.is_some() { format!("{}-restart", stream.name) } else { stream.name.clone() };
+    let name = match (arguments.restart, setup.cluster) {
+        (Some(_), _) => format!("{}-restart", stream.name),
+        (None, Some(cluster)) => format!("{}-cluster-{}", stream.name, cluster.n_primaries),
+        (None, None) => stream.name.clone(),
+    };
     let folder = arguments.out.clone().unwrap_or_else(|| default_folder(&name));
     report.write(&folder)?;
     finish(arguments, &report.json()?, &report.table(), &folder)
 }
 
 fn run_no_harm(arguments: &Arguments, setup: &Setup, interrupted: &AtomicBool) -> anyhow::Result<()> {
+    if arguments.cluster.is_some() {
+        bail!("no-miss runs on one server; the workload slots runs on clusters");
+    }
     if arguments.restart.is_some() || arguments.slow_down.is_some() {
         bail!("no-miss has no misses and no backend: --restart and --slow-down are for the other workloads");
     }
@@ -221,7 +293,8 @@ fn run_no_harm(arguments: &Arguments, setup: &Setup, interrupted: &AtomicBool) -
     let no_harm = NoHarm {
         stream: &stream,
         depth: arguments.pipeline as usize,
-        n_connections: arguments.connections.unwrap_or(N_CONNECTIONS_NO_MISS) as usize,
+        n_connections: only(&arguments.connections, "connections", &arguments.workload)?
+            .unwrap_or(N_CONNECTIONS_NO_MISS) as usize,
         n_pairs: arguments.repetitions.unwrap_or(N_PAIRS) as usize,
         system,
         setup,

@@ -7,9 +7,12 @@
 mod bench;
 mod cluster;
 mod mrc;
+mod nodes;
+mod plan;
 mod progress;
 mod replies;
 mod simulate;
+mod status;
 mod trace_args;
 
 use std::io::{self, Write};
@@ -33,10 +36,14 @@ enum Command {
     Cluster(Box<cluster::Arguments>),
     /// Predicts the miss ratio at each memory size from a trace.
     Mrc(Box<mrc::Arguments>),
+    /// Says what memory a tenant takes for a miss ratio: on a server, in a cluster, or by a trace.
+    Plan(Box<plan::Arguments>),
     /// Kills primaries and counts what is lost, or measures what it costs to lose nothing (tenure.replies).
     Replies(Box<replies::Arguments>),
     /// Replays a trace under several policies and memory sizes.
     Simulate(Box<simulate::Arguments>),
+    /// Says what Tenure does on a server, or on all primaries of a cluster together.
+    Status(Box<status::Arguments>),
 }
 
 fn main() -> ExitCode {
@@ -46,8 +53,10 @@ fn main() -> ExitCode {
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Cluster(arguments) => cluster::run(&arguments),
         Command::Mrc(arguments) => mrc::run(&arguments),
+        Command::Plan(arguments) => plan::run(&arguments),
         Command::Replies(arguments) => replies::run(&arguments),
         Command::Simulate(arguments) => simulate::run(&arguments),
+        Command::Status(arguments) => status::run(&arguments),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -170,6 +170,7 @@ fn setup(common: &Common) -> anyhow::Result<Setup> {
         binary: ServerBinary::installed()?,
         placement: common.cpus.unwrap_or_else(Placement::default_for_this_machine),
         settings: common.settings.clone(),
+        cluster: None,
         clock_speed: 1,
     })
 }

@@ -31,6 +31,9 @@ fn bad_usage_exits_with_2_and_says_what_is_allowed() {
         ("bench --cpus 0", "SERVER,CLIENTS"),
         ("bench --set maxmemory=1", "tenure."),
         ("bench --repetitions 0", "repetitions"),
+        ("bench --cluster 0", "--cluster"),
+        ("bench --cluster 3 --predict", "cannot be used with"),
+        ("bench --routes map", "default-node"),
         ("bench --nonsense", "--nonsense"),
         ("", "bench"),
     ] {
@@ -75,6 +78,44 @@ fn a_small_run_prints_json_and_writes_its_folder() {
     assert!(run.to_string_lossy().ends_with("-ycsb-c"), "{}", run.display());
     for name in ["report.json", "report.txt", "mean-latency.svg", "mean-latency.png"] {
         assert!(run.join(name).is_file(), "{name}");
+    }
+}
+
+#[test]
+fn what_only_slots_takes_is_refused_elsewhere() {
+    let folder = tempfile::tempdir().unwrap();
+    for (arguments, expected) in [
+        ("bench --workload ycsb-c --connections 1,2", "--connections takes one value"),
+        ("bench --workload ycsb-c --cluster 1,2", "--cluster takes one value"),
+        ("bench --workload ycsb-c --routes library", "--cluster says"),
+        ("bench --workload ycsb-e --cluster 2 --records 100 --requests 10 --backend delay:0", "several keys at once"),
+        ("bench --workload no-miss --cluster 2", "slots runs on clusters"),
+    ] {
+        let output = tenure(folder.path(), arguments);
+        assert_eq!(output.status.code(), Some(1), "{arguments}");
+        assert!(text(&output.stderr).contains(expected), "{arguments}: {}", text(&output.stderr));
+    }
+}
+
+/// Two nodes: half of the requests of a client without a slot map come to the wrong one first.
+#[test]
+fn slots_counts_redirects_by_route() {
+    let folder = tempfile::tempdir().unwrap();
+    let small = "--records 2000 --warmup 2000 --requests 4000 --connections 3 --cluster 2 --out out --json";
+    let output = tenure(folder.path(), &format!("bench --workload slots {small}"));
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let rows = json["rows"].as_array().unwrap();
+    let of = |route: &str, figure: &str| {
+        let row = rows.iter().find(|row| row["route"] == route).unwrap();
+        row[figure].as_f64().unwrap()
+    };
+    assert!((0.45..0.55).contains(&of("default-node", "redirects")), "{rows:?}");
+    assert!((1.45..1.6).contains(&of("default-node", "commands")), "{rows:?}");
+    // The load has met nearly every slot; the library has asked for all.
+    assert!(of("remember", "redirects") < 0.05 && of("library", "redirects") < 0.01, "{rows:?}");
+    for name in ["report.txt", "throughput.svg", "busiest-node.png"] {
+        assert!(folder.path().join("out").join(name).is_file(), "{name}");
     }
 }
 

@@ -9,6 +9,17 @@ pub struct CurvePoint {
     pub miss_ratio: f64,
 }
 
+/// One of several that divide a memory: see [`MissRatioCurve::of_parts`].
+#[derive(Clone, Copy, Debug)]
+pub struct Part<'a> {
+    /// Its own curve.
+    pub curve: &'a MissRatioCurve,
+    /// How much it counts: its requests.
+    pub weight: f64,
+    /// Its share of the memory, above 0, at most 1.
+    pub share: f64,
+}
+
 /// Miss ratio by cache size: never increasing, in [0, 1], linear between its points.
 ///
 /// A cache of 0 bytes misses always, so the curve starts at (0, 1) whether or not that point is given. Past the last
@@ -76,6 +87,45 @@ impl MissRatioCurve {
         Some(before.bytes + (share * (at.bytes - before.bytes) as f64).ceil() as u64)
     }
 
+    /// The miss ratio of several parts together that divide a memory of so many bytes in fixed shares: classes of a tenant, or nodes
+    /// of a cluster. The mean of theirs by weight, each at its share of the memory; a part without weight or curve says nothing.
+    ///
+    /// Points where any part has one. O(parts × points × log points).
+    pub fn of_parts(parts: &[Part]) -> MissRatioCurve {
+        let says = |part: &&Part| part.weight > 0.0 && part.share > 0.0 && !part.curve.is_empty();
+        let parts: Vec<&Part> = parts.iter().filter(says).collect();
+        let whole = |part: &Part, point: &CurvePoint| (point.bytes as f64 / part.share).round() as u64;
+        let mut sizes: Vec<u64> =
+            parts.iter().flat_map(|part| part.curve.points().iter().map(move |point| whole(part, point))).collect();
+        sizes.sort_unstable();
+        sizes.dedup();
+        let weight: f64 = parts.iter().map(|part| part.weight).sum();
+        let miss_ratio_at = |bytes: u64| {
+            let of = |part: &&Part| part.weight * part.curve.miss_ratio_at((bytes as f64 * part.share).round() as u64);
+            parts.iter().map(of).sum::<f64>() / weight
+        };
+        MissRatioCurve::new(
+            sizes.into_iter().map(|bytes| CurvePoint { bytes, miss_ratio: miss_ratio_at(bytes) }).collect(),
+        )
+    }
+
+    /// The same curve in at most `n` points (at least 2): those at even steps of what it falls by, and the last.
+    pub fn thinned(&self, n: usize) -> MissRatioCurve {
+        let (n, points) = (n.max(2), &self.points);
+        let (Some(last), true) = (points.last(), points.len() > n) else { return self.clone() };
+        let step = (1.0 - last.miss_ratio) / (n - 1) as f64;
+        let mut next = 1.0 - step;
+        let mut kept = Vec::with_capacity(n);
+        for point in &points[..points.len() - 1] {
+            if kept.len() + 1 < n && point.miss_ratio <= next {
+                kept.push(*point);
+                next = point.miss_ratio - step;
+            }
+        }
+        kept.push(*last);
+        MissRatioCurve { points: kept }
+    }
+
     /// Mean absolute difference of two curves over `sizes_bytes`, in [0, 1]: the error measure of every accuracy table.
     ///
     /// # Panics
@@ -126,6 +176,31 @@ mod tests {
         let c = curve(&[(1, 1.2), (2, 0.5), (3, 0.6), (4, -0.1)]);
         let got: Vec<f64> = c.points().iter().map(|p| p.miss_ratio).collect();
         assert_eq!(got, [1.0, 0.5, 0.5, 0.0]);
+    }
+
+    /// Half of 20 bytes is 10 for each; three quarters of the requests are of the first.
+    #[test]
+    fn parts_add_up_by_their_requests_each_at_its_share() {
+        let (a, b, none) = (curve(&[(10, 0.4)]), curve(&[(10, 0.8), (30, 0.0)]), curve(&[]));
+        let part = |curve, weight, share| Part { curve, weight, share };
+        let whole = MissRatioCurve::of_parts(&[part(&a, 3.0, 0.5), part(&b, 1.0, 0.5), part(&none, 9.0, 0.5)]);
+        for (bytes, expected) in [(0, 1.0), (20, 0.5), (60, 0.3), (1000, 0.3)] {
+            assert!((whole.miss_ratio_at(bytes) - expected).abs() < 1e-9, "{bytes}: {whole:?}");
+        }
+        assert_eq!(MissRatioCurve::of_parts(&[part(&a, 2.0, 1.0)]), a);
+        assert!(MissRatioCurve::of_parts(&[]).is_empty());
+    }
+
+    #[test]
+    fn a_thinned_curve_is_the_same_to_a_step() {
+        let long = MissRatioCurve::new(
+            (1..=1000).map(|i| CurvePoint { bytes: i * i, miss_ratio: 1.0 / (1.0 + i as f64 / 50.0) }).collect(),
+        );
+        let thin = long.thinned(40);
+        assert!(thin.points().len() <= 40 && thin.points().last() == long.points().last());
+        let sizes = even_sizes(1_000_000, 200);
+        assert!(thin.mean_absolute_error(&long, &sizes) < 1.0 / 39.0);
+        assert_eq!(thin.thinned(40), thin);
     }
 
     #[test]

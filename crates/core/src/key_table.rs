@@ -14,6 +14,8 @@ use crate::units::KeyHash;
 const WAYS: usize = 4;
 /// Bytes of a bucket.
 pub const BUCKET_BYTES: u64 = 64;
+/// Bytes of an entry on its way to another table.
+pub const ENTRY_BYTES: usize = 16;
 /// A measured penalty moves the remembered one by this share of the difference: one slow answer makes no other class.
 const PENALTY_WEIGHT: f32 = 0.25;
 /// Steps per doubling of a remembered penalty.
@@ -81,6 +83,36 @@ impl Entry {
 
     fn is_free(&self) -> bool {
         self.fingerprint == [0; 3]
+    }
+
+    /// The same of another class.
+    pub fn of_class(self, class: u8) -> Entry {
+        Entry { class, ..self }
+    }
+
+    /// For another table that counts time from elsewhere: times become ages at `now`.
+    pub fn to_bytes(self, now: u32) -> [u8; ENTRY_BYTES] {
+        let mut bytes = [0; ENTRY_BYTES];
+        bytes[..3].copy_from_slice(&self.fingerprint);
+        bytes[3] = self.class;
+        bytes[4..6].copy_from_slice(&self.n_requests.to_le_bytes());
+        bytes[6..8].copy_from_slice(&self.penalty.to_le_bytes());
+        bytes[8..12].copy_from_slice(&now.wrapping_sub(self.entered).to_le_bytes());
+        bytes[12..].copy_from_slice(&now.wrapping_sub(self.last).to_le_bytes());
+        bytes
+    }
+
+    /// What [`Entry::to_bytes`] wrote, by this table's time.
+    pub fn from_bytes(bytes: &[u8; ENTRY_BYTES], now: u32) -> Entry {
+        let &[a, b, c, class, n0, n1, p0, p1, e0, e1, e2, e3, l0, l1, l2, l3] = bytes;
+        Entry {
+            fingerprint: [a, b, c],
+            class,
+            n_requests: u16::from_le_bytes([n0, n1]),
+            penalty: u16::from_le_bytes([p0, p1]),
+            entered: now.wrapping_sub(u32::from_le_bytes([e0, e1, e2, e3])),
+            last: now.wrapping_sub(u32::from_le_bytes([l0, l1, l2, l3])),
+        }
     }
 }
 
@@ -158,6 +190,38 @@ impl KeyTable {
         &mut bucket[at]
     }
 
+    /// How many buckets there are. Keys lie alike in tables of as many.
+    pub fn n_buckets(&self) -> usize {
+        self.buckets.len()
+    }
+
+    /// The entries in use of a bucket.
+    pub fn bucket(&self, bucket: usize) -> impl Iterator<Item = &Entry> {
+        self.buckets.get(bucket).into_iter().flat_map(|bucket| &bucket.0).filter(|entry| !entry.is_free())
+    }
+
+    /// Puts an entry of a table of as many buckets into the same bucket, in the place of what is known of that key, or a free one, or
+    /// that of the longest idle where that is idle for longer. Returns its class before, 0 where it wasn't there; `None` where it
+    /// found no place.
+    pub fn put(&mut self, bucket: usize, entry: Entry, now: u32) -> Option<u8> {
+        let bucket = &mut self.buckets.get_mut(bucket).filter(|_| !entry.is_free())?.0;
+        let idle = |entry: &Entry| if entry.is_free() { u64::MAX } else { u64::from(now.wrapping_sub(entry.last)) };
+        let held = bucket.iter().position(|held| held.fingerprint == entry.fingerprint);
+        let at = held.or_else(|| (0..WAYS).max_by_key(|&i| idle(&bucket[i])))?;
+        if held.is_none() {
+            if idle(&bucket[at]) < idle(&entry) {
+                return None;
+            }
+            if bucket[at].is_free() {
+                self.used += 1;
+            } else {
+                self.displaced += 1;
+            }
+        }
+        let before = std::mem::replace(&mut bucket[at], entry);
+        Some(if held.is_some() { before.class } else { 0 })
+    }
+
     /// Entries in use.
     pub fn len(&self) -> usize {
         self.used
@@ -207,6 +271,46 @@ mod tests {
         assert_eq!(table.len() as u64 + table.displaced(), n);
         let ghosts = (n..20 * n).filter(|&i| table.get(key(i)).is_some()).count();
         assert!(ghosts <= 3, "{ghosts} of {} keys that never were", 19 * n);
+    }
+
+    /// Another table of the same size, whose clock began elsewhere, knows what the first does once all buckets were handed over.
+    #[test]
+    fn what_is_handed_over_is_known_to_another_table() {
+        let (mut from, mut to) = (KeyTable::new(1 << 14), KeyTable::new(1 << 14));
+        for i in 0..400 {
+            let entry = from.get_or_insert(key(i), 1000 + i as u32);
+            entry.class = (i % 16) as u8 + 1;
+            entry.learn_penalty(i as f32 + 2.0);
+            entry.enter(1000);
+        }
+        to.get_or_insert(key(7), 5).class = 99;
+        let hand_over = |from: &KeyTable, to: &mut KeyTable| {
+            for bucket in 0..from.n_buckets() {
+                for entry in from.bucket(bucket).map(|entry| entry.to_bytes(2000)) {
+                    to.put(bucket, Entry::from_bytes(&entry, 50), 50);
+                }
+            }
+        };
+        hand_over(&from, &mut to);
+        hand_over(&from, &mut to);
+        let known = |table: &KeyTable, i: u64| table.get(key(i)).map(|e| (e.class, e.penalty, e.n_requests));
+        assert!((0..400).all(|i| known(&from, i) == known(&to, i)));
+        assert_eq!(
+            (to.len(), to.get(key(399)).map(|e| e.last.wrapping_sub(50))),
+            (from.len(), Some(0u32.wrapping_sub(601)))
+        );
+        assert_eq!(to.put(1 << 20, *from.get(key(1)).unwrap(), 50), None, "no such bucket");
+        assert_eq!(to.put(0, Entry::default(), 50), None, "no entry");
+    }
+
+    #[test]
+    fn a_full_bucket_keeps_what_was_used_later() {
+        let (mut small, mut other) = (KeyTable::new(BUCKET_BYTES), KeyTable::new(BUCKET_BYTES));
+        (0..4).for_each(|i| _ = small.get_or_insert(key(i), 10));
+        let older = *other.get_or_insert(key(8), 9);
+        let newer = *other.get_or_insert(key(9), 12);
+        assert_eq!((small.put(0, older, 20), small.put(0, newer, 20)), (None, Some(0)));
+        assert!(small.get(key(8)).is_none() && small.get(key(9)).is_some() && small.displaced() == 1);
     }
 
     #[test]

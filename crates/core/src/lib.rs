@@ -18,4 +18,5 @@ pub mod owner_table;
 pub mod policy;
 pub mod random;
 pub mod sampling;
+pub mod slots;
 pub mod units;

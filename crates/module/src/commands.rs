@@ -169,6 +169,8 @@ fn status(tenure: &Tenure) -> Answer {
         ("partitions", count(tenure.observer.partitions.len() as u64)),
         ("windows", count(published.window)),
         ("plans_adopted", count(published.plans_adopted)),
+        ("learned", Answer::Text(if published.is_taught { "by its primary" } else { "here" }.to_owned())),
+        ("cluster", Answer::Text(cluster(tenure))),
         ("sleep", Answer::Text(tenure.spill_standing.to_owned())),
         ("replies", Answer::Text(tenure.replies.describe())),
         ("replies_held_now", count(tenure.replies.n_held() as u64)),
@@ -178,6 +180,16 @@ fn status(tenure: &Tenure) -> Answer {
         ("memory_bytes", count(alloc::allocated_bytes() as u64)),
         ("panics", count(guard::panics())),
     ])
+}
+
+/// Which part in a cluster the node has.
+fn cluster(tenure: &Tenure) -> String {
+    match tenure.cluster.as_ref().map(|cluster| &cluster.view) {
+        None => "no".to_owned(),
+        Some(None) => "not known yet".to_owned(),
+        Some(Some(view)) if view.primary.is_some() => "replica".to_owned(),
+        Some(Some(view)) => format!("primary of {} slots with {} replicas", view.n_own, view.replicas.len()),
+    }
 }
 
 /// What miniature caches missed in the last window, as `1=0.4100 2=0.4200 …`; empty where there are none.
@@ -242,6 +254,7 @@ fn partition(row: &info::PartitionRow) -> Answer {
         ("penalty_us_spread", Answer::Number(row.penalty_us_spread)),
         ("evictions", count(row.evictions)),
         ("k", count(row.k)),
+        ("reads_weighed", Answer::Number(row.reads_weighed)),
         ("sleeping_keys", count(row.sleeping_keys)),
         ("rest", Answer::Text(row.rest.to_owned())),
     ])
@@ -339,7 +352,7 @@ fn shared<'a>(
     if let [only] = views {
         return curve_of(only).cloned().unwrap_or_default();
     }
-    let parts: Vec<_> = views.iter().filter_map(|view| Some((view.reads, curve_of(view)?))).collect();
+    let parts: Vec<_> = views.iter().filter_map(|view| Some((view.weights.reads, curve_of(view)?))).collect();
     shared_curve(&parts, SHARED_POINTS)
 }
 

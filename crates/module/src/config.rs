@@ -150,6 +150,10 @@ pub struct Settings {
     pub watched_per_second: i64,
     /// `tenure.penalty-max-ms`
     pub penalty_max_ms: i64,
+    /// `tenure.limits-scope` is `cluster`.
+    pub limits_of_cluster: bool,
+    /// `tenure.teach-replicas`
+    pub teach_replicas: bool,
     /// `tenure.spill-dir`
     pub spill_dir: String,
     /// `tenure.spill-max-bytes`
@@ -414,6 +418,28 @@ pub const TABLE: &[Setting] = &[
         "Milliseconds above which a measured miss penalty counts as this."
     ),
     Setting {
+        name: c"limits-scope",
+        kind: Kind::Choice {
+            names: &[c"node", c"cluster"],
+            get: |s| usize::from(s.limits_of_cluster),
+            set: |s, i| {
+                s.limits_of_cluster = i == 1;
+                Ok(())
+            },
+        },
+        about: "What the tenants' minimums and maximums hold for, on a node of a cluster: 'node' each node by itself, 'cluster' all primaries together, each having the part that it has of the tenant's keys. To be set alike on all nodes.",
+    },
+    Setting {
+        name: c"teach-replicas",
+        kind: Kind::Bool {
+            default: true,
+            get: |s| s.teach_replicas,
+            set: |s, v| s.teach_replicas = v,
+            immutable: false,
+        },
+        about: "Whether a primary of a cluster sends its replicas what it has learned (with each plan about 1 KB per partition, and of the table of keys at most 80 KB ten times a second), so that one that takes over goes on with it.",
+    },
+    Setting {
         name: c"spill-dir",
         kind: Kind::Text { get: |s| &s.spill_dir, set: Settings::set_spill_dir },
         about: "The folder for values that sleep on disk, of this server alone; it is made where it isn't there. Empty: nothing sleeps.",
@@ -536,6 +562,8 @@ impl Default for Settings {
             samples_per_second: 0,
             watched_per_second: 0,
             penalty_max_ms: 0,
+            limits_of_cluster: false,
+            teach_replicas: false,
             spill_dir: String::new(),
             spill_max_bytes: 0,
             spill_bytes_per_second: 0,

@@ -5,7 +5,6 @@ use tenure_core::units::PartitionId;
 
 use crate::config::Policy;
 use crate::ffi::{alloc, guard};
-use crate::observe::bins::{BinId, Bins};
 use crate::observe::owners::Owners;
 use crate::tenure::Tenure;
 use crate::worker::PartitionView;
@@ -64,6 +63,8 @@ pub fn write(tenure: &Tenure, sink: &mut impl Sink) {
         ("samples_dropped_turn", Count(losses.ring_full)),
         ("samples_dropped_queue", Count(losses.queue_full)),
         ("unknown_commands", Count(losses.unknown_commands)),
+        ("redirected_keys", Count(observer.redirected)),
+        ("lessons_heard", Count(tenure.cluster.as_ref().map_or(0, |cluster| cluster.lessons_heard))),
         ("windows", Count(published.window)),
         ("plans_adopted", Count(published.plans_adopted)),
         ("curves_us", Count(published.curves_us)),
@@ -172,6 +173,8 @@ pub struct PartitionRow {
     pub evictions: u64,
     /// Sampling size.
     pub k: u64,
+    /// Reads of late as the plan counts them: those of each window weigh 0.7 of the next one's.
+    pub reads_weighed: f64,
     /// Keys whose values are on disk.
     pub sleeping_keys: u64,
     /// Awake, asleep or between.
@@ -299,18 +302,13 @@ pub fn partitions(tenure: &Tenure) -> Vec<PartitionRow> {
             penalty_us_mean: view.penalty_us_mean,
             penalty_us_spread: view.penalty_us_spread,
             evictions: tenure.evictor.work.evicted[i],
-            k: u64::from(tenure.sample_size_of(largest(bins, targets))),
+            k: u64::from(tenure.sample_size_of(bins.largest(targets))),
+            reads_weighed: view.weights.reads,
             sleeping_keys: observer.touches.sleepers.of(PartitionId(i as u16)) as u64,
             rest: tenure.rest_of(PartitionId(i as u16)),
         }
     };
     observer.partitions.names().iter().enumerate().map(row).collect()
-}
-
-/// The bin of the largest target.
-fn largest(bins: Bins, targets: Option<&[u64]>) -> BinId {
-    let largest = targets.and_then(|targets| (0..targets.len()).max_by_key(|&class| targets[class]));
-    bins.of_class(largest.unwrap_or(0))
 }
 
 /// One size class of a partition as TENURE.SIZES shows it.

@@ -1,6 +1,7 @@
 //! Tenure's state on the main thread, and what happens at the end of each turn of the event loop: look at what was sampled, take
 //! a new plan, free memory, and, ten times a second, settle the accounts.
 
+mod cluster;
 mod samples;
 pub mod sleep;
 mod why;
@@ -15,6 +16,7 @@ use tenure_core::policy::hyperbolic::Hyperbolic;
 use tenure_core::policy::ranking::Ranking;
 use tenure_core::units::{KeyHash, PARTITIONS_MAX, PartitionId};
 
+use self::cluster::Clustered;
 use self::samples::ServerSamples;
 pub use self::why::Why;
 use crate::config::{DlruEvictor, Policy, Settings};
@@ -194,6 +196,8 @@ pub struct Tenure {
     rests_until_us: u64,
     /// Since when there is something to free that an idle event loop may do.
     short_since_us: Option<u64>,
+    /// On a node of a cluster, what it knows of the others.
+    pub cluster: Option<Clustered>,
     /// Where values sleep, while they may.
     pub spill: Option<Spill>,
     /// Whether they may, and why not.
@@ -249,6 +253,7 @@ impl Tenure {
             duty: Duty::new(now_us),
             rests_until_us: 0,
             short_since_us: None,
+            cluster: server.flags().is_cluster().then(Clustered::default),
             spill: None,
             spill_standing: "off",
             is_server_start: server.info_field(b"stats", "total_connections_received").is_some_and(|n| n == "0"),
@@ -401,6 +406,7 @@ impl Tenure {
         };
         self.forget_sleepers(emptied);
         self.server_may_have_changed();
+        self.cluster_may_have_changed();
         let Some(owners) = &mut self.observer.partitions.owners else { return };
         match change {
             DataChange::Emptied(db) => owners.forget(db),
@@ -733,6 +739,7 @@ impl Tenure {
         self.census(server);
         let (partitions, sizes) = self.observer.guides();
         self.usage.settle(&self.db_sizes, partitions, sizes);
+        self.cluster_tick(server, now_us);
         self.sleep_tick(server, now_us);
         self.watch_or_pause(server, now_us);
         self.leave_snapshot(server);
@@ -845,6 +852,7 @@ impl Tenure {
             keys: self.usage.keys()[..partitions.len()].iter().map(|&keys| keys as u64).collect(),
             evictions: (self.evictor.work.evicted.iter().sum(), self.evictor.work.spent_us),
             is_watching: !self.observer.is_paused,
+            is_replica: server.flags().is_replica(),
             instructions: self.instructions(used_bytes),
         });
     }

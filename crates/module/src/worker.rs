@@ -17,7 +17,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crossbeam_queue::ArrayQueue;
-use tenure_core::curve::MissRatioCurve;
+use tenure_core::curve::{MissRatioCurve, Part};
 use tenure_core::decide::allocation::{Claim, Group, shared_curve};
 use tenure_core::decide::objective::Objective;
 use tenure_core::decide::plan::{Plan, Terms, next_plan};
@@ -25,12 +25,13 @@ use tenure_core::decide::size_class::SizeLimits;
 use tenure_core::model::merged::MergedCurve;
 use tenure_core::policy::kredis::SAMPLE_SIZES;
 use tenure_core::sampling::SampleRate;
-use tenure_core::units::TenantId;
+use tenure_core::units::{PartitionId, TenantId};
 
 use self::chooser::{Choice, Chooser, Whole};
 use self::division::Division;
 use self::learner::{Learned, Learner};
 use self::model::{Model, Modelling};
+use crate::cluster::lessons::Lesson;
 use crate::ffi::guard;
 use crate::observe::bins::Bins;
 use crate::observe::{Counters, Sampled};
@@ -43,6 +44,11 @@ const SAMPLED_KEYS_ENOUGH: usize = 1 << 14;
 const WINDOW_DECAY: f64 = 0.7;
 /// With so many penalties measured in a window, those before it count no more: a backend that has slowed down is seen at once.
 const PENALTIES_ENOUGH: f64 = 30.0;
+/// What a primary has taught is believed for so many windows, and so long at the least.
+const LESSON_WINDOWS: u32 = 6;
+const LESSON_TIME_MIN: Duration = Duration::from_secs(60);
+/// What was taken over is forgotten when its reads are fewer than this share of one's own.
+const CARRIED_MIN: f64 = 0.05;
 const NAP: Duration = Duration::from_millis(10);
 /// How often the rate is looked at.
 const RATE_EVERY: Duration = Duration::from_millis(100);
@@ -100,6 +106,8 @@ pub struct Snapshot {
     pub evictions: (u64, u64),
     /// False while commands run unseen: the counters stand still.
     pub is_watching: bool,
+    /// This server follows a primary: what it is asked for is no guide.
+    pub is_replica: bool,
     /// The settings.
     pub instructions: Instructions,
 }
@@ -111,8 +119,6 @@ pub struct PartitionView {
     pub curve: MissRatioCurve,
     /// The curves of single K, where there are: that above is the lowest of them.
     pub merged: Option<MergedCurve>,
-    /// Reads of late: how much the curve weighs beside others.
-    pub reads: f64,
     /// Mean miss penalty, in µs; 0 where none was measured.
     pub penalty_us_mean: f64,
     /// Standard deviation of the miss penalty, in µs.
@@ -121,6 +127,8 @@ pub struct PartitionView {
     pub miss_ratio: Option<f64>,
     /// Sampled keys remembered.
     pub sampled_keys: usize,
+    /// What its history weighs.
+    pub weights: Weights,
 }
 
 /// What is known of one bin at the end of a window.
@@ -156,6 +164,8 @@ pub struct Published {
     pub sample_sizes: Vec<u32>,
     /// Keys sampled per eviction in the whole cache, where one K is chosen for it.
     pub choice: Choice,
+    /// A replica's: what its primary has learned, with a plan made of that.
+    pub is_taught: bool,
     /// What Tenure's own policy evicts by.
     pub learned: Learned,
     /// By partition.
@@ -178,6 +188,7 @@ pub struct Shared {
     pub queue: Arc<ArrayQueue<Sampled>>,
     snapshot: Mutex<Option<Snapshot>>,
     published: Mutex<Arc<Published>>,
+    taught: Mutex<Option<Taught>>,
     version: AtomicU64,
     rate_threshold: AtomicU64,
     stop: AtomicBool,
@@ -193,6 +204,7 @@ impl Shared {
             queue: Arc::new(ArrayQueue::new(QUEUE_LEN)),
             snapshot: Mutex::new(None),
             published: Mutex::default(),
+            taught: Mutex::default(),
             version: AtomicU64::new(0),
             rate_threshold: AtomicU64::new(SampleRate::ALL.threshold()),
             stop: AtomicBool::new(false),
@@ -208,6 +220,13 @@ impl Shared {
         }
     }
 
+    /// Main thread: leaves what a primary has taught; what it taught before is dropped. Skipped as above.
+    pub fn teach(&self, taught: Taught) {
+        if let Ok(mut place) = self.taught.try_lock() {
+            *place = Some(taught);
+        }
+    }
+
     /// Main thread: the newest publication, if it is newer than `version`, which moves along.
     pub fn news(&self, version: &mut u64) -> Option<Arc<Published>> {
         let newest = self.version.load(Ordering::Acquire);
@@ -217,6 +236,13 @@ impl Shared {
         let published = self.published.try_lock().ok()?.clone();
         *version = newest;
         Some(published)
+    }
+
+    fn publish(&self, published: Published) {
+        if let Ok(mut place) = self.published.lock() {
+            *place = Arc::new(published);
+            self.version.fetch_add(1, Ordering::Release);
+        }
     }
 
     /// The sampling rate in force.
@@ -265,12 +291,53 @@ impl Drop for Worker {
 }
 
 /// What a partition's history weighs: decays with each window as its histogram does.
-#[derive(Clone, Copy, Debug, Default)]
-struct Weights {
-    penalties: f64,
-    penalty_us_sum: f64,
-    penalty_us_square_sum: f64,
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Weights {
+    /// Reads.
+    pub reads: f64,
+    /// Measured penalties.
+    pub penalties: f64,
+    /// Their sum, in µs.
+    pub penalty_us_sum: f64,
+    /// The sum of their squares, in µs².
+    pub penalty_us_square_sum: f64,
+}
+
+impl Weights {
+    /// Mean and standard deviation of the penalties, in µs; 0 where none was measured.
+    fn penalty_us(&self) -> (f64, f64) {
+        let n = self.penalties.max(1e-9);
+        let (mean, mean_square) = (self.penalty_us_sum / n, self.penalty_us_square_sum / n);
+        (mean, (mean_square - mean * mean).max(0.0).sqrt())
+    }
+}
+
+/// What its primary has taught a replica.
+#[derive(Clone, Debug)]
+pub struct Taught {
+    /// Which set of partitions the numbers are of.
+    pub epoch: u32,
+    /// What is known, by partition.
+    pub partitions: Vec<(PartitionId, Lesson)>,
+    /// Keys sampled per eviction, where one K was chosen for the whole cache.
+    pub sample_size: Option<u32>,
+    /// When it was heard.
+    pub heard: Instant,
+}
+
+impl Taught {
+    /// True while its teacher may still be right.
+    fn is_fresh(&self, instructions: &Instructions) -> bool {
+        self.heard.elapsed() < (LESSON_WINDOWS * instructions.window).max(LESSON_TIME_MIN)
+    }
+}
+
+/// A curve that was taken over, and the reads that it stands for; they decay, and it goes when they are few beside one's own.
+#[derive(Clone, Debug)]
+struct Carried {
+    curve: MissRatioCurve,
     reads: f64,
+    sample_size: u32,
 }
 
 /// What is known of one partition besides its models.
@@ -281,6 +348,8 @@ struct Partition {
     before: Counters,
     /// Where it is divided by size.
     division: Option<Division>,
+    /// What was taken over and still counts.
+    carried: Option<Carried>,
 }
 
 /// The worker's own state.
@@ -311,6 +380,8 @@ struct Models {
     sampled_keys_max: usize,
     /// Commands run unseen.
     is_paused: bool,
+    /// What its primary taught last, while this server is a replica.
+    taught: Option<Taught>,
 }
 
 impl Models {
@@ -336,6 +407,7 @@ impl Models {
             instructions: None,
             sampled_keys_max: Modelling::default().sampled_keys_max(0),
             is_paused: false,
+            taught: None,
         }
     }
 
@@ -477,6 +549,9 @@ impl Models {
             return;
         }
         snapshot.bins.iter().enumerate().for_each(|(i, &bins)| self.make_room(i, bins));
+        if self.learns_from_primary(shared, snapshot) {
+            return;
+        }
         let since = |(held, now): (&Partition, &Counters)| now.requests().saturating_sub(held.before.requests());
         let requests: u64 = self.partitions.iter().zip(&snapshot.counters).map(since).sum();
         let was_paused = std::mem::replace(&mut self.is_paused, !snapshot.is_watching);
@@ -494,10 +569,7 @@ impl Models {
         }
         let samples_per_second = requests as f64 * self.rate.rate() / elapsed.as_secs_f64().max(0.001);
         let published = self.end_window(snapshot);
-        if let Ok(mut place) = shared.published.lock() {
-            *place = Arc::new(published);
-            shared.version.fetch_add(1, Ordering::Release);
-        }
+        shared.publish(published);
         if self.is_paused {
             self.models.iter_mut().for_each(Model::skip);
             self.partitions.iter_mut().filter_map(|held| held.division.as_mut()).for_each(Division::skip);
@@ -505,6 +577,96 @@ impl Models {
         }
         self.raise_rate(shared, samples_per_second, snapshot.instructions.samples_per_second);
         self.window_began = Instant::now();
+    }
+
+    /// On a replica, publishes what its primary teaches in place of what it would learn itself; when it becomes the primary, begins
+    /// with that. True where there is nothing more to do: the replica's own windows don't count while it is taught.
+    fn learns_from_primary(&mut self, shared: &Shared, snapshot: &Snapshot) -> bool {
+        let heard = shared.taught.lock().ok().and_then(|mut place| place.take());
+        let is_news = heard.is_some();
+        self.taught = heard.or(self.taught.take());
+        self.taught.take_if(|t| t.epoch != self.epoch || !t.is_fresh(&snapshot.instructions));
+        if self.taught.is_none() {
+            return false;
+        }
+        if is_news || !snapshot.is_replica {
+            self.take_over(snapshot);
+            shared.publish(self.plan_on_lessons(snapshot));
+        }
+        if !snapshot.is_replica {
+            self.taught = None;
+        }
+        true
+    }
+
+    /// Begins anew with what was taught: own models know nothing yet, and what they have missed is no cold miss.
+    fn take_over(&mut self, snapshot: &Snapshot) {
+        let Some(taught) = self.taught.clone() else { return };
+        let epoch = self.epoch;
+        self.start_epoch(epoch);
+        snapshot.bins.iter().enumerate().for_each(|(i, &bins)| self.make_room(i, bins));
+        self.models.iter_mut().for_each(Model::skip);
+        self.partitions.iter_mut().zip(&snapshot.counters).for_each(|(held, &counted)| held.before = counted);
+        self.window_began = Instant::now();
+        self.chooser.begin_with(taught.sample_size);
+        let mut target_bytes = vec![0; self.models.len()];
+        for (id, lesson) in taught.partitions {
+            let Some((held, bins)) = self.partitions.get_mut(id.index()).zip(snapshot.bins.get(id.index())) else {
+                continue;
+            };
+            let (curve, reads, sample_size) = (lesson.curve, lesson.weights.reads, lesson.sample_size);
+            (held.carried, held.weights) = (Some(Carried { curve, reads, sample_size }), lesson.weights);
+            // How the primary has divided it by size isn't taught: its bins begin alike.
+            target_bytes[bins.range()].fill(lesson.target_bytes / bins.count() as u64);
+            self.reads[bins.range()].fill(reads / bins.count() as f64);
+        }
+        self.plan = Some(Plan { target_bytes, cost_us: 0.0 });
+    }
+
+    /// What is known is what was taught.
+    fn plan_on_lessons(&mut self, snapshot: &Snapshot) -> Published {
+        let view = |held: &Partition| {
+            let (penalty_us_mean, penalty_us_spread) = held.weights.penalty_us();
+            let curve = held.carried.as_ref().map_or_else(MissRatioCurve::default, |carried| carried.curve.clone());
+            PartitionView {
+                curve,
+                penalty_us_mean,
+                penalty_us_spread,
+                weights: held.weights,
+                ..PartitionView::default()
+            }
+        };
+        let views: Vec<PartitionView> = self.partitions.iter().map(view).collect();
+        let bins_of = |(view, bins): (&PartitionView, &Bins)| {
+            let n = bins.count();
+            let part = Part { curve: &view.curve, weight: 1.0, share: n as f64 };
+            let curve = if n == 1 { view.curve.clone() } else { MissRatioCurve::of_parts(&[part]) };
+            let bin = BinView { curve, reads: view.weights.reads / n as f64, sampled_keys: 0 };
+            std::iter::repeat_n(bin, n)
+        };
+        let bins: Vec<BinView> = views.iter().zip(&snapshot.bins).flat_map(bins_of).collect();
+        let began = Instant::now();
+        self.plan = self.decide(snapshot, &views, &bins);
+        if self.modelling == Modelling::SampleSizes {
+            let as_set = snapshot.instructions.sample_size;
+            self.sample_sizes = self.carried_sample_sizes(snapshot).into_iter().map(|k| k.unwrap_or(as_set)).collect();
+        }
+        Published {
+            epoch: self.epoch,
+            window: self.window,
+            plan: self.plan.clone(),
+            sample_sizes: self.sample_sizes.clone(),
+            choice: self.chooser.choice(),
+            is_taught: true,
+            limits: vec![SizeLimits::NONE; views.len()],
+            learned: Learned::default(),
+            partitions: views,
+            bins,
+            curves_us: 0,
+            plan_us: began.elapsed().as_micros() as u64,
+            plans_adopted: self.plans_adopted,
+            models_bytes: self.models_bytes(),
+        }
     }
 
     fn end_window(&mut self, snapshot: &Snapshot) -> Published {
@@ -530,7 +692,7 @@ impl Models {
         let moved = targets(&plan) != targets(&self.plan);
         self.plans_adopted += u64::from(moved && plan.is_some());
         self.plan = plan;
-        self.choose_sample_sizes(&merged, &bins, moved, &snapshot.instructions);
+        self.choose_sample_sizes(&merged, &bins, moved, snapshot);
         let limits_of = |held: &Partition| held.division.as_ref().map_or(SizeLimits::NONE, Division::limits);
         let limits = self.partitions.iter().map(limits_of).collect();
         let choice = match self.modelling {
@@ -554,6 +716,7 @@ impl Models {
             limits,
             sample_sizes: self.sample_sizes.clone(),
             choice,
+            is_taught: false,
             learned,
             partitions: views,
             bins,
@@ -595,24 +758,34 @@ impl Models {
     /// The K of each bin for its target: that which its curve is of there. To begin with it is as set, and another has to be
     /// better beyond doubt, or better than by chance for two windows; under targets that stay it has to be worth as much as another
     /// plan, too.
-    fn choose_sample_sizes(
-        &mut self,
-        merged: &[MergedCurve],
-        bins: &[BinView],
-        moved: bool,
-        instructions: &Instructions,
-    ) {
+    fn choose_sample_sizes(&mut self, merged: &[MergedCurve], bins: &[BinView], moved: bool, snapshot: &Snapshot) {
+        let (instructions, carried) = (&snapshot.instructions, self.carried_sample_sizes(snapshot));
         let Some(plan) = &self.plan else { return self.sample_sizes.clear() };
         let gain_min = if moved { 0.0 } else { instructions.gain_min };
         let held = std::mem::take(&mut self.sample_sizes);
         let wished = std::mem::take(&mut self.wished_sample_sizes);
         for (i, ((merged, bin), &target)) in merged.iter().zip(bins).zip(&plan.target_bytes).enumerate() {
+            if let Some(k) = carried[i] {
+                self.sample_sizes.push(k);
+                self.wished_sample_sizes.push(k);
+                continue;
+            }
             let held = held.get(i).copied().unwrap_or(instructions.sample_size);
             let n_reads = bin.reads * self.rate.rate();
             let [wish, beyond_doubt] = [1.0, 2.0].map(|errors| merged.k_from(held, target, gain_min, n_reads, errors));
             self.sample_sizes.push(if wished.get(i) == Some(&wish) { wish } else { beyond_doubt });
             self.wished_sample_sizes.push(wish);
         }
+    }
+
+    /// The K of each bin that was taken over and says more than what was seen since.
+    fn carried_sample_sizes(&self, snapshot: &Snapshot) -> Vec<Option<u32>> {
+        let of = |(held, bins): (&Partition, &Bins)| {
+            let carried = held.carried.as_ref().filter(|carried| carried.sample_size > 0);
+            let says_more = carried.filter(|carried| carried.reads >= 0.5 * held.weights.reads);
+            std::iter::repeat_n(says_more.map(|carried| carried.sample_size), bins.count())
+        };
+        self.partitions.iter().zip(&snapshot.bins).flat_map(of).collect()
     }
 
     /// Adds up one partition's window for each of its bins; their curves.
@@ -636,7 +809,9 @@ impl Models {
             let (curve, merged) = model.curve(capacity_bytes);
             (BinView { curve, reads: self.reads[bin], sampled_keys: model.sampled_keys() }, merged)
         };
-        bins.range().map(close).collect()
+        let mut closed: Vec<_> = bins.range().map(close).collect();
+        self.join_carried(partition, &mut closed);
+        closed
     }
 
     /// Adds up one partition's window.
@@ -656,24 +831,43 @@ impl Models {
         weights.penalty_us_sum = weights.penalty_us_sum * kept + (now.penalty_us_sum - before.penalty_us_sum);
         weights.penalty_us_square_sum =
             weights.penalty_us_square_sum * kept + (now.penalty_us_square_sum - before.penalty_us_square_sum);
-        let mean = if weights.penalties > 0.0 { weights.penalty_us_sum / weights.penalties } else { 0.0 };
-        let mean_square = weights.penalty_us_square_sum / weights.penalties.max(1e-9);
+        let (penalty_us_mean, penalty_us_spread) = weights.penalty_us();
+        let weights = *weights;
         let misses = now.misses.saturating_sub(before.misses);
         PartitionView {
             curve: whole_curve(bins),
             merged: whole_merged(bins, merged),
-            reads: weights.reads,
-            penalty_us_mean: mean,
-            penalty_us_spread: (mean_square - mean * mean).max(0.0).sqrt(),
+            penalty_us_mean,
+            penalty_us_spread,
             miss_ratio: (reads > 0).then(|| (misses as f64 / reads as f64).min(1.0)),
             sampled_keys: bins.iter().map(|bin| bin.sampled_keys).sum(),
+            weights,
+        }
+    }
+
+    /// Joins a partition's curve with the one that was taken over, each by the reads that it stands for. Bins of one that is divided
+    /// have their own alone.
+    fn join_carried(&mut self, partition: usize, closed: &mut [(BinView, Option<MergedCurve>)]) {
+        let held = &mut self.partitions[partition];
+        let Some(carried) = &mut held.carried else { return };
+        carried.reads *= WINDOW_DECAY;
+        let reads: f64 = closed.iter().map(|(bin, _)| bin.reads).sum();
+        let own_reads = (reads - carried.reads).max(0.0);
+        if carried.reads < CARRIED_MIN * own_reads {
+            held.carried = None;
+            return;
+        }
+        if let [(only, _)] = closed {
+            let part = |curve, weight| Part { curve, weight, share: 1.0 };
+            only.curve = MissRatioCurve::of_parts(&[part(&only.curve, own_reads), part(&carried.curve, carried.reads)]);
         }
     }
 
     /// The next plan; `None` without a limit to divide, or before any request.
     fn decide(&self, snapshot: &Snapshot, views: &[PartitionView], bins: &[BinView]) -> Option<Plan> {
         let memory_bytes = snapshot.capacity_bytes;
-        if memory_bytes == 0 || self.partitions.iter().all(|held| held.before.requests() == 0) {
+        let is_unknown = |held: &Partition| held.carried.is_none() && held.before.requests() == 0;
+        if memory_bytes == 0 || self.partitions.iter().all(is_unknown) {
             return None;
         }
         let Instructions { granularity_bytes, gain_min, objective, .. } = snapshot.instructions;
@@ -736,6 +930,7 @@ fn fitting_minimums(bytes_min: &[u64], capacity_bytes: u64) -> Vec<u64> {
 #[cfg(test)]
 mod tests {
     use tenure_core::access::Access;
+    use tenure_core::curve::CurvePoint;
     use tenure_core::units::{KeyHash, PARTITIONS_MAX, PartitionId, TenantId};
 
     use super::*;
@@ -781,6 +976,7 @@ mod tests {
             keys: vec![10_000; 2],
             evictions: (0, 0),
             is_watching: true,
+            is_replica: false,
             instructions: instructions(),
         }
     }
@@ -923,6 +1119,60 @@ mod tests {
         assert_eq!(mean_after(2000, 100, 2000.0), 2000.0);
         let few = mean_after(2000, 7, 1000.0);
         assert!((1900.0..2000.0).contains(&few), "seven do not outweigh a hundred: {few}");
+    }
+
+    /// A replica is taught that the second partition is dear and fits; it plans so, also as the primary's heir, until it has seen for
+    /// several windows that it is the first.
+    #[test]
+    fn a_replica_plans_on_what_it_was_taught_and_so_does_the_heir_until_it_knows_better() {
+        let shared = Shared::new();
+        let mut models = Models::new(&shared);
+        let mut version = 0;
+        let curve = MissRatioCurve::new(vec![CurvePoint { bytes: 1000, miss_ratio: 0.0 }]);
+        let lesson = |i: u16, penalty_us: f64, target_bytes| {
+            let weights =
+                Weights { reads: 1000.0, penalties: 100.0, penalty_us_sum: 100.0 * penalty_us, ..Weights::default() };
+            (PartitionId(i), Lesson { target_bytes, weights, curve: curve.clone(), ..Lesson::default() })
+        };
+        let taught = || Taught {
+            epoch: 0,
+            partitions: vec![lesson(0, 10.0, 0), lesson(1, 1000.0, 1050)],
+            sample_size: None,
+            heard: Instant::now(),
+        };
+        let mut counters = vec![Counters::default(); PARTITIONS_MAX];
+        let now = |counters: &[Counters], is_replica| Snapshot { is_replica, ..snapshot(counters.to_vec(), 1050) };
+        let targets =
+            |published: Option<Arc<Published>>| published.unwrap().plan.as_ref().unwrap().target_bytes.clone();
+        // What a replica sees itself counts for nothing while it is taught.
+        counters[0].writes = 5000;
+        shared.teach(taught());
+        models.look_at(&shared, &now(&counters, true));
+        let published = shared.news(&mut version);
+        assert!(published.as_ref().unwrap().is_taught);
+        assert!(targets(published)[1] >= 1000);
+        models.look_at(&shared, &now(&counters, true));
+        assert!(shared.news(&mut version).is_none());
+        models.look_at(&shared, &now(&counters, false));
+        assert!(targets(shared.news(&mut version))[1] >= 1000, "the heir begins with it");
+
+        let mut second_has_it = Vec::new();
+        for _ in 0..8 {
+            for i in 0..2000_u64 {
+                let counted = &mut counters[0];
+                counted.reads += 1;
+                counted.penalties += 1;
+                counted.penalty_us_sum += 5000.0;
+                let access = Access::read(KeyHash::of_number(i % 100), 10);
+                models.take(&sampled(access, counted.requests(), 0));
+            }
+            models.look_at(&shared, &now(&counters, false));
+            let published = shared.news(&mut version);
+            assert!(!published.as_ref().unwrap().is_taught);
+            second_has_it.push(targets(published)[1] >= 1000);
+        }
+        assert!(!second_has_it[7], "{second_has_it:?}");
+        assert!(models.partitions[0].carried.is_none(), "what was taken over is forgotten in time");
     }
 
     #[test]

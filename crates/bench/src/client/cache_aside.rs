@@ -5,14 +5,15 @@
 
 use anyhow::{bail, ensure};
 
-use super::connection::{Connection, Reply};
+use super::cache::Cache;
+use super::connection::Reply;
 use crate::backend::Backend;
 use crate::workload::{Operation, Request, Stream};
 
-/// One client: a connection to the cache, or one for each tenant's database, and one to each backend.
+/// One client: its way to the cache, or one for each tenant's database, and a connection to each backend.
 pub struct CacheAside<'a> {
     stream: &'a Stream,
-    caches: Vec<Connection>,
+    caches: Vec<Cache>,
     backends: Vec<Box<dyn Backend>>,
     value: Vec<u8>,
     missed: Vec<u32>,
@@ -30,18 +31,18 @@ pub struct Outcome {
 }
 
 impl<'a> CacheAside<'a> {
-    /// A client of `stream` over these connections: one to the cache for all tenants, or one for each.
-    pub fn new(stream: &'a Stream, caches: Vec<Connection>, backends: Vec<Box<dyn Backend>>) -> Self {
+    /// A client of `stream` over these: one way to the cache for all tenants, or one for each.
+    pub fn new(stream: &'a Stream, caches: Vec<Cache>, backends: Vec<Box<dyn Backend>>) -> Self {
         CacheAside { stream, caches, backends, value: Vec::new(), missed: Vec::new() }
     }
 
     /// Goes on with other connections to the cache: after a restart.
-    pub fn reconnect(&mut self, caches: Vec<Connection>) {
+    pub fn reconnect(&mut self, caches: Vec<Cache>) {
         self.caches = caches;
     }
 
     /// The connection for `key`.
-    fn cache(&mut self, key: u32) -> &mut Connection {
+    fn cache(&mut self, key: u32) -> &mut Cache {
         let own = if self.caches.len() > 1 { self.stream.keys.tenant(key) } else { 0 };
         &mut self.caches[own]
     }

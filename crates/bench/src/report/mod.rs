@@ -50,6 +50,8 @@ pub struct ReportedConditions {
     pub restart: Option<String>,
     /// The server, such as `redis-7.0.15`.
     pub server: String,
+    /// Primaries of the cluster, and how clients found them; `None` on one server.
+    pub cluster: Option<(usize, String)>,
     /// Settings of the module that the user gave.
     pub module_settings: Vec<(String, String)>,
     /// How many times as fast the servers' wall clock ran.
@@ -137,6 +139,8 @@ pub struct Figures {
     pub woken_keys: f64,
     /// Reads that found their key asleep.
     pub sleeping_reads: f64,
+    /// Commands that the nodes of a cluster sent elsewhere.
+    pub redirects: f64,
     /// Time on a core, all threads of the server, in s.
     pub server_cpu_s: f64,
     /// Of this, the main thread's, in s.
@@ -205,6 +209,7 @@ impl Report {
             slow_down: comparison.slow_down.map(|slow_down| slow_down.to_string()),
             restart: comparison.restart.map(|moment| moment.to_string()),
             server: comparison.setup.binary.label.clone(),
+            cluster: comparison.setup.cluster.map(|cluster| (cluster.n_primaries, cluster.route.to_string())),
             module_settings: comparison.setup.settings.clone(),
             clock_speed: comparison.setup.clock_speed,
             placement: comparison.setup.placement.to_string(),
@@ -231,7 +236,7 @@ impl Report {
     pub fn add_predictions(&mut self, comparison: &Comparison, compared: &Compared) -> anyhow::Result<()> {
         for (memory, limit) in comparison.memory.iter().enumerate() {
             let times = times_of_first(compared, memory).context("nothing to predict from: no read hit")?;
-            let capacity_bytes = limit.maxmemory_bytes(compared.footprint) - compared.footprint.empty_bytes;
+            let capacity_bytes = limit.maxmemory_bytes(compared.footprint, 1) - compared.footprint.empty_bytes;
             for system in comparison.systems {
                 let (stream, settings) = (comparison.stream, &comparison.setup.settings);
                 let prediction = predict(stream, system, &compared.key_bytes, capacity_bytes, &times, settings)?;
@@ -314,6 +319,7 @@ fn run_figures(comparison: &Comparison, run: &Run) -> RunFigures {
             slept_keys: counters.n_slept as f64,
             woken_keys: counters.n_woken as f64,
             sleeping_reads: counters.n_sleeping_reads as f64,
+            redirects: counters.n_redirects as f64,
             server_cpu_s: counters.cpu_s,
             server_cpu_main_s: counters.cpu_main_s,
             ping_us_max: observed.pings_ns.max() as f64 / 1000.0,

@@ -25,8 +25,11 @@ fn conditions(report: &Report) -> String {
     let clock =
         if c.clock_speed == 1 { String::new() } else { format!("; wall clock {} times as fast", c.clock_speed) };
     let slow_down = c.slow_down.as_ref().map_or(String::new(), |slow_down| format!(" (slow down {slow_down})"));
+    let cluster = c.cluster.as_ref().map_or(String::new(), |(n_primaries, route)| {
+        format!(" as a cluster of {n_primaries} primaries (clients: {route})")
+    });
     format!(
-        "{} against {}{} on {}, {}\n\
+        "{} against {}{} on {}{cluster}, {}\n\
          {} keys, footprint {}; {} requests after {} of warm-up over {} connections, seed {}, {} repetitions\n\
          {}{clock}; module settings: {settings}\n\
          Medians over the repetitions (smallest–largest); latencies in µs, backend included.\n",
@@ -85,7 +88,8 @@ fn costs(report: &Report) -> String {
 
 /// The most by which any repetition exceeded its limit.
 fn peak_over_limit(report: &Report, summary: &Summary) -> u64 {
-    let over = |run: &RunFigures| run.server_memory.used_bytes_peak.saturating_sub(run.maxmemory_bytes);
+    let n_nodes = report.conditions.cluster.as_ref().map_or(1, |(n_primaries, _)| *n_primaries as u64);
+    let over = |run: &RunFigures| run.server_memory.used_bytes_peak.saturating_sub(n_nodes * run.maxmemory_bytes);
     runs_of(report, summary).map(over).max().unwrap_or(0)
 }
 

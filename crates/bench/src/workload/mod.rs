@@ -101,6 +101,8 @@ pub enum Workload {
     Diurnal,
     /// All keys fit; throughput and CPU only.
     NoMiss,
+    /// All keys fit, in a cluster; throughput, redirects and CPU only.
+    Slots,
     /// A trace in any format that the simulator reads.
     Trace(PathBuf),
 }
@@ -116,9 +118,10 @@ impl FromStr for Workload {
             "tenants" => Ok(Workload::Tenants),
             "diurnal" => Ok(Workload::Diurnal),
             "no-miss" => Ok(Workload::NoMiss),
+            "slots" => Ok(Workload::Slots),
             path if path == "-" || PathBuf::from(path).is_file() => Ok(Workload::Trace(path.into())),
             _ => bail!(
-                "workload '{text}' is none of ycsb-a to ycsb-f, tenants, diurnal, no-miss, - or the path of a trace"
+                "workload '{text}' is none of ycsb-a to ycsb-f, tenants, diurnal, no-miss, slots, - or the path of a trace"
             ),
         }
     }
@@ -131,6 +134,7 @@ impl fmt::Display for Workload {
             Workload::Tenants => f.write_str("tenants"),
             Workload::Diurnal => f.write_str("diurnal"),
             Workload::NoMiss => f.write_str("no-miss"),
+            Workload::Slots => f.write_str("slots"),
             Workload::Trace(path) => f.write_str(&trace::name_of(path)),
         }
     }
@@ -190,7 +194,14 @@ impl WorkloadOptions {
                 let period_s = self.period_s.unwrap_or(diurnal::PERIOD_S);
                 diurnal::generate(self.n_backends, self.size(diurnal::size(period_s))?, period_s, self.seed)
             }
-            Workload::NoMiss => no_miss::generate(keys(Assignment::ByKey), self.size(no_miss::SIZE)?, self.seed),
+            Workload::NoMiss => {
+                let size = self.size(no_miss::SIZE)?;
+                no_miss::generate(keys(Assignment::ByKey), &no_miss::NO_MISS, size, self.seed)
+            }
+            Workload::Slots => {
+                let size = self.size(no_miss::SLOTS_SIZE)?;
+                no_miss::generate(keys(Assignment::ByKey), &no_miss::SLOTS, size, self.seed)
+            }
             Workload::Trace(path) => {
                 let by = if self.n_backends > 1 { Assignment::ByKey } else { Assignment::ByTenant };
                 let read = trace::read(path, &self.trace, keys(by), self.n_warmup, self.n_requests);
@@ -224,7 +235,7 @@ mod tests {
 
     #[test]
     fn a_seed_decides_every_request() {
-        for name in ["ycsb-a", "ycsb-d", "ycsb-e", "ycsb-f", "tenants", "diurnal", "no-miss"] {
+        for name in ["ycsb-a", "ycsb-d", "ycsb-e", "ycsb-f", "tenants", "diurnal", "no-miss", "slots"] {
             let (first, again) = (small(name).generate().unwrap(), small(name).generate().unwrap());
             assert_eq!(first.requests.len(), 2100, "{name}");
             assert_eq!((first.n_warmup, first.n_measured()), (100, 2000), "{name}");

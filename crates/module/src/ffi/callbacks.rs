@@ -5,10 +5,12 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 
 use valkey_module::raw;
 
+use super::bus::Topic;
 use super::filter::{self, FilterCall};
 use super::guard::{self, MainCell, guarded};
 use super::server::{Level, Server, bytes_of};
 use super::{MainThread, api, awaits, settings, soon};
+use crate::cluster::view::NodeId;
 use crate::commands;
 use crate::enforce::replies;
 use crate::info::{Sink, Value};
@@ -237,6 +239,11 @@ pub(super) unsafe extern "C" fn on_data_change(
         _ => DataChange::OtherRole,
     };
     guarded("a change of the data set", || STATE.with(&server, |tenure| tenure.on_data_change(change)));
+}
+
+/// Another node's Tenure has sent a message.
+pub(super) fn on_message(server: &Server, sender: &NodeId, topic: Topic, body: &[u8]) {
+    guarded("a message", || STATE.with(server, |tenure| tenure.on_message(sender, topic, body)));
 }
 
 /// The server stops in good order.

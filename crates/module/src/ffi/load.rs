@@ -5,7 +5,7 @@ use std::ffi::{CStr, CString, c_char, c_int};
 use valkey_module::raw;
 
 use super::server::{Level, Server, bytes_of};
-use super::{api, awaits, callbacks, filter, guard, holding, settings, soon};
+use super::{api, awaits, bus, callbacks, filter, guard, holding, settings, soon};
 use crate::commands;
 
 const OK: c_int = raw::REDISMODULE_OK as c_int;
@@ -117,6 +117,7 @@ pub unsafe extern "C" fn RedisModule_OnLoad(
 }
 
 fn give_up(server: &Server) -> c_int {
+    bus::release();
     soon::release(server);
     callbacks::retire(server);
     settings::release(server);
@@ -141,6 +142,9 @@ fn load(server: &Server, words: &[String]) -> Result<(), String> {
     }
     let name = CString::new(awaits::COMMAND).unwrap_or_default();
     register_command(server, &name, awaits::on_await, c"readonly")?;
+    if server.flags().is_cluster() && !bus::listen(server) {
+        server.log(Level::Warning, "no messages between nodes: limits are split by slots, and replicas are not taught");
+    }
     callbacks::start(server);
     watch(server)
 }
@@ -211,6 +215,7 @@ pub unsafe extern "C" fn RedisModule_OnUnload(ctx: *mut raw::RedisModuleCtx) -> 
     // SAFETY: the server runs this callback now, with this context.
     let server = unsafe { Server::new(ctx) };
     let freed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        bus::release();
         callbacks::retire(&server);
         soon::release(&server);
         settings::release(&server);

@@ -8,6 +8,7 @@
 pub mod acl;
 pub mod alloc;
 pub mod awaits;
+pub mod bus;
 pub mod callbacks;
 pub mod filter;
 pub mod guard;

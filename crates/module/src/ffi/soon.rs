@@ -37,6 +37,15 @@ pub(super) fn release(proof: &impl MainThread) {
 
 /// The server, where a callback gets no context: in a command filter.
 pub fn own_context(_proof: &impl MainThread) -> Option<Server> {
+    // SAFETY: the caller has shown that it is on the main thread.
+    unsafe { context_of_load() }
+}
+
+/// As [`own_context`].
+///
+/// # Safety
+/// On the server's main thread alone.
+pub(super) unsafe fn context_of_load() -> Option<Server> {
     let context = CONTEXT.load(Ordering::Relaxed);
     // SAFETY: the context is the module's own, for as long as it is loaded; the caller is on the main thread.
     (!context.is_null()).then(|| unsafe { Server::new(context) })

@@ -57,6 +57,12 @@ impl Bins {
         BinId(self.first + class.min(self.count() - 1) as u8)
     }
 
+    /// That of the largest of their targets, the first where they have none.
+    pub fn largest(self, targets: Option<&[u64]>) -> BinId {
+        let largest = targets.and_then(|targets| (0..targets.len()).max_by_key(|&class| targets[class]));
+        self.of_class(largest.unwrap_or(0))
+    }
+
     /// Their numbers.
     pub fn range(self) -> std::ops::Range<usize> {
         usize::from(self.first)..usize::from(self.first) + self.count()

@@ -333,6 +333,33 @@ impl Classes {
         }
     }
 
+    /// The class of that name, where there may be one: of a range that is measured, or hinted, then as [`Classes::named`].
+    pub fn numbered(&mut self, name: &str) -> Option<Class> {
+        let measured = |class: &Class| self.spec.source == Source::Auto && self.name(*class) == name;
+        match (1..FIRST_HINTED).find(measured) {
+            Some(class) => Some(class),
+            None => self.named(name).ok(),
+        }
+    }
+
+    /// The names of all classes that keys may be of, by class; `none` is the first.
+    pub fn names(&self) -> Vec<String> {
+        (0..FIRST_HINTED + self.hinted.len() as Class).map(|class| self.name(class)).collect()
+    }
+
+    /// The table, where another node can use it: what keys have shown is dated by each node's own clock.
+    pub fn shared_keys(&self) -> Option<&KeyTable> {
+        self.keys.as_ref().filter(|_| self.remembers != Remembers::History)
+    }
+
+    /// Takes over what another node remembers of a key, in a table of as many buckets.
+    pub fn take_over(&mut self, bucket: usize, entry: Entry, now: u32) {
+        let Some(keys) = self.keys.as_mut().filter(|_| self.remembers != Remembers::History) else { return };
+        let displaced = keys.displaced();
+        let before = keys.put(bucket, entry, now);
+        self.moved += keys.displaced() - displaced + u64::from(before.is_some_and(|class| class != entry.class));
+    }
+
     /// What is remembered of a key.
     #[inline]
     pub fn entry(&self, key: KeyHash) -> Option<&Entry> {
@@ -425,5 +452,16 @@ mod tests {
         assert!(classes.named("a b").is_err());
         (0..HINTED_MAX).for_each(|i| assert!(classes.named(&format!("c{i}")).is_ok()));
         assert!(classes.named("more").unwrap_err().contains("one too many"));
+        assert_eq!((classes.names()[0].as_str(), classes.names().len()), ("none", CLASSES));
+    }
+
+    #[test]
+    fn classes_are_found_by_the_names_they_have() {
+        let mut classes = classes(Source::Auto, "far=r:*");
+        for (class, name) in classes.names().into_iter().enumerate() {
+            assert_eq!(classes.numbered(&name), Some(class as Class), "{name}");
+        }
+        assert_eq!(classes.numbered("near"), Some(FIRST_HINTED + 1));
+        assert_eq!(classes.numbered("no name"), None);
     }
 }

@@ -17,6 +17,7 @@ pub mod partitions;
 pub mod prefixes;
 pub mod ring;
 pub mod sizes;
+pub mod slots;
 pub mod tenants;
 pub mod touches;
 pub mod worths;
@@ -38,6 +39,7 @@ use self::misses::MissTable;
 use self::partitions::{Partitions, in_database};
 use self::ring::Ring;
 use self::sizes::Sizes;
+use self::slots::Slots;
 use self::touches::Touches;
 use self::worths::{Delays, Worths};
 
@@ -149,6 +151,10 @@ pub struct Observer {
     queue: Arc<ArrayQueue<Sampled>>,
     /// Who is who. Changes only between turns.
     pub partitions: Partitions,
+    /// On a primary of a cluster, what it serves: of other keys it holds nothing.
+    pub slots: Option<Slots>,
+    /// Keys of other nodes that were asked for here: those commands are answered with a redirect.
+    pub redirected: u64,
     /// Keys of nobody that this turn's commands ask for.
     pub claims: Claims,
     /// Who is asleep, and what wakes them.
@@ -198,6 +204,8 @@ impl Observer {
             sizes: Sizes::new(),
             queue,
             partitions,
+            slots: None,
+            redirected: 0,
             claims: Claims::default(),
             touches: Touches::default(),
             sampled_keys: Vec::new(),
@@ -356,6 +364,10 @@ impl Observer {
         now_us: &impl Fn() -> u64,
     ) {
         let Some(key) = call.word(position) else { return };
+        if self.slots.as_ref().is_some_and(|slots| !slots.have(key)) {
+            self.redirected += 1;
+            return;
+        }
         let hash = KeyHash::of(key);
         // Redis 7.0 with several databases in use: which one is found out at the end of the turn, for sampled keys. A miss that
         // waits knows its own.

@@ -165,6 +165,21 @@ impl Partitions {
         self.names.iter().position(|n| n == name).map(|i| PartitionId(i as u16))
     }
 
+    /// The partition of a tenant's class, met or not; `None` where there is no such tenant, or the class can't be.
+    pub fn of_names(&mut self, tenant: &str, class: &str) -> Option<PartitionId> {
+        let tenant = self.tenants.names().iter().position(|name| name == tenant)?;
+        let class = if class == "none" { 0 } else { self.classes.numbered(class)? };
+        Some(match self.cells[tenant][usize::from(class)] {
+            UNASSIGNED => self.add(TenantId(tenant as u16), class),
+            id => PartitionId(u16::from(id)),
+        })
+    }
+
+    /// The limits of tenants hold for a cluster: see [`Tenants::split_limits`].
+    pub fn split_limits(&mut self, shares: Option<&[f64]>) {
+        self.tenants.split_limits(shares);
+    }
+
     /// Tenant and class, by partition.
     pub fn of_what(&self) -> &[(TenantId, Class)] {
         &self.of

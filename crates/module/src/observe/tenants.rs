@@ -176,6 +176,9 @@ const UNASSIGNED: u8 = u8::MAX;
 #[derive(Clone, Debug)]
 pub struct Tenants {
     names: Vec<String>,
+    /// Minimum and maximum, by tenant, as stated.
+    stated: Vec<(u64, u64)>,
+    /// As they hold on this node.
     bytes_min: Vec<u64>,
     bytes_max: Vec<u64>,
     weights: Vec<u32>,
@@ -199,6 +202,7 @@ impl Tenants {
     pub fn new(spec: &TenantSpec) -> Self {
         let mut tenants = Tenants {
             names: Vec::new(),
+            stated: Vec::new(),
             bytes_min: Vec::new(),
             bytes_max: Vec::new(),
             weights: Vec::new(),
@@ -232,6 +236,7 @@ impl Tenants {
 
     fn add(&mut self, name: String, bytes_min: u64, bytes_max: u64, weight: u32) -> TenantId {
         self.names.push(name);
+        self.stated.push((bytes_min, bytes_max));
         self.bytes_min.push(bytes_min);
         self.bytes_max.push(bytes_max);
         self.weights.push(weight);
@@ -292,12 +297,26 @@ impl Tenants {
         id
     }
 
+    /// The limits hold for a cluster, of which this node has these shares by tenant; without shares they hold here as they are stated.
+    pub fn split_limits(&mut self, shares: Option<&[f64]>) {
+        for (tenant, &(bytes_min, bytes_max)) in self.stated.iter().enumerate() {
+            let share = shares.map_or(1.0, |shares| shares.get(tenant).copied().unwrap_or(1.0));
+            let of = |bytes: u64| if bytes == u64::MAX { bytes } else { (bytes as f64 * share) as u64 };
+            (self.bytes_min[tenant], self.bytes_max[tenant]) = (of(bytes_min), of(bytes_max));
+        }
+    }
+
+    /// True where a tenant has a minimum or a maximum.
+    pub fn are_limited(&self) -> bool {
+        self.stated.iter().any(|&(bytes_min, bytes_max)| bytes_min > 0 || bytes_max < u64::MAX)
+    }
+
     /// All names, by tenant.
     pub fn names(&self) -> &[String] {
         &self.names
     }
 
-    /// Guaranteed bytes, by tenant.
+    /// Guaranteed bytes on this node, by tenant.
     pub fn bytes_min(&self) -> &[u64] {
         &self.bytes_min
     }
@@ -317,7 +336,7 @@ impl Tenants {
         &self.weights
     }
 
-    /// Allowed bytes, by tenant.
+    /// Allowed bytes on this node, by tenant.
     pub fn bytes_max(&self) -> &[u64] {
         &self.bytes_max
     }
@@ -358,6 +377,17 @@ mod tests {
         assert_eq!(tenants.bytes_min(), [0, 1 << 20, 0, 0]);
         assert_eq!(tenants.bytes_max()[2], 2048);
         assert_eq!(tenants.weights(), [1, 1, 7, 1]);
+    }
+
+    #[test]
+    fn limits_are_split_by_shares_and_whole_again_without() {
+        let mut tenants = Tenants::new(&TenantSpec::parse("a=a:*,min=100b,max=1000b b=b:*,max=10b").unwrap());
+        assert!(tenants.are_limited());
+        tenants.split_limits(Some(&[0.25, 0.0]));
+        assert_eq!((tenants.bytes_min(), tenants.bytes_max()), (&[25, 0, 0][..], &[250, 0, u64::MAX][..]));
+        tenants.split_limits(None);
+        assert_eq!((tenants.bytes_min(), tenants.bytes_max()), (&[100, 0, 0][..], &[1000, 10, u64::MAX][..]));
+        assert!(!Tenants::new(&TenantSpec::parse("a=a:*").unwrap()).are_limited());
     }
 
     #[test]

@@ -91,6 +91,16 @@ impl Chooser {
         }
     }
 
+    /// What was chosen elsewhere is in force until something is chosen here.
+    pub fn begin_with(&mut self, sample_size: Option<u32>) {
+        self.choice = Choice { sample_size, ..Choice::default() };
+    }
+
+    /// What is in force.
+    pub fn choice(&self) -> Choice {
+        self.choice
+    }
+
     /// A part of the stream goes by unseen: what the miniatures hold is of no use.
     pub fn skip(&mut self) {
         (self.miniatures, self.were_full) = (None, false);

@@ -31,6 +31,8 @@ const SETTINGS: &[(&str, &str, &str, &[&str])] = &[
     ("samples-per-second", "100", "100", &["99", "1000001"]),
     ("watched-per-second", "0", "0", &["-1", "1000000001"]),
     ("penalty-max-ms", "1", "1", &["0", "3600001"]),
+    ("limits-scope", "cluster", "cluster", &["world", ""]),
+    ("teach-replicas", "no", "no", &["some"]),
     ("spill-dir", "sleepers", "sleepers", &["/proc/nowhere"]),
     ("spill-max-bytes", "64mb", "67108864", &["1000", "-1"]),
     ("spill-bytes-per-second", "1mb", "1048576", &["1", "2000gb"]),

@@ -6,7 +6,7 @@ use std::ops::Index;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use redis::{Cmd, Connection, FromRedisValue, Value};
 use tenure_servers::{Server, ServerBinary, ServerOptions, clock_path, module_path};
@@ -347,9 +347,9 @@ pub fn limit_memory(server: &Server, more_bytes: u64) -> u64 {
 /// A key and its database.
 type KeyOfDb = (u16, Vec<u8>);
 
-/// Every `evicted` event of a server since this began, with the database it came from.
+/// Every `evicted` event of a server since this began, with the database it came from, and when it was heard of.
 pub struct EvictedKeys {
-    seen: Arc<Mutex<Vec<KeyOfDb>>>,
+    seen: Arc<Mutex<Vec<(KeyOfDb, Instant)>>>,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
@@ -357,14 +357,20 @@ pub struct EvictedKeys {
 impl EvictedKeys {
     /// Subscribes.
     pub fn of(server: &Server) -> EvictedKeys {
-        config_set(&mut server.connection().unwrap(), "notify-keyspace-events", "Ee");
+        EvictedKeys::with_events(server, &["evicted"])
+    }
+
+    /// The same of other events that say that a key has gone.
+    pub fn with_events(server: &Server, events: &[&str]) -> EvictedKeys {
+        config_set(&mut server.connection().unwrap(), "notify-keyspace-events", "Eeg");
+        let channels: Vec<String> = events.iter().map(|event| format!("__keyevent@*__:{event}")).collect();
         let mut connection = server.connection().unwrap();
         let (seen, stop) = (Arc::default(), Arc::new(AtomicBool::new(false)));
         let (its_seen, its_stop) = (Arc::clone(&seen), Arc::clone(&stop));
         let (ready, is_ready) = mpsc::channel();
         let thread = std::thread::spawn(move || {
             let mut events = connection.as_pubsub();
-            events.psubscribe("__keyevent@*__:evicted").unwrap();
+            channels.iter().for_each(|channel| events.psubscribe(channel).unwrap());
             events.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
             ready.send(()).unwrap();
             while !its_stop.load(Ordering::Relaxed) {
@@ -373,7 +379,7 @@ impl EvictedKeys {
                         let channel = message.get_channel_name();
                         let db = channel.split(['@', '_']).find_map(|part| part.parse().ok()).unwrap();
                         let seen: &Mutex<Vec<_>> = &its_seen;
-                        seen.lock().unwrap().push((db, message.get_payload_bytes().to_vec()));
+                        seen.lock().unwrap().push(((db, message.get_payload_bytes().to_vec()), Instant::now()));
                     }
                     Err(error) if error.is_timeout() => {}
                     Err(_) => return,
@@ -391,7 +397,13 @@ impl EvictedKeys {
 
     /// Their databases and keys.
     pub fn all(&self) -> Vec<(u16, Vec<u8>)> {
-        self.seen.lock().unwrap().clone()
+        self.seen.lock().unwrap().iter().map(|(key, _)| key.clone()).collect()
+    }
+
+    /// When each key of database 0 last went.
+    pub fn last(&self) -> HashMap<Vec<u8>, Instant> {
+        let seen = self.seen.lock().unwrap();
+        seen.iter().filter(|((db, _), _)| *db == 0).map(|((_, key), at)| (key.clone(), *at)).collect()
     }
 }
 

@@ -6,6 +6,7 @@
 
 mod accounting;
 mod classes;
+mod cluster;
 mod commands;
 mod config;
 mod density;

@@ -1,0 +1,156 @@
+//! What a primary has learned of its partitions, for the replica that may take its place: curves, penalties, targets, K.
+//!
+//! Sent with each plan. A replica sees writes alone, so what it would learn by itself is no guide to reads. Curves go in at most 64
+//! points (an error of at most 1/63 in the miss ratio): about 1 KB for each partition.
+
+use tenure_core::curve::{CurvePoint, MissRatioCurve};
+
+use super::wire::{Reader, Writer};
+use crate::observe::bins::Binning;
+use crate::worker::{Published, Weights};
+
+const CURVE_POINTS: usize = 64;
+
+/// What is known of one partition.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Lesson {
+    /// Whose it is.
+    pub tenant: String,
+    /// Its class, or `none`.
+    pub class: String,
+    /// Planned bytes.
+    pub target_bytes: u64,
+    /// Keys sampled per eviction; 0 where that is as set.
+    pub sample_size: u32,
+    /// Its reads and penalties of late.
+    pub weights: Weights,
+    /// Its miss ratio by memory.
+    pub curve: MissRatioCurve,
+}
+
+/// What is known of all.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Lessons {
+    /// Keys sampled per eviction, where one K was chosen for the whole cache.
+    pub sample_size: Option<u32>,
+    /// By partition, as the teacher numbers them.
+    pub partitions: Vec<Lesson>,
+}
+
+impl Lessons {
+    /// What was published of partitions of these tenants and classes. Of one that is divided by size the sum is taught, and the K of
+    /// its largest part.
+    pub fn of(published: &Published, binning: &Binning, of_what: impl Iterator<Item = (String, String)>) -> Lessons {
+        let targets = published.plan.as_ref().map_or(&[][..], |plan| &plan.target_bytes);
+        let by_partition = binning.by_partition(targets);
+        let bin = |i: usize| {
+            let bins = binning.all().get(i)?;
+            Some(bins.largest(targets.get(bins.range())).index())
+        };
+        let lesson =
+            |(i, (view, (tenant, class))): (usize, (&crate::worker::PartitionView, (String, String)))| Lesson {
+                tenant,
+                class,
+                target_bytes: by_partition.get(i).copied().unwrap_or(0),
+                sample_size: bin(i).and_then(|bin| published.sample_sizes.get(bin)).copied().unwrap_or(0),
+                weights: view.weights,
+                curve: view.curve.thinned(CURVE_POINTS),
+            };
+        Lessons {
+            sample_size: published.choice.sample_size,
+            partitions: published.partitions.iter().zip(of_what).enumerate().map(lesson).collect(),
+        }
+    }
+
+    /// As a message's body.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut writer = Writer::default();
+        writer.u64(u64::from(self.sample_size.unwrap_or(0))).u64(self.partitions.len() as u64);
+        for lesson in &self.partitions {
+            writer.text(&lesson.tenant).text(&lesson.class);
+            writer.u64(lesson.target_bytes).u64(u64::from(lesson.sample_size));
+            let weights = &lesson.weights;
+            writer.f64(weights.reads).f64(weights.penalties);
+            writer.f64(weights.penalty_us_sum).f64(weights.penalty_us_square_sum);
+            writer.u64(lesson.curve.points().len() as u64);
+            lesson.curve.points().iter().for_each(|point| _ = writer.u64(point.bytes).f64(point.miss_ratio));
+        }
+        writer.0
+    }
+
+    /// What [`Lessons::encode`] wrote.
+    pub fn decode(body: &[u8]) -> Option<Lessons> {
+        let mut reader = Reader(body);
+        let sample_size = k(reader.u64()?)?;
+        let n = reader.count(60)?;
+        let partitions = (0..n).map(|_| decode_one(&mut reader)).collect::<Option<Vec<Lesson>>>()?;
+        Some(Lessons { sample_size: (sample_size > 0).then_some(sample_size), partitions })
+    }
+}
+
+fn decode_one(reader: &mut Reader) -> Option<Lesson> {
+    let (tenant, class) = (reader.text()?.to_owned(), reader.text()?.to_owned());
+    let (target_bytes, sample_size) = (reader.u64()?, k(reader.u64()?)?);
+    let mut weight = || reader.f64().filter(|weight| *weight >= 0.0);
+    let weights =
+        Weights { reads: weight()?, penalties: weight()?, penalty_us_sum: weight()?, penalty_us_square_sum: weight()? };
+    let n = reader.count(16)?;
+    let point = |_| Some(CurvePoint { bytes: reader.u64()?, miss_ratio: reader.f64()? });
+    let points = (0..n).map(point).collect::<Option<Vec<CurvePoint>>>()?;
+    let increases = points.windows(2).all(|pair| pair[0].bytes < pair[1].bytes);
+    increases.then(|| Lesson { tenant, class, target_bytes, sample_size, weights, curve: MissRatioCurve::new(points) })
+}
+
+/// A sampling size that may be.
+fn k(n: u64) -> Option<u32> {
+    u32::try_from(n).ok().filter(|&k| k <= 64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lessons() -> Lessons {
+        let curve = |n: u64| {
+            let point = |i| CurvePoint { bytes: i * 1000, miss_ratio: 1.0 / (1.0 + i as f64) };
+            MissRatioCurve::new((1..=n).map(point).collect())
+        };
+        let weights = Weights { reads: 5.0, penalties: 2.0, penalty_us_sum: 300.5, penalty_us_square_sum: 9e4 };
+        let lesson = |tenant: &str, class: &str, n| Lesson {
+            tenant: tenant.to_owned(),
+            class: class.to_owned(),
+            target_bytes: n,
+            sample_size: 8,
+            weights,
+            curve: curve(n),
+        };
+        Lessons { sample_size: Some(10), partitions: vec![lesson("a", "none", 3), lesson("a", "70-150us", 0)] }
+    }
+
+    #[test]
+    fn what_is_taught_is_heard_and_what_is_cut_is_not() {
+        let body = lessons().encode();
+        assert_eq!(Lessons::decode(&body), Some(lessons()));
+        assert!((0..body.len()).all(|length| Lessons::decode(&body[..length]).is_none()));
+        assert_eq!(Lessons::decode(&Lessons::default().encode()), Some(Lessons::default()));
+        let nameless = Lessons { sample_size: None, partitions: vec![Lesson::default(); 3] };
+        assert_eq!(Lessons::decode(&nameless.encode()), Some(nameless), "the least that a partition takes");
+    }
+
+    #[test]
+    fn what_cannot_be_is_dropped() {
+        let with = |change: fn(&mut Lessons)| {
+            let mut lessons = lessons();
+            change(&mut lessons);
+            Lessons::decode(&lessons.encode())
+        };
+        assert_eq!(with(|lessons| lessons.sample_size = Some(65)), None);
+        assert_eq!(with(|lessons| lessons.partitions[0].weights.reads = -1.0), None);
+        assert_eq!(with(|lessons| lessons.partitions[0].weights.penalties = f64::INFINITY), None);
+        let mut body = lessons().encode();
+        // The second partition has two texts of 3 and 10 bytes, seven numbers and no point; the last point before it has 16 bytes.
+        let last_point = body.len() - (3 + 10 + 7 * 8) - 16;
+        body[last_point - 16..last_point - 8].fill(0xff);
+        assert_eq!(Lessons::decode(&body), None, "sizes don't increase");
+    }
+}

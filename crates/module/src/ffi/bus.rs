@@ -1,0 +1,113 @@
+//! Messages between the Tenures of a cluster, over the cluster's own bus: nothing is opened, no key is written, and a node without
+//! the module drops them.
+//!
+//! The server never takes a receiver off its list (`RegisterClusterMessageReceiver` with null frees one that it goes on to call), so
+//! ours stays after an unload and the library stays mapped for it; it does nothing then. It must not use the context that it is
+//! given, which may be of a load that has ended. The server tells modules apart by names of nine letters alone, so that
+//! another module's message of the same type may come here: each begins with a word of our own.
+
+use std::ffi::{CString, c_char, c_int, c_uchar, c_void};
+use std::ptr;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use valkey_module::raw;
+
+use super::server::Server;
+use super::{callbacks, soon};
+use crate::cluster::view::NodeId;
+
+/// The types of messages are counted from here: other modules rarely count so high, and the server has room to 254.
+const FIRST_TYPE: u8 = 214;
+/// What every message begins with; the last byte is the version of all formats.
+const WORD: &[u8] = b"tenure\x01";
+
+static IS_LOADED: AtomicBool = AtomicBool::new(false);
+
+/// What a message is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Topic {
+    /// How many keys of each tenant the sender has.
+    Keys,
+    /// What a primary has learned of its partitions, for its replicas.
+    Lessons,
+    /// What it remembers of single keys, a part of it.
+    Classes,
+}
+
+impl Topic {
+    const ALL: [Topic; 3] = [Topic::Keys, Topic::Lessons, Topic::Classes];
+}
+
+/// At load, on a node of a cluster: messages come from now on. False where the server has no bus for modules.
+pub(super) fn listen(server: &Server) -> bool {
+    // SAFETY: the API table is written once, at load.
+    let register = unsafe { raw::RedisModule_RegisterClusterMessageReceiver };
+    let Some(register) = register.filter(|_| server.flags().is_cluster()) else { return false };
+    if !stay_mapped() {
+        return false;
+    }
+    IS_LOADED.store(true, Ordering::Relaxed);
+    for topic in Topic::ALL {
+        // SAFETY: the context is that of the load callback; the receiver's code stays mapped for as long as the server runs.
+        unsafe { register(server.raw(), FIRST_TYPE + topic as u8, Some(on_message)) };
+    }
+    true
+}
+
+/// At unload: what comes is dropped.
+pub(super) fn release() {
+    IS_LOADED.store(false, Ordering::Relaxed);
+}
+
+/// Keeps this library in memory for good.
+fn stay_mapped() -> bool {
+    let mut place = libc::Dl_info {
+        dli_fname: ptr::null(),
+        dli_fbase: ptr::null_mut(),
+        dli_sname: ptr::null(),
+        dli_saddr: ptr::null_mut(),
+    };
+    // SAFETY: the address is of this library; the loader fills `place`.
+    let found = unsafe { libc::dladdr(on_message as *const c_void, &mut place) } != 0;
+    if !found || place.dli_fname.is_null() {
+        return false;
+    }
+    // SAFETY: the name is the loader's own, of a library that is loaded: nothing is run by this.
+    !unsafe { libc::dlopen(place.dli_fname, libc::RTLD_NOW | libc::RTLD_NOLOAD | libc::RTLD_NODELETE) }.is_null()
+}
+
+/// Sends a message to one node, or to all. False where the server knows no such node, or is of no cluster. What is on its way may
+/// be lost.
+pub fn send(server: &Server, to: Option<&NodeId>, topic: Topic, body: &[u8]) -> bool {
+    // SAFETY: the API table is written once, at load.
+    let Some(send) = (unsafe { raw::RedisModule_SendClusterMessage }) else { return false };
+    let message = [WORD, body].concat();
+    let target = to.and_then(|id| CString::new(&id[..]).ok());
+    let target: *const c_char = target.as_ref().map_or(ptr::null(), |id| id.as_ptr());
+    let (start, length) = (message.as_ptr().cast::<c_char>(), message.len() as u32);
+    // SAFETY: the target is null or a C string, the message has that many bytes; the server copies both.
+    let sent: c_int = unsafe { send(server.raw(), target, FIRST_TYPE + topic as u8, start, length) };
+    sent as isize == raw::REDISMODULE_OK
+}
+
+unsafe extern "C" fn on_message(
+    _ctx: *mut raw::RedisModuleCtx,
+    sender: *const c_char,
+    kind: u8,
+    payload: *const c_uchar,
+    length: u32,
+) {
+    if !IS_LOADED.load(Ordering::Relaxed) || sender.is_null() || payload.is_null() {
+        return;
+    }
+    // SAFETY: the server hands over that many bytes, alive during the call.
+    let message = unsafe { std::slice::from_raw_parts(payload, length as usize) };
+    // SAFETY: a sender's id has 40 bytes, without an end mark.
+    let sender: NodeId = unsafe { sender.cast::<NodeId>().read() };
+    let topic = Topic::ALL.into_iter().find(|&topic| FIRST_TYPE + topic as u8 == kind);
+    let (Some(topic), Some(body)) = (topic, message.strip_prefix(WORD)) else { return };
+    // SAFETY: the server calls receivers on its main thread.
+    if let Some(server) = unsafe { soon::context_of_load() } {
+        callbacks::on_message(&server, &sender, topic, body);
+    }
+}

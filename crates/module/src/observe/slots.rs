@@ -1,0 +1,46 @@
+//! The slots that this node of a cluster serves: a command that it answers with a redirect never looked for its key.
+//!
+//! Filters run before the server finds out that a key is another node's, and no `keymiss` follows, so such a read would count as a
+//! hit. The slots are read from the server about once a second (`cluster/view.rs`); until then what has just come is not counted
+//! and what has just gone is. Cost: the CRC of the key, on nodes of a cluster alone.
+
+use tenure_core::slots::{SLOTS, slot_of};
+
+/// A set of slots, 2 KiB.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Slots(Box<[u64; SLOTS as usize / 64]>);
+
+impl Default for Slots {
+    fn default() -> Self {
+        Slots(Box::new([0; SLOTS as usize / 64]))
+    }
+}
+
+impl Slots {
+    /// Adds a slot; one that can't be is ignored.
+    pub fn add(&mut self, slot: u16) {
+        if let Some(word) = self.0.get_mut(usize::from(slot) / 64) {
+            *word |= 1 << (slot % 64);
+        }
+    }
+
+    /// True where the key is of one of them.
+    #[inline]
+    pub fn have(&self, key: &[u8]) -> bool {
+        let slot = slot_of(key);
+        self.0[usize::from(slot) / 64] >> (slot % 64) & 1 == 1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_set_has_what_was_added() {
+        let mut slots = Slots::default();
+        assert!(!slots.have(b"foo"));
+        [12182, 0, 16_383, 16_384, u16::MAX].into_iter().for_each(|slot| slots.add(slot));
+        assert!(slots.have(b"foo") && slots.have(b"") && !slots.have(b"123456789"));
+    }
+}

@@ -58,6 +58,8 @@ const CALIBRATED_KEYS_AT_FIRST: usize = 16;
 const IDLE_BUDGET_US: i64 = 100;
 /// An event loop that hasn't been idle for so long isn't waited for.
 const IDLE_WAIT_US: u64 = 5_000;
+/// Between two slices of a walk that meets keys, but none that may go.
+const WALK_REST_US: u64 = 10_000;
 /// Memory for the table of keys: a share of the limit, within bounds; where there is no limit, a fixed size.
 const KEY_TABLE_SHARE: u64 = 64;
 /// The same where every key that is asked for is remembered, in the cache or not.
@@ -588,11 +590,12 @@ impl Tenure {
         let (partitions, sizes) = self.observer.guides();
         let sizes_all = matches!(self.settings.policy, Policy::HyperbolicSize | Policy::Density);
         let mut guides = Guides { partitions, sizes, usage: &mut self.usage, sizes_all };
+        let visited = self.walk.visited;
         let evicted = self.evictor.relieve(server, &mut self.walk, &mut guides, &orders);
         self.short_since_us = None;
         if evicted == 0 {
-            // Nothing may go now: asking again at once would keep the event loop from sleeping.
-            self.rests_until_us = now_us + TICK_US;
+            // Nothing may go now, or none of those that may was met yet: asking again at once would keep the event loop from sleeping.
+            self.rests_until_us = now_us + if self.walk.visited > visited { WALK_REST_US } else { TICK_US };
         }
         self.growth.last_used_bytes = Some(self.used_bytes(server));
     }

@@ -6,6 +6,7 @@
 //! Cost: about K scanned keys and one unlink per eviction, more where a partition that gives has a small share of the keys;
 //! bounded per turn by `tenure.turn-budget-us`.
 
+use std::borrow::Cow;
 use std::time::{Duration, Instant};
 
 use tenure_core::key_table::{self, Entry};
@@ -168,19 +169,28 @@ impl Evictor {
         self.pools.set_sample_sizes(orders.sample_size, orders.sample_sizes);
         self.pools.keep_to_sample_sizes(orders.keeps_to_samples);
         let n = orders.bytes_max.len();
+        let mut bytes_max = Cow::Borrowed(orders.bytes_max);
         let (mut freed_bytes, mut failures, mut evicted) = (0, 0, 0);
         loop {
             let short = freed_bytes < orders.free_bytes;
             let used_bytes = &guides.usage.bytes_by_bin(&guides.partitions.binning)[..n];
             let spared = || guides.partitions.at_minimum(used_bytes);
-            let giver = next_giver(used_bytes, orders.target_bytes, orders.bytes_max, spared, short);
+            let giver = next_giver(used_bytes, orders.target_bytes, &bytes_max, spared, short);
             let Some(giver) = giver else { break };
             if evicted >= orders.evicted_min && started.elapsed() >= orders.budget {
                 self.work.slices_out_of_time += 1;
                 break;
             }
             let until = started + orders.budget * if evicted < orders.evicted_min { URGENT } else { 1 };
-            let Some(victim) = self.find(server, walk, guides, orders, (giver, short), until) else { break };
+            let victim = match self.find(server, walk, guides, orders, (giver, short), until) {
+                Some(victim) => victim,
+                // Its keys don't turn up, as those of one slot of a cluster while the walk is in others: the next above its maximum.
+                None if !short && let Giver::Partition(id) = giver => {
+                    bytes_max.to_mut()[id.index()] = u64::MAX;
+                    continue;
+                }
+                None => break,
+            };
             match self.evict(server, guides, orders, &victim) {
                 Some(bytes) => (freed_bytes, failures, evicted) = (freed_bytes + bytes, 0, evicted + 1),
                 None => failures += 1,

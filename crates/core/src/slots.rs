@@ -32,7 +32,7 @@ mod tests {
             (b"{user1000}.following", 3443),
             (b"{user1000}.followers", 3443),
             (b"user1000", 3443),
-            (b"foo{}bar", 8363),
+            (b"foo{}bar", 14_292),
             (b"foo{{bar}}zap", 4015),
             (b"foo{bar}{zap}", 5061),
         ] {

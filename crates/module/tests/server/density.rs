@@ -219,8 +219,8 @@ fn why_tells_of_a_key_in_the_cache_and_of_one_that_was_evicted() {
             rarely.read_some(200);
             info(server, "evictions") > 1000.0 && status(&mut connection)["ranking"] == "density"
         });
-        often.read_all();
-        often.read_all();
+        // Three times whatever was drawn before, on a fast machine nothing.
+        (0..4).for_each(|_| often.read_all());
         let known = why(&mut connection, "a:7");
         assert_eq!((known["state"].as_str(), known["partition"].as_str()), ("resident", "a"), "{known:?}");
         assert_eq!((known["penalty_from"].as_str(), known["ranking"].as_str()), ("measured", "density"));

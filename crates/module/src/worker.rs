@@ -21,6 +21,7 @@ use tenure_core::curve::{MissRatioCurve, Part};
 use tenure_core::decide::allocation::{Claim, Group, shared_curve};
 use tenure_core::decide::objective::Objective;
 use tenure_core::decide::plan::{Plan, Terms, next_plan};
+use tenure_core::decide::sample_size::RunningSampleSize;
 use tenure_core::decide::size_class::SizeLimits;
 use tenure_core::model::merged::MergedCurve;
 use tenure_core::policy::kredis::SAMPLE_SIZES;
@@ -365,9 +366,7 @@ struct Models {
     modelling: Modelling,
     rate: SampleRate,
     plan: Option<Plan>,
-    sample_sizes: Vec<u32>,
-    /// What the last window alone would have them be.
-    wished_sample_sizes: Vec<u32>,
+    sample_sizes: Vec<RunningSampleSize>,
     chooser: Chooser,
     learner: Option<Box<Learner>>,
     window: u64,
@@ -396,7 +395,6 @@ impl Models {
             rate: shared.rate(),
             plan: None,
             sample_sizes: Vec::new(),
-            wished_sample_sizes: Vec::new(),
             chooser: Chooser::default(),
             learner: None,
             window: 0,
@@ -469,7 +467,6 @@ impl Models {
         self.reads.clear();
         self.plan = None;
         self.sample_sizes.clear();
-        self.wished_sample_sizes.clear();
         self.chooser = Chooser::default();
         let window_requests = self.instructions.map_or(0, |instructions| instructions.window_requests);
         let learns = self.modelling == Modelling::Densities;
@@ -649,13 +646,17 @@ impl Models {
         self.plan = self.decide(snapshot, &views, &bins);
         if self.modelling == Modelling::SampleSizes {
             let as_set = snapshot.instructions.sample_size;
-            self.sample_sizes = self.carried_sample_sizes(snapshot).into_iter().map(|k| k.unwrap_or(as_set)).collect();
+            self.sample_sizes = self
+                .carried_sample_sizes(snapshot)
+                .into_iter()
+                .map(|k| RunningSampleSize::new(k.unwrap_or(as_set)))
+                .collect();
         }
         Published {
             epoch: self.epoch,
             window: self.window,
             plan: self.plan.clone(),
-            sample_sizes: self.sample_sizes.clone(),
+            sample_sizes: self.sample_sizes.iter().map(RunningSampleSize::k).collect(),
             choice: self.chooser.choice(),
             is_taught: true,
             limits: vec![SizeLimits::NONE; views.len()],
@@ -714,7 +715,7 @@ impl Models {
             window: self.window,
             plan: self.plan.clone(),
             limits,
-            sample_sizes: self.sample_sizes.clone(),
+            sample_sizes: self.sample_sizes.iter().map(RunningSampleSize::k).collect(),
             choice,
             is_taught: false,
             learned,
@@ -755,26 +756,22 @@ impl Models {
         self.partitions.iter().fold((0.0, 0.0), add)
     }
 
-    /// The K of each bin for its target: that which its curve is of there. To begin with it is as set, and another has to be
-    /// better beyond doubt, or better than by chance for two windows; under targets that stay it has to be worth as much as another
-    /// plan, too.
+    /// The K of each bin for its target: that which its curve is of there. To begin with it is as set; under targets that stay
+    /// another has to be worth as much as another plan, too.
     fn choose_sample_sizes(&mut self, merged: &[MergedCurve], bins: &[BinView], moved: bool, snapshot: &Snapshot) {
         let (instructions, carried) = (&snapshot.instructions, self.carried_sample_sizes(snapshot));
         let Some(plan) = &self.plan else { return self.sample_sizes.clear() };
         let gain_min = if moved { 0.0 } else { instructions.gain_min };
-        let held = std::mem::take(&mut self.sample_sizes);
-        let wished = std::mem::take(&mut self.wished_sample_sizes);
-        for (i, ((merged, bin), &target)) in merged.iter().zip(bins).zip(&plan.target_bytes).enumerate() {
-            if let Some(k) = carried[i] {
-                self.sample_sizes.push(k);
-                self.wished_sample_sizes.push(k);
-                continue;
+        let as_set = RunningSampleSize::new(instructions.sample_size);
+        self.sample_sizes.resize(merged.len().min(plan.target_bytes.len()), as_set);
+        for (i, running) in self.sample_sizes.iter_mut().enumerate() {
+            match carried[i] {
+                Some(k) => *running = RunningSampleSize::new(k),
+                None => {
+                    let n_reads = bins[i].reads * self.rate.rate();
+                    running.end_window(&merged[i], plan.target_bytes[i], gain_min, n_reads);
+                }
             }
-            let held = held.get(i).copied().unwrap_or(instructions.sample_size);
-            let n_reads = bin.reads * self.rate.rate();
-            let [wish, beyond_doubt] = [1.0, 2.0].map(|errors| merged.k_from(held, target, gain_min, n_reads, errors));
-            self.sample_sizes.push(if wished.get(i) == Some(&wish) { wish } else { beyond_doubt });
-            self.wished_sample_sizes.push(wish);
         }
     }
 

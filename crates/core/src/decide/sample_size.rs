@@ -1,8 +1,10 @@
-//! Which sampling size K costs least: DLRU's cost model.
+//! Which sampling size K costs least: DLRU's cost model; and when a partition leaves the K that it runs with.
 //!
 //! Source: DLRU (Wang et al., MEMSYS'20) sec. 3.5, and Wang's dissertation (2024) eq. 3.2: P_K = M_K × (p + OH_K), with M_K the misses that a
 //! miniature cache of that K had, p the mean miss penalty, and OH_K what sampling for one eviction takes, in proportion
 //! to K as table 3.1 measured it.
+
+use crate::model::merged::MergedCurve;
 
 /// The sampling sizes that are compared.
 pub const SAMPLE_SIZES: [u32; 5] = [1, 2, 5, 10, 16];
@@ -39,9 +41,81 @@ pub fn cheapest_sample_size(misses: &[f64; SAMPLE_SIZES.len()], penalty_us_mean:
     SAMPLE_SIZES[best]
 }
 
+/// Standard errors by which another K has to be better for two windows, and at once.
+const ERRORS_TWICE: f64 = 1.0;
+const ERRORS_AT_ONCE: f64 = 2.0;
+/// Each change asks so many more of the next, and what was asked falls to this share from window to window.
+const DOUBT: f64 = 2.0;
+const DOUBT_KEPT: f64 = 0.95;
+
+/// The K that a partition runs with, from window to window.
+///
+/// Curves of two K that lie together cross by noise, and what is sampled changes little from one window to the next, so noise
+/// lasts. Another K has to be better beyond doubt, or better than by chance for two windows; and whoever has just changed is
+/// believed less the next time.
+#[derive(Clone, Copy, Debug)]
+pub struct RunningSampleSize {
+    k: u32,
+    /// What the last window alone would have it be.
+    wish: u32,
+    /// Standard errors that are asked for on top.
+    doubt: f64,
+}
+
+impl RunningSampleSize {
+    /// Runs with `k` to begin with.
+    pub fn new(k: u32) -> Self {
+        RunningSampleSize { k, wish: k, doubt: 0.0 }
+    }
+
+    /// The K it runs with.
+    pub fn k(&self) -> u32 {
+        self.k
+    }
+
+    /// Ends a window: the K for a cache of `bytes`; the other arguments are those of [`MergedCurve::k_from`]. O(log points).
+    pub fn end_window(&mut self, merged: &MergedCurve, bytes: u64, gain_min: f64, n_reads: f64) -> u32 {
+        let wished = |errors: f64| merged.k_from(self.k, bytes, gain_min, n_reads, errors + self.doubt);
+        let wish = wished(ERRORS_TWICE);
+        let k = if wish == self.wish { wish } else { wished(ERRORS_AT_ONCE) };
+        let doubt = self.doubt * DOUBT_KEPT + if k == self.k { 0.0 } else { DOUBT };
+        *self = RunningSampleSize { k, wish, doubt };
+        k
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::curve::{CurvePoint, MissRatioCurve};
+    use crate::random::Random;
+
+    /// Curves of one point, at 10 bytes.
+    fn merged(miss_ratios: [(u32, f64); 2]) -> MergedCurve {
+        let curve = |miss_ratio| MissRatioCurve::new(vec![CurvePoint { bytes: 10, miss_ratio }]);
+        MergedCurve::new(&miss_ratios.map(|(k, miss_ratio)| (k, curve(miss_ratio))))
+    }
+
+    /// Two K that are alike but for noise that lasts some windows, as that of decaying counts does: K stays in 29 windows of 30 (in 15
+    /// of 16 without doubt).
+    /// A loop, where the smaller K is far better, is followed in one window, just after a change too.
+    #[test]
+    fn k_follows_what_is_better_and_not_the_noise() {
+        let (mut random, mut noise, mut running) = (Random::new(1), 0.0, RunningSampleSize::new(5));
+        let (mut changes, windows) = (0, 1000);
+        for _ in 0..windows {
+            // Of 1000 reads at a miss ratio of one half the standard error is 0.016; this is half as much again.
+            noise = 0.7 * noise + 0.7 * 0.016 * 2.6 * (2.0 * random.unit() - 1.0);
+            let held = running.k();
+            changes += usize::from(running.end_window(&merged([(5, 0.5), (16, 0.5 + noise)]), 10, 0.0, 1000.0) != held);
+        }
+        assert!((1..windows / 30).contains(&changes), "{changes}");
+        let other = if running.k() == 5 { 16 } else { 5 };
+        for k in [other, running.k(), other] {
+            let loops = merged([(5, if k == 5 { 0.3 } else { 0.7 }), (16, if k == 5 { 0.7 } else { 0.3 })]);
+            assert_eq!(running.end_window(&loops, 10, 0.0, 1000.0), k);
+        }
+    }
 
     #[test]
     fn misses_decide_and_with_equal_misses_the_cheaper_eviction() {

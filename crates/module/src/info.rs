@@ -337,7 +337,7 @@ pub struct SizeRow {
 pub fn size_classes(tenure: &Tenure) -> Vec<SizeRow> {
     let partitions = &tenure.observer.partitions;
     let views = Some(&tenure.published.bins).filter(|_| tenure.published.epoch == tenure.observer.epoch());
-    let used_bytes = tenure.usage.bytes_by_bin(&partitions.binning);
+    let used_bytes = tenure.usage.bytes_by_bin();
     let mut rows = Vec::new();
     for (i, name) in partitions.names().iter().enumerate() {
         let bins = partitions.binning.of(PartitionId(i as u16));

@@ -47,7 +47,8 @@ const TICK_US: u64 = 100_000;
 const MEMORY_EVERY_US: u64 = 1_000_000;
 /// How long the census takes for a round, where its limits let it.
 const ROUND_US: u64 = 60_000_000;
-/// Keys that the census visits per tick where the evictor has visited fewer; the most before shares were ever counted.
+/// Keys that the census visits per tick where the evictor has visited fewer; the most before shares were ever counted, and
+/// where what size classes hold has changed unseen.
 const CENSUS_KEYS_MIN: u64 = 64;
 const CENSUS_KEYS_MAX: u64 = 512;
 const CENSUS_STEPS: usize = 256;
@@ -372,13 +373,10 @@ impl Tenure {
                 self.on_new_while_asleep(db, key);
                 let partition = self.observer.on_new_key(db, key, now_us);
                 let size_bytes = self.look_at_new_key(server, partition, key);
-                self.usage.came(db, partition, self.observer.sizes_seen());
+                self.usage.came(db, partition, size_bytes, &self.observer.known());
                 let binning = &self.observer.partitions.binning;
-                let bin = match size_bytes.filter(|_| binning.of(partition).are_many()) {
-                    Some(size_bytes) => {
-                        self.usage.came_of_size(db, partition, size_bytes);
-                        binning.bin_of(partition, size_bytes)
-                    }
+                let bin = match size_bytes {
+                    Some(size_bytes) => binning.bin_of(partition, size_bytes),
                     None => binning.of(partition).of_class(0),
                 };
                 if self.standing == Standing::Ready {
@@ -394,7 +392,7 @@ impl Tenure {
             b"del" | b"expired" | b"evicted" | b"rename_from" | b"move_from" => {
                 let partition = self.observer.partitions.of(db, key);
                 self.observer.on_gone(db, key);
-                self.usage.went(db, partition, self.observer.sizes_seen());
+                self.usage.went(db, partition, &self.observer.known());
             }
             _ => {}
         }
@@ -444,7 +442,7 @@ impl Tenure {
         let binning = &self.observer.partitions.binning;
         // Under this policy partitions are undivided.
         let bin = binning.of(partition).of_class(0).in_pools();
-        if !self.observer.partitions.above_minimums(&self.usage.bytes_by_bin(binning)).holds(bin) {
+        if !self.observer.partitions.above_minimums(self.usage.bytes_by_bin()).holds(bin) {
             return;
         }
         let name = server.text(key);
@@ -533,7 +531,7 @@ impl Tenure {
         let held = self.held_targets(target_bytes, now_us);
         let target_bytes = held.as_deref().unwrap_or(target_bytes);
         let partitions = &self.observer.partitions;
-        let maximums = partitions.maximums(&self.usage.bytes_by_bin(&partitions.binning), target_bytes);
+        let maximums = partitions.maximums(self.usage.bytes_by_bin(), target_bytes);
         if free_bytes == 0 && maximums.is_none() {
             self.short_since_us = None;
             return;
@@ -802,7 +800,9 @@ impl Tenure {
 
     /// Visits a few keys, so that mean sizes and shares are known where nothing is evicted.
     fn census(&mut self, server: &Server) {
-        let wanted = if self.usage.is_counted() { self.keys_for_a_round() } else { CENSUS_KEYS_MAX };
+        self.usage.written(self.observer.writes_of_divided());
+        let may_take_time = self.usage.is_counted() && !self.usage.is_outdated();
+        let wanted = if may_take_time { self.keys_for_a_round() } else { CENSUS_KEYS_MAX };
         let goal = self.visited_at_tick + wanted;
         let (partitions, sizes) = self.observer.guides();
         sizes.refresh_some();
@@ -903,7 +903,7 @@ impl Tenure {
         let after = partitions.of(db, key);
         let is_moved = is_there && before != after;
         if is_moved {
-            self.usage.changed(db, before, after, self.observer.sizes_seen());
+            self.usage.changed(db, before, after, &self.observer.known());
         }
         is_moved
     }

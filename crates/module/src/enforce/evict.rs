@@ -168,28 +168,21 @@ impl Evictor {
         let started = Instant::now();
         self.pools.set_sample_sizes(orders.sample_size, orders.sample_sizes);
         self.pools.keep_to_sample_sizes(orders.keeps_to_samples);
-        let n = orders.bytes_max.len();
-        let mut bytes_max = Cow::Borrowed(orders.bytes_max);
+        let mut limits = Limits::of(orders);
         let (mut freed_bytes, mut failures, mut evicted) = (0, 0, 0);
         loop {
             let short = freed_bytes < orders.free_bytes;
-            let used_bytes = &guides.usage.bytes_by_bin(&guides.partitions.binning)[..n];
-            let spared = || guides.partitions.at_minimum(used_bytes);
-            let giver = next_giver(used_bytes, orders.target_bytes, &bytes_max, spared, short);
-            let Some(giver) = giver else { break };
+            let Some(giver) = limits.next_giver(guides, short) else { break };
             if evicted >= orders.evicted_min && started.elapsed() >= orders.budget {
                 self.work.slices_out_of_time += 1;
                 break;
             }
             let until = started + orders.budget * if evicted < orders.evicted_min { URGENT } else { 1 };
-            let victim = match self.find(server, walk, guides, orders, (giver, short), until) {
-                Some(victim) => victim,
-                // Its keys don't turn up, as those of one slot of a cluster while the walk is in others: the next above its maximum.
-                None if !short && let Giver::Partition(id) = giver => {
-                    bytes_max.to_mut()[id.index()] = u64::MAX;
+            let Some(victim) = self.find(server, walk, guides, orders, (giver, short), until) else {
+                if limits.pass_over(giver) {
                     continue;
                 }
-                None => break,
+                break;
             };
             match self.evict(server, guides, orders, &victim) {
                 Some(bytes) => (freed_bytes, failures, evicted) = (freed_bytes + bytes, 0, evicted + 1),
@@ -205,8 +198,8 @@ impl Evictor {
         evicted
     }
 
-    /// The next victim: from the giver's pool, once K of its keys were met; where they don't turn up in time and memory is
-    /// short, the longest idle of those that hold more than their target: nobody below it pays for another.
+    /// The next victim: from the giver's pool, once K of its keys were met. `None` where they don't turn up; where time runs out
+    /// and memory is short, the longest idle of those that hold more than their target: nobody below it pays for another.
     fn find(
         &mut self,
         server: &Server,
@@ -230,9 +223,10 @@ impl Evictor {
             }
             let out_of_time = steps % STEPS_PER_LOOK == STEPS_PER_LOOK - 1 && Instant::now() >= until;
             if met >= patience || steps >= 2 * patience || out_of_time {
-                return match short {
-                    true => self.take(giver, may_give).or_else(|| self.pools.take_of(others(guides, orders, may_give))),
-                    false => self.take(giver, may_give),
+                let taken = self.take(giver, may_give);
+                return match short && out_of_time {
+                    true => taken.or_else(|| self.pools.take_of(others(guides, orders, may_give))),
+                    false => taken,
                 };
             }
             let db = self.pick_db(guides, orders, giver)?;
@@ -318,7 +312,7 @@ impl Evictor {
             // Looking it up has removed it, if nothing else has.
             let size_bytes = victim.sight.expired_bytes.filter(|_| server.db_size() < keys_before)?;
             guides.partitions.gone(victim.db, hash);
-            guides.usage.evicted(victim.db, partition, size_bytes, victim.was_met);
+            guides.evicted(victim.db, partition, size_bytes, victim.was_met);
             return Some(u64::from(size_bytes));
         }
         if key.idle() < victim.sight.idle || (orders.volatile_only && key.expires_in_ms().is_none()) {
@@ -349,17 +343,53 @@ impl Evictor {
         server.replicate_unlink(&victim.name);
         server.signal_modified(&victim.name);
         server.notify_evicted(&victim.name);
-        guides.usage.evicted(victim.db, partition, size_bytes, victim.was_met);
+        guides.evicted(victim.db, partition, size_bytes, victim.was_met);
         self.work.evicted[partition.index()] += 1;
         self.work.evicted_bytes += u64::from(size_bytes);
         Some(u64::from(size_bytes))
     }
 }
 
+/// Target and allowed bytes by bin, as this slice goes by them.
+struct Limits<'a> {
+    target_bytes: Cow<'a, [u64]>,
+    bytes_max: Cow<'a, [u64]>,
+    passed_over: u128,
+}
+
+impl<'a> Limits<'a> {
+    fn of(orders: &Orders<'a>) -> Self {
+        let (target_bytes, bytes_max) = (Cow::Borrowed(orders.target_bytes), Cow::Borrowed(orders.bytes_max));
+        Limits { target_bytes, bytes_max, passed_over: 0 }
+    }
+
+    fn next_giver(&self, guides: &Guides, short: bool) -> Option<Giver> {
+        let used_bytes = &guides.usage.bytes_by_bin()[..self.bytes_max.len()];
+        let spared = || guides.partitions.at_minimum(used_bytes);
+        next_giver(used_bytes, &self.target_bytes, &self.bytes_max, spared, short)
+    }
+
+    /// The keys of a giver don't turn up, as those of one slot of a cluster while the walk is in others, or the few of a bin that
+    /// came before their names were noted: whoever is next gives. False where it has been passed over before.
+    fn pass_over(&mut self, giver: Giver) -> bool {
+        let Giver::Partition(id) = giver else { return false };
+        let is_new = self.passed_over >> id.index() & 1 == 0;
+        if is_new {
+            self.passed_over |= 1 << id.index();
+            for limits in [&mut self.target_bytes, &mut self.bytes_max] {
+                if let Some(limit) = limits.to_mut().get_mut(id.index()) {
+                    *limit = u64::MAX;
+                }
+            }
+        }
+        is_new
+    }
+}
+
 /// Whose keys are looked at: where there are no targets that see to it, not those of tenants at their minimum.
 fn may_give(guides: &Guides, orders: &Orders) -> OverTarget {
     match orders.scoring {
-        Scoring::Ranked(_) => guides.partitions.above_minimums(&guides.usage.bytes_by_bin(&guides.partitions.binning)),
+        Scoring::Ranked(_) => guides.partitions.above_minimums(guides.usage.bytes_by_bin()),
         _ => OverTarget::all(),
     }
 }
@@ -369,9 +399,9 @@ fn others(guides: &Guides, orders: &Orders, may_give: OverTarget) -> OverTarget 
     if let Scoring::Ranked(_) = orders.scoring {
         return may_give;
     }
-    let used_bytes = guides.usage.bytes_by_bin(&guides.partitions.binning);
+    let used_bytes = guides.usage.bytes_by_bin();
     let over = OverTarget::new(&used_bytes[..orders.bytes_max.len()], orders.target_bytes);
-    if over.is_none() { guides.partitions.above_minimums(&used_bytes) } else { over }
+    if over.is_none() { guides.partitions.above_minimums(used_bytes) } else { over }
 }
 
 /// Xorshift: which database or newcomer comes next needs no more.

@@ -19,6 +19,12 @@ pub struct Held {
 }
 
 impl Held {
+    /// Mean size of a key; `None` of nothing.
+    pub fn mean_bytes(&self) -> Option<f64> {
+        let (keys, bytes) = (self.keys.iter().sum::<f64>(), self.bytes.iter().sum::<f64>());
+        (keys > 0.0).then(|| bytes / keys)
+    }
+
     /// Adds `by` times `other`.
     pub fn add(&mut self, other: &Held, by: f64) {
         self.keys.iter_mut().zip(other.keys).for_each(|(sum, more)| *sum += by * more);

@@ -5,22 +5,25 @@
 //! has come round once. Some ways to go have no event (a key overwritten by `RENAME`): when the counts no longer add up to the
 //! database's own, those of the next round are taken.
 //!
-//! Bytes: keys × mean size. The walk's last round is remembered in 16 segments, each replaced when the walk has gone through it
-//! again: for keys at rest the sum is exact, and a changed value counts within a round; of a partition of many keys one in four is
-//! sized. Nothing is stored per key; about 5 KB per database.
+//! Bytes: keys × mean size, said anew whenever a key comes or goes. The walk's last round is remembered in 16 segments, each
+//! replaced when the walk has gone through it again: for keys at rest the sum is exact, and a changed value counts within a round;
+//! of a partition of many keys one in four is sized. Of a partition divided by size every key's is known, those that come too:
+//! its mean is that of `spread`. Nothing is stored per key; about 6 KB per database.
 
 use tenure_core::units::{PARTITIONS_MAX, PartitionId};
 
 use super::spread::{Held, Spread, shares};
 use crate::observe::bins::{BinId, Binning};
 use crate::observe::partitions::Partitions;
-use crate::observe::sizes::Sizes;
+use crate::observe::sizes::{Known, Sizes};
 
 /// Counts are taken anew when they were off by this share of the keys.
 const DRIFT_MAX: f64 = 0.002;
 /// Partitions of more keys than this are sized by one in so many of those that are met.
 const KEYS_MANY: f64 = 16384.0;
 const SIZED_ONE_IN: u64 = 4;
+/// The walk hurries where more than this share of a divided partition's keys has changed its size unseen.
+const UNSEEN_MAX: f64 = 0.005;
 /// What was evicted is taken off what was met while at least this share of the keys is left.
 const LEFT_MIN: f64 = 0.25;
 /// Parts of a round.
@@ -158,6 +161,11 @@ struct Database {
     met: Met,
     /// How the keys of divided partitions lie over their bins.
     spread: Spread,
+    /// Bytes by partition, as last said.
+    bytes: Vec<u64>,
+    /// Keys of divided partitions that went, or were written anew, in the walk's round under way, of sizes not known; and in the round
+    /// before, part of which came after the walk had passed.
+    unseen: [f64; 2],
 }
 
 impl Database {
@@ -174,7 +182,21 @@ impl Database {
             round: none,
             met: Met::new(),
             spread: Spread::default(),
+            bytes: vec![0; PARTITIONS_MAX],
+            unseen: [0.0; 2],
         }
+    }
+
+    /// Keys × mean size of a partition.
+    fn bytes_of(&self, partition: PartitionId, known: &Known) -> u64 {
+        let i = partition.index();
+        if self.keys[i] <= 0.0 {
+            return 0;
+        }
+        let are_many = known.binning.of(partition).are_many();
+        let of_all = are_many.then(|| self.spread.held(partition, self.walked()).mean_bytes()).flatten();
+        let mean = of_all.or_else(|| self.met.mean(i)).unwrap_or_else(|| f64::from(known.sizes.mean_bytes(partition)));
+        (self.keys[i] * mean) as u64
     }
 
     /// How much of the database this round has walked, 0 to 1.
@@ -226,6 +248,7 @@ impl Database {
             (self.uncounted, self.drift) = (0.0, self.moved);
         }
         self.moved = 0.0;
+        self.unseen = [0.0, self.unseen[0]];
         self.round.fill(0.0);
     }
 }
@@ -236,45 +259,52 @@ pub struct Usage {
     databases: Vec<Database>,
     keys: Vec<f64>,
     bytes: Vec<u64>,
+    by_bin: Vec<u64>,
     /// Keys that the walk met.
     visits: u64,
+    /// Keys that came into divided partitions, and writes there, as of the last look.
+    came: u64,
+    writes: u64,
 }
 
 impl Usage {
     /// Nothing known yet.
     pub fn new() -> Self {
-        Usage { databases: Vec::new(), keys: vec![0.0; PARTITIONS_MAX], bytes: vec![0; PARTITIONS_MAX], visits: 0 }
+        let none = vec![0; PARTITIONS_MAX];
+        let keys = vec![0.0; PARTITIONS_MAX];
+        Usage { keys, bytes: none.clone(), by_bin: none, ..Usage::default() }
     }
 
-    /// A key came into being, of a size not known yet.
-    pub fn came(&mut self, db: u16, partition: PartitionId, sizes: &Sizes) {
-        let i = partition.index();
+    /// A key came into being; its size matters where its partition is divided.
+    pub fn came(&mut self, db: u16, partition: PartitionId, size_bytes: Option<u32>, known: &Known) {
         let place = self.place(db);
         let database = &mut self.databases[place];
-        let size_bytes = database.met.mean(i).unwrap_or_else(|| f64::from(sizes.mean_bytes(partition)));
-        database.count(i, 1.0, database.walked());
-        self.keys[i] += 1.0;
-        self.bytes[i] += size_bytes as u64;
-    }
-
-    /// The same of a divided partition, as far as the size of the key is known.
-    pub fn came_of_size(&mut self, db: u16, partition: PartitionId, size_bytes: u32) {
-        let place = self.place(db);
-        let database = &mut self.databases[place];
-        database.spread.came(partition, size_bytes, database.walked());
+        let walked = database.walked();
+        database.count(partition.index(), 1.0, walked);
+        if known.binning.of(partition).are_many() {
+            self.came += 1;
+            match size_bytes {
+                Some(size_bytes) => database.spread.came(partition, size_bytes, walked),
+                None => database.unseen[0] += 1.0,
+            }
+        }
+        self.keys[partition.index()] += 1.0;
+        self.say_bytes(place, partition, known);
     }
 
     /// A key went, of a size not known.
-    pub fn went(&mut self, db: u16, partition: PartitionId, sizes: &Sizes) {
+    pub fn went(&mut self, db: u16, partition: PartitionId, known: &Known) {
         let place = self.place(db);
         let database = &mut self.databases[place];
-        let mean = database.met.mean(partition.index()).unwrap_or_else(|| f64::from(sizes.mean_bytes(partition)));
         database.count(partition.index(), -1.0, database.walked());
-        self.take_off(partition.index(), mean as u64);
+        if known.binning.of(partition).are_many() {
+            database.unseen[0] += 1.0;
+        }
+        self.one_less(place, partition, known);
     }
 
     /// A key was evicted, which the walk had met or had not.
-    pub fn evicted(&mut self, db: u16, partition: PartitionId, size_bytes: u32, was_met: bool) {
+    pub fn evicted(&mut self, db: u16, partition: PartitionId, size_bytes: u32, was_met: bool, known: &Known) {
         let place = self.place(db);
         let database = &mut self.databases[place];
         let met = if was_met { 1.0 } else { database.walked() };
@@ -283,12 +313,38 @@ impl Usage {
         if was_met {
             database.met.evicted.add(partition.index(), 1.0, f64::from(size_bytes));
         }
-        self.take_off(partition.index(), u64::from(size_bytes));
+        self.one_less(place, partition, known);
     }
 
-    fn take_off(&mut self, i: usize, size_bytes: u64) {
-        self.keys[i] = (self.keys[i] - 1.0).max(0.0);
-        self.bytes[i] = self.bytes[i].saturating_sub(size_bytes);
+    fn one_less(&mut self, place: usize, partition: PartitionId, known: &Known) {
+        let keys = &mut self.keys[partition.index()];
+        *keys = (*keys - 1.0).max(0.0);
+        self.say_bytes(place, partition, known);
+    }
+
+    /// Says anew what a partition holds, after a change in one database.
+    fn say_bytes(&mut self, place: usize, partition: PartitionId, known: &Known) {
+        let i = partition.index();
+        let bytes = self.databases[place].bytes_of(partition, known);
+        let before = std::mem::replace(&mut self.databases[place].bytes[i], bytes);
+        self.bytes[i] = self.bytes[i] - before + bytes;
+        self.divide(partition, known.binning);
+    }
+
+    /// Divides a partition's bytes among its bins.
+    fn divide(&mut self, partition: PartitionId, binning: &Binning) {
+        let (i, bins) = (partition.index(), binning.of(partition));
+        let by_bin = &mut self.by_bin[bins.range()];
+        if !bins.are_many() {
+            by_bin[0] = self.bytes[i];
+            return;
+        }
+        by_bin.fill(0);
+        for database in self.databases.iter().filter(|database| database.bytes[i] > 0) {
+            let shares = shares(&database.spread.held(partition, database.walked()).bytes);
+            let own = shares.map(|share| (share * database.bytes[i] as f64) as u64);
+            by_bin.iter_mut().zip(own).for_each(|(sum, own)| *sum += own);
+        }
     }
 
     /// So many keys have changed partition, or may have, without an event: where they are many, the next rounds count anew, up to
@@ -301,9 +357,9 @@ impl Usage {
     }
 
     /// A key has changed partition, of a size not known.
-    pub fn changed(&mut self, db: u16, from: PartitionId, to: PartitionId, sizes: &Sizes) {
-        self.went(db, from, sizes);
-        self.came(db, to, sizes);
+    pub fn changed(&mut self, db: u16, from: PartitionId, to: PartitionId, known: &Known) {
+        self.went(db, from, known);
+        self.came(db, to, None, known);
         let place = self.place(db);
         let database = &mut self.databases[place];
         (database.drift, database.moved) = (database.drift + 1.0, database.moved + 1.0);
@@ -342,23 +398,36 @@ impl Usage {
         self.databases.iter().all(|d| d.total < 1.0 || is_counted(d))
     }
 
+    /// So many `writes` have been seen of divided partitions, ever: those that made no key have changed one.
+    pub fn written(&mut self, writes: u64) {
+        let (written, came) = (writes - std::mem::replace(&mut self.writes, writes), std::mem::take(&mut self.came));
+        let unseen = written.saturating_sub(came) as f64;
+        self.databases.iter_mut().for_each(|database| database.unseen[0] += unseen);
+    }
+
+    /// True where what the bins hold has changed without a word, so that only the walk can tell.
+    pub fn is_outdated(&self) -> bool {
+        self.databases.iter().any(|d| d.unseen.iter().sum::<f64>() > UNSEEN_MAX * d.total)
+    }
+
     /// Takes the number of keys of each database in use from the server, and adds all up anew.
     pub fn settle(&mut self, db_sizes: &[(u16, u64)], partitions: &Partitions, sizes: &Sizes) {
         self.databases.retain(|d| db_sizes.iter().any(|(db, _)| *db == d.db));
         self.keys.fill(0.0);
-        let mut bytes = [0.0; PARTITIONS_MAX];
+        self.bytes.fill(0);
+        let known = Known { binning: &partitions.binning, sizes };
         for &(db, total) in db_sizes {
             let place = self.place(db);
             let database = &mut self.databases[place];
             database.settle(total as f64, partitions.whole_database(db));
             database.spread.settle(|partition| *partitions.binning.limits(partition));
-            for (i, bytes) in bytes.iter_mut().enumerate().filter(|(i, _)| database.keys[*i] > 0.0) {
-                let unmet = || f64::from(sizes.mean_bytes(PartitionId(i as u16)));
+            for i in 0..partitions.len() {
+                database.bytes[i] = database.bytes_of(PartitionId(i as u16), &known);
                 self.keys[i] += database.keys[i];
-                *bytes += database.keys[i] * database.met.mean(i).unwrap_or_else(unmet);
+                self.bytes[i] += database.bytes[i];
             }
         }
-        self.bytes.iter_mut().zip(bytes).for_each(|(sum, bytes)| *sum = bytes as u64);
+        (0..partitions.len()).for_each(|i| self.divide(PartitionId(i as u16), known.binning));
     }
 
     /// Keys of a partition in one database, and all keys there.
@@ -377,19 +446,9 @@ impl Usage {
         &self.bytes
     }
 
-    /// Bytes by bin.
-    pub fn bytes_by_bin(&self, binning: &Binning) -> [u64; PARTITIONS_MAX] {
-        let mut by_bin = [0; PARTITIONS_MAX];
-        for (i, bins) in binning.all().iter().enumerate() {
-            let (range, bytes) = (bins.range(), self.bytes[i]);
-            if bins.are_many() {
-                let shares = shares(&self.held(PartitionId(i as u16)).bytes);
-                by_bin[range].iter_mut().zip(shares).for_each(|(own, share)| *own = (share * bytes as f64) as u64);
-            } else {
-                by_bin[range.start] = bytes;
-            }
-        }
-        by_bin
+    /// Bytes by bin, for every number that a bin may have.
+    pub fn bytes_by_bin(&self) -> &[u64] {
+        &self.by_bin
     }
 
     /// Keys of a bin.
@@ -421,6 +480,8 @@ impl Usage {
 
 #[cfg(test)]
 mod tests {
+    use tenure_core::decide::size_class::SizeClasses;
+
     use super::*;
     use crate::observe::classes::Classes;
     use crate::observe::tenants::{TenantSpec, Tenants};
@@ -434,6 +495,10 @@ mod tests {
 
     fn prefixes() -> Partitions {
         of_tenants("a=a:* b=b:*")
+    }
+
+    fn known<'a>(partitions: &'a Partitions, sizes: &'a Sizes) -> Known<'a> {
+        Known { binning: &partitions.binning, sizes }
     }
 
     fn visit(usage: &mut Usage, partition: PartitionId, n: usize, size_bytes: u32) {
@@ -466,7 +531,7 @@ mod tests {
         let (mut usage, partitions, sizes) = (Usage::new(), prefixes(), Sizes::new());
         usage.settle(&[(0, 100)], &partitions, &sizes);
         visit(&mut usage, A, 90, 10);
-        (0..50).for_each(|_| usage.changed(0, A, B, &sizes));
+        (0..50).for_each(|_| usage.changed(0, A, B, &known(&partitions, &sizes)));
         visit(&mut usage, B, 10, 10);
         usage.came_round(0);
         visit(&mut usage, A, 50, 10);
@@ -484,8 +549,8 @@ mod tests {
     #[test]
     fn what_came_by_an_event_is_known_at_once() {
         let (mut usage, partitions, sizes) = (Usage::new(), prefixes(), Sizes::new());
-        (0..40).for_each(|_| usage.came(0, A, &sizes));
-        (0..960).for_each(|_| usage.came(0, B, &sizes));
+        (0..40).for_each(|_| usage.came(0, A, None, &known(&partitions, &sizes)));
+        (0..960).for_each(|_| usage.came(0, B, None, &known(&partitions, &sizes)));
         visit(&mut usage, A, 5, 10);
         usage.settle(&[(0, 1000)], &partitions, &sizes);
         assert_eq!(&usage.keys()[..2], [40.0, 960.0]);
@@ -503,8 +568,8 @@ mod tests {
         visit(&mut usage, A, 50, 10);
         usage.came_round(0);
         usage.settle(&[(0, 50)], &partitions, &sizes);
-        (0..50).for_each(|_| usage.came(0, B, &sizes));
-        usage.went(0, A, &sizes);
+        (0..50).for_each(|_| usage.came(0, B, None, &known(&partitions, &sizes)));
+        usage.went(0, A, &known(&partitions, &sizes));
         usage.settle(&[(0, 99)], &partitions, &sizes);
         assert_eq!(&usage.keys()[..2], [49.0, 50.0]);
         visit(&mut usage, A, 59, 10);
@@ -539,7 +604,7 @@ mod tests {
         visit(&mut usage, A, 40, 100);
         visit(&mut usage, B, 60, 10);
         usage.settle(&[(0, 200)], &partitions, &sizes);
-        (0..30).for_each(|_| usage.evicted(0, A, 100, true));
+        (0..30).for_each(|_| usage.evicted(0, A, 100, true, &known(&partitions, &sizes)));
         visit(&mut usage, B, 100, 10);
         usage.came_round(0);
         usage.settle(&[(0, 170)], &partitions, &sizes);
@@ -551,12 +616,12 @@ mod tests {
     #[test]
     fn evicting_the_large_lowers_the_mean() {
         let (mut usage, partitions, sizes) = (Usage::new(), prefixes(), Sizes::new());
-        (0..40).for_each(|_| usage.came(0, A, &sizes));
+        (0..40).for_each(|_| usage.came(0, A, None, &known(&partitions, &sizes)));
         usage.settle(&[(0, 40)], &partitions, &sizes);
         visit(&mut usage, A, 30, 10);
         visit(&mut usage, A, 10, 1000);
         usage.came_round(0);
-        (0..10).for_each(|_| usage.evicted(0, A, 1000, true));
+        (0..10).for_each(|_| usage.evicted(0, A, 1000, true, &known(&partitions, &sizes)));
         usage.settle(&[(0, 30)], &partitions, &sizes);
         assert_eq!((usage.keys()[0], usage.bytes()[0]), (30.0, 300));
     }
@@ -580,6 +645,59 @@ mod tests {
         usage.settle(&[(0, 160)], &partitions, &sizes);
         let grown: u64 = 80 * 30_000 + (80..160).map(|i| u64::from(size_of(i))).sum::<u64>();
         assert!(usage.bytes()[0].abs_diff(grown) <= 1, "{} {grown}", usage.bytes()[0]);
+    }
+
+    /// Large keys come and are evicted as fast, many times over between two looks at the server: what is held stays what it was, divided by
+    /// size or not.
+    #[test]
+    fn what_goes_takes_along_what_it_brought() {
+        for size_classes in [1, 4] {
+            let tenants = Tenants::new(&TenantSpec::parse("a=a:* b=b:*").unwrap());
+            let mut partitions = Partitions::new(tenants, Classes::default(), None, size_classes);
+            let (mut usage, sizes) = (Usage::new(), Sizes::new());
+            let mut classes = SizeClasses::new(4);
+            (100..1700).for_each(|size_bytes| classes.saw(size_bytes));
+            classes.end_window(1600, 1.0);
+            partitions.binning.set_limits(&[*classes.limits(); 2]);
+            let meet = |usage: &mut Usage, size_bytes: u32| {
+                usage.visited(0, A, Some(size_bytes));
+                usage.visited_of_size(0, A, size_bytes);
+            };
+            (0..1000).for_each(|_| usage.came(0, A, Some(200), &known(&partitions, &sizes)));
+            usage.settle(&[(0, 1000)], &partitions, &sizes);
+            (0..1000).for_each(|_| meet(&mut usage, 200));
+            usage.came_round(0);
+            usage.settle(&[(0, 1000)], &partitions, &sizes);
+            for _ in 0..1000 {
+                usage.came(0, A, Some(1600), &known(&partitions, &sizes));
+                usage.evicted(0, A, 1600, false, &known(&partitions, &sizes));
+            }
+            assert_eq!(usage.bytes()[0], 200_000, "{size_classes}");
+            assert_eq!(usage.bytes_by_bin()[..4], [200_000, 0, 0, 0]);
+            (0..100).for_each(|_| usage.came(0, A, Some(1600), &known(&partitions, &sizes)));
+            let before = usage.bytes_by_bin()[3];
+            assert!(size_classes == 1 || before.abs_diff(160_000) < 1000, "{before}");
+        }
+    }
+
+    /// What has changed without a word is outdated until the walk has come round from there.
+    #[test]
+    fn the_walk_hurries_until_it_has_met_what_changed() {
+        let tenants = Tenants::new(&TenantSpec::parse("a=a:*").unwrap());
+        let partitions = Partitions::new(tenants, Classes::default(), None, 4);
+        let (mut usage, sizes) = (Usage::new(), Sizes::new());
+        (0..1000).for_each(|_| usage.came(0, A, Some(200), &known(&partitions, &sizes)));
+        usage.settle(&[(0, 1000)], &partitions, &sizes);
+        usage.written(1000);
+        assert!(!usage.is_outdated(), "each write made a key");
+        usage.written(1100);
+        assert!(usage.is_outdated(), "these did not");
+        usage.came_round(0);
+        assert!(usage.is_outdated(), "the walk had passed some");
+        usage.came_round(0);
+        assert!(!usage.is_outdated());
+        (0..10).for_each(|_| usage.went(0, A, &known(&partitions, &sizes)));
+        assert!(usage.is_outdated());
     }
 
     #[test]

@@ -10,7 +10,7 @@ use crate::ffi::server::{Key, ScanCursor, ScannedName, Server};
 use crate::observe::bins::BinId;
 use crate::observe::classes::Classes;
 use crate::observe::partitions::Partitions;
-use crate::observe::sizes::Sizes;
+use crate::observe::sizes::{Known, Sizes};
 
 /// A key as the walk meets it.
 pub struct Visit<'a> {
@@ -38,6 +38,14 @@ pub struct Guides<'a> {
     pub usage: &'a mut Usage,
     /// Every key's size is asked for, also where a part would do for the account.
     pub sizes_all: bool,
+}
+
+impl Guides<'_> {
+    /// A key was evicted, which the walk had met or had not.
+    pub fn evicted(&mut self, db: u16, partition: PartitionId, size_bytes: u32, was_met: bool) {
+        let known = Known { binning: &self.partitions.binning, sizes: self.sizes };
+        self.usage.evicted(db, partition, size_bytes, was_met, &known);
+    }
 }
 
 /// Where the walk stands in each database.

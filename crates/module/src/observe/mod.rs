@@ -38,7 +38,7 @@ use self::command_table::{CommandTable, Effect, Entry, KeyUse, Marks, Sets, Word
 use self::misses::MissTable;
 use self::partitions::{Partitions, in_database};
 use self::ring::Ring;
-use self::sizes::Sizes;
+use self::sizes::{Known, Sizes};
 use self::slots::Slots;
 use self::touches::Touches;
 use self::worths::{Delays, Worths};
@@ -605,6 +605,12 @@ impl Observer {
         self.counters.iter().map(Counters::requests).sum()
     }
 
+    /// Writes counted so far of partitions that are divided by size.
+    pub fn writes_of_divided(&self) -> u64 {
+        let with_bins = self.counters.iter().zip(self.partitions.binning.all());
+        with_bins.filter(|(_, bins)| bins.are_many()).map(|(counters, _)| counters.writes).sum()
+    }
+
     /// Tells which databases hold keys.
     pub fn set_dbs_in_use(&mut self, dbs: &[u16]) {
         self.clients.set_dbs_in_use(dbs);
@@ -620,9 +626,9 @@ impl Observer {
         &mut self.sizes
     }
 
-    /// The sizes of keys, to read.
-    pub fn sizes_seen(&self) -> &Sizes {
-        &self.sizes
+    /// What bytes are told by, beside the keys.
+    pub fn known(&self) -> Known<'_> {
+        Known { binning: &self.partitions.binning, sizes: &self.sizes }
     }
 }
 

@@ -8,6 +8,7 @@
 
 use tenure_core::units::{KeyHash, PARTITIONS_MAX, PartitionId};
 
+use super::bins::Binning;
 use crate::ffi::server::{Key, Kind, Server};
 
 const CACHE_SLOTS: usize = 1 << 16;
@@ -43,6 +44,14 @@ impl Mean {
         self.n = (self.n + 1.0).min(MEAN_OVER);
         self.value += (sample - self.value) / self.n;
     }
+}
+
+/// What bytes are told by, beside the keys.
+pub struct Known<'a> {
+    /// Who is divided by size, and where.
+    pub binning: &'a Binning,
+    /// Mean sizes, of partitions of which the walk has met no key.
+    pub sizes: &'a Sizes,
 }
 
 /// Sizes of keys, and the mean size by partition.

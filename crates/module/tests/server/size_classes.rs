@@ -50,7 +50,6 @@ fn count(connection: &mut Connection, classes: &[Row]) -> Vec<f64> {
 /// Evenly read values of sizes from 50 bytes to 64 KB, of which a third of the bytes fits: whoever keeps the small ones has
 /// most of the hits. Recency alone can't tell; with four classes the small ones stay, under either policy.
 #[test]
-#[ignore = "known defect: on a fast machine the server evicts a sixth under size classes, and kredis doesn't always settle"]
 fn small_values_get_the_room_that_large_ones_waste() {
     for policy in ["predis", "kredis"] {
         on_oldest_and_newest(&evicting().set("tenure.policy", policy), |server| {
@@ -121,7 +120,6 @@ fn add_up(connection: &mut Connection, classes: &[Row]) -> bool {
 /// tenant's; again after a part of one class is gone, after values have grown from one class into another, and with other
 /// tenants.
 #[test]
-#[ignore = "known defect: what the classes hold follows so slowly that the test comes near its deadline"]
 fn what_the_classes_hold_follows_what_is_there() {
     let options = evicting().set("tenure.size-classes", 4).set("tenure.tenants", "\"k=k:*\"");
     on_oldest_and_newest(&options, |server| {

@@ -521,7 +521,7 @@ impl Spill {
             server.open(&name).unlink();
             server.replicate_unlink(&name);
             observer.partitions.gone(db, || KeyHash::of(name.as_ref()));
-            usage.went(db, partition, observer.sizes_seen());
+            usage.went(db, partition, &observer.known());
             self.counts.slept += 1;
         }
     }
@@ -571,7 +571,7 @@ impl Spill {
         if is_awake {
             observer.partitions.created(record.db, record.name, sleeper.owner);
             let partition = observer.partitions.of(record.db, record.name);
-            usage.came(record.db, partition, observer.sizes_seen());
+            usage.came(record.db, partition, None, &observer.known());
             self.counts.woken += 1;
         }
         is_awake

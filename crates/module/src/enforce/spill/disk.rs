@@ -80,7 +80,7 @@ pub struct Disk {
     background: Thread,
     reads: Thread,
     done: Arc<Mutex<Vec<Done>>>,
-    /// Jobs of the background thread that are not done.
+    /// Jobs of the background thread that are not done, or whose outcome was not taken.
     under_way: Arc<AtomicUsize>,
     /// For what can't wait.
     reader: Reader,
@@ -99,12 +99,10 @@ impl Disk {
             let (folder, done, under_way) = (folder.to_owned(), Arc::clone(&done), Arc::clone(&under_way));
             Thread::start("tenure-disk", move |jobs| {
                 for job in jobs {
-                    if let Some(outcome) = perform(job, &folder, &mut writer, &mut reader)
-                        && let Ok(mut done) = done.lock()
-                    {
-                        done.push(outcome);
+                    match (perform(job, &folder, &mut writer, &mut reader), done.lock()) {
+                        (Some(outcome), Ok(mut done)) => done.push(outcome),
+                        _ => drop(under_way.fetch_sub(1, Ordering::Release)),
                     }
-                    under_way.fetch_sub(1, Ordering::Release);
                 }
             })?
         };
@@ -181,10 +179,12 @@ impl Disk {
 
     /// What was done since the last look.
     pub fn take_done(&self) -> Vec<Done> {
-        self.done.try_lock().map(|mut done| std::mem::take(&mut *done)).unwrap_or_default()
+        let done = self.done.try_lock().map(|mut done| std::mem::take(&mut *done)).unwrap_or_default();
+        self.under_way.fetch_sub(done.len(), Ordering::Release);
+        done
     }
 
-    /// Jobs in the background that are not done.
+    /// Jobs in the background that are not done, and those done since the last look.
     pub fn under_way(&self) -> usize {
         self.under_way.load(Ordering::Acquire)
     }

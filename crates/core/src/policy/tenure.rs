@@ -26,8 +26,8 @@ use crate::units::{KeyHash, PARTITIONS_MAX, PartitionId};
 
 /// How many values are sampled where nothing else is asked for.
 pub const SAMPLE_SIZE: u32 = 16;
-/// The key table's share of the memory: of keys of 1 KiB, as many again as are there are remembered.
-const TABLE_SHARE: u64 = 32;
+/// The key table's share of the memory: of keys of 1 KiB, all that are there are remembered.
+const TABLE_SHARE: u64 = 64;
 /// The first window ends after so many requests, each next is twice as long, up to the length that was asked for.
 const WINDOW_REQUESTS_MIN: u64 = 1000;
 /// Keys not asked for in this many windows are forgotten by the model.
@@ -46,7 +46,7 @@ pub struct TenureConfig {
     pub decay: f32,
     /// Sampled keys at most; more halve the rate.
     pub sampled_keys_max: usize,
-    /// Bytes of the table of keys; 0 = a 32nd of the memory.
+    /// Bytes of the table of keys; 0 = a 64th of the memory.
     pub key_table_bytes: u64,
     /// The one ranking to use; `None` = whichever is ahead.
     pub ranking: Option<Ranking>,

@@ -283,7 +283,7 @@ pub const TABLE: &[Setting] = &[
         0,
         0..=68719476736,
         true,
-        "Memory for what is remembered of single keys, in the cache or evicted: class, penalty, last access; 16 bytes each. Too little forgets classes. 0: 1/64 of maxmemory, under the policy density 1/32, 256 KiB to 256 MiB; none is taken where neither classes nor one of the policies hyperbolic, hyperbolic-size and density is on."
+        "Memory for what is remembered of single keys, in the cache or evicted: class, penalty, last access; 16 bytes each. Too little forgets classes. 0: 1/64 of maxmemory, 256 KiB to 256 MiB; none is taken where neither classes nor one of the policies hyperbolic, hyperbolic-size and density is on."
     ),
     number!(
         samples,
@@ -375,7 +375,7 @@ pub const TABLE: &[Setting] = &[
         0,
         0..=1099511627776,
         true,
-        "How far below maxmemory Tenure keeps memory, so that the server's own eviction has nothing to do. More wastes memory, less lets it step in. 0: from how much a turn of the event loop brings."
+        "How far below maxmemory Tenure keeps memory, so that the server's own eviction has nothing to do. More wastes memory, less lets it step in. 0: from how much a turn of the event loop brings, and what the worker takes for a moment at the end of a window."
     ),
     number!(
         turn_budget_us,

@@ -29,7 +29,7 @@ use crate::enforce::usage::Usage;
 use crate::enforce::walk::{Guides, Walk};
 use crate::ffi::callbacks::now_us;
 use crate::ffi::server::{Kind, Level, Server, Text};
-use crate::ffi::{acl, filter, soon};
+use crate::ffi::{acl, alloc, filter, soon};
 use crate::observe::bins::BinId;
 use crate::observe::claims::Claim;
 use crate::observe::classes::{Class, Classes, Remembers};
@@ -63,8 +63,6 @@ const IDLE_WAIT_US: u64 = 5_000;
 const WALK_REST_US: u64 = 10_000;
 /// Memory for the table of keys: a share of the limit, within bounds; where there is no limit, a fixed size.
 const KEY_TABLE_SHARE: u64 = 64;
-/// The same where every key that is asked for is remembered, in the cache or not.
-const KEY_TABLE_SHARE_OF_HISTORIES: u64 = 32;
 const KEY_TABLE_BYTES_MIN: u64 = 256 << 10;
 const KEY_TABLE_BYTES_MAX: u64 = 256 << 20;
 const KEY_TABLE_BYTES_UNLIMITED: u64 = 4 << 20;
@@ -151,6 +149,25 @@ enum When {
     Idle,
 }
 
+/// What Tenure itself holds: it counts against the limit, and at the end of a window the worker takes more for a moment.
+#[derive(Clone, Copy, Debug, Default)]
+struct Own {
+    peak_bytes: f64,
+}
+
+impl Own {
+    /// Ten times a second. Half of a peak is forgotten in eleven minutes.
+    fn tick(&mut self) {
+        self.peak_bytes = (alloc::take_peak_bytes() as f64).max(self.peak_bytes * 0.9999);
+    }
+
+    /// What it may take again, in bytes, with the allocator's rounding.
+    fn reserve_bytes(&self, limit_bytes: u64) -> u64 {
+        let more = self.peak_bytes - alloc::allocated_bytes() as f64;
+        ((1.15 * more).max(0.0) as u64).min(limit_bytes / 20)
+    }
+}
+
 /// How much a turn of the event loop may bring, learned from those that were: what the headroom is for.
 #[derive(Clone, Copy, Debug, Default)]
 struct Growth {
@@ -195,6 +212,7 @@ pub struct Tenure {
     settings: Settings,
     walk: Walk,
     growth: Growth,
+    own: Own,
     duty: Duty,
     rests_until_us: u64,
     /// Since when there is something to free that an idle event loop may do.
@@ -253,6 +271,7 @@ impl Tenure {
             settings: settings.clone(),
             walk: Walk::default(),
             growth: Growth::default(),
+            own: Own::default(),
             duty: Duty::new(now_us),
             rests_until_us: 0,
             short_since_us: None,
@@ -332,13 +351,9 @@ impl Tenure {
 
     /// What the table of keys may take, in bytes.
     fn key_table_bytes(&self) -> u64 {
-        let share = match self.settings.policy.remembers() {
-            Remembers::History => KEY_TABLE_SHARE_OF_HISTORIES,
-            _ => KEY_TABLE_SHARE,
-        };
         match (self.settings.key_table_bytes as u64, self.memory.limit_bytes) {
             (0, 0) => KEY_TABLE_BYTES_UNLIMITED,
-            (0, limit) => (limit / share).clamp(KEY_TABLE_BYTES_MIN, KEY_TABLE_BYTES_MAX),
+            (0, limit) => (limit / KEY_TABLE_SHARE).clamp(KEY_TABLE_BYTES_MIN, KEY_TABLE_BYTES_MAX),
             (set, _) => set.max(KEY_TABLE_BYTES_MIN),
         }
     }
@@ -716,7 +731,10 @@ impl Tenure {
             return 0;
         }
         match self.settings.headroom_bytes as u64 {
-            0 => self.growth.headroom_bytes(self.memory.limit_bytes),
+            0 => {
+                let limit_bytes = self.memory.limit_bytes;
+                self.growth.headroom_bytes(limit_bytes) + self.own.reserve_bytes(limit_bytes)
+            }
             set => set.min(self.memory.limit_bytes / 2),
         }
     }
@@ -724,6 +742,7 @@ impl Tenure {
     /// Ten times a second: key counts, mean sizes, and a snapshot for the worker.
     fn tick(&mut self, server: &Server, now_us: u64) {
         self.ticked_at_us = now_us;
+        self.own.tick();
         self.look_after_worker(server);
         if self.observer.table_is_stale {
             if let Ok(commands) = read_command_table(server) {

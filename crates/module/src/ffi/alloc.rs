@@ -6,10 +6,23 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use valkey_module::alloc::ValkeyAlloc;
 
 static ALLOCATED_BYTES: AtomicUsize = AtomicUsize::new(0);
+static PEAK_BYTES: AtomicUsize = AtomicUsize::new(0);
 
 /// Bytes that Tenure holds now, as asked for (the allocator's rounding comes on top).
 pub fn allocated_bytes() -> usize {
     ALLOCATED_BYTES.load(Ordering::Relaxed)
+}
+
+/// The most that Tenure held since this was last asked, in bytes.
+pub fn take_peak_bytes() -> usize {
+    PEAK_BYTES.swap(allocated_bytes(), Ordering::Relaxed).max(allocated_bytes())
+}
+
+fn count(bytes: usize) {
+    let now = ALLOCATED_BYTES.fetch_add(bytes, Ordering::Relaxed) + bytes;
+    if now > PEAK_BYTES.load(Ordering::Relaxed) {
+        PEAK_BYTES.fetch_max(now, Ordering::Relaxed);
+    }
 }
 
 struct Counting;
@@ -22,13 +35,13 @@ static ALLOCATOR: Counting = Counting;
 // SAFETY: every call is passed on unchanged to an allocator that keeps the trait's contract; counting touches no memory of it.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATED_BYTES.fetch_add(layout.size(), Ordering::Relaxed);
+        count(layout.size());
         // SAFETY: the caller's promise about `layout` is passed on.
         unsafe { ValkeyAlloc.alloc(layout) }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        ALLOCATED_BYTES.fetch_add(layout.size(), Ordering::Relaxed);
+        count(layout.size());
         // SAFETY: the caller's promise about `layout` is passed on.
         unsafe { ValkeyAlloc.alloc_zeroed(layout) }
     }

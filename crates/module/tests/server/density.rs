@@ -40,6 +40,28 @@ fn check_by_tenure(server: &Server) {
     assert!(ours > 0.0 && theirs <= 0.1 * (ours + theirs), "{ours} by Tenure, {theirs} by the server");
 }
 
+/// What the worker takes at the end of each window counts against the limit, too: it is kept free, so that the server doesn't step in.
+#[test]
+fn the_worker_takes_no_memory_that_keys_lie_in() {
+    on_oldest_and_newest(&options().set("tenure.window-requests", 5000), |server| {
+        limit_memory(server, 12 * MB);
+        let mut client = client(server, "k:", 25_000, 1000);
+        let mut read_windows = |n: f64| {
+            let end = info(server, "windows") + n;
+            wait_for("windows to end", || {
+                client.read_some(200);
+                info(server, "windows") >= end && info(server, "evictions") > 0.0
+            });
+        };
+        // What it takes is known once it was taken.
+        read_windows(8.0);
+        let before = evicted_by_server(server);
+        read_windows(12.0);
+        let theirs = evicted_by_server(server) - before;
+        assert!(theirs < 50, "the server evicted {theirs} in 12 windows: {:?}", server.info("tenure"));
+    });
+}
+
 /// Both clients read `n` keys in each round; the miss ratio of each in the second half.
 fn miss_ratios(clients: &mut [CacheAside; 2], rounds: usize, n: usize) -> [f64; 2] {
     let mut before = [(0, 0); 2];

@@ -34,7 +34,7 @@ use tenure_core::units::{KeyHash, PARTITIONS_MAX, PartitionId, TenantId};
 use self::bins::Bins;
 use self::claims::Claims;
 use self::clients::Clients;
-use self::command_table::{CommandTable, Effect, Entry, KeyUse, Marks, Sets, Words};
+use self::command_table::{CommandTable, Effect, Entry, KeyUse, Sets, Words};
 use self::misses::MissTable;
 use self::partitions::{Partitions, in_database};
 use self::ring::Ring;
@@ -250,12 +250,17 @@ impl Observer {
         self.epoch
     }
 
-    /// A command is about to run. No allocation, bounded by its number of keys.
+    /// A command as the server's table has it; `None` where it isn't there. About 5 ns.
     #[inline]
-    pub fn on_command(&mut self, call: &FilterCall, now_us: impl Fn() -> u64) {
+    pub fn command(&self, call: &FilterCall) -> Option<Entry> {
+        self.commands.find(call.word(0)?)
+    }
+
+    /// A command is about to run, of which [`Observer::command`] has told this. No allocation, bounded by its number of keys.
+    #[inline]
+    pub fn on_command(&mut self, call: &FilterCall, command: Option<Entry>, now_us: impl Fn() -> u64) {
         self.is_busy = true;
-        let Some(name) = call.word(0) else { return };
-        let Some(command) = self.commands.find(name) else {
+        let Some(command) = command else {
             self.touch_all_words(call);
             return self.on_unknown_command();
         };
@@ -325,20 +330,13 @@ impl Observer {
         }
     }
 
-    /// What a command means to replies that wait for replicas, and what is found in the tenants of its keys by `stricter`.
-    #[inline]
-    pub fn marks_of(&self, call: &FilterCall) -> Option<(Marks, Option<Entry>)> {
-        let entry = self.commands.find(call.word(0)?);
-        Some((entry.map_or_else(Marks::unknown, |entry| entry.marks), entry))
-    }
-
     /// Calls `visit` with the tenant of each of a command's keys; false where there is none, or it isn't known.
-    pub fn for_each_tenant(&mut self, call: &FilterCall, entry: Entry, mut visit: impl FnMut(TenantId)) -> bool {
+    pub fn for_each_tenant(&mut self, call: &FilterCall, command: Entry, mut visit: impl FnMut(TenantId)) -> bool {
         let Some(db) = self.clients.db_of(call, self.partitions.owners.as_mut()) else { return false };
         let user = self.clients.user();
         let Observer { commands, partitions, .. } = self;
         let mut any = false;
-        command_table::for_each_key(commands.keys(entry, call), call, |position, _| {
+        command_table::for_each_key(commands.keys(command, call), call, |position, _| {
             if let Some(key) = call.word(position) {
                 visit(partitions.tenant_of(db, key, || KeyHash::of(key), user));
                 any = true;

@@ -58,6 +58,11 @@ impl Policy {
         matches!(self, Policy::Predis | Policy::Kredis)
     }
 
+    /// True where of keys that may go the longest idle does.
+    pub fn goes_by_age(self) -> bool {
+        !matches!(self, Policy::Hyperbolic | Policy::HyperbolicSize | Policy::Density)
+    }
+
     /// True where evicting needs what the worker learns.
     pub fn learns(self) -> bool {
         self.has_targets() || self == Policy::Density

@@ -369,32 +369,29 @@ impl Tenure {
     /// A key came or went.
     pub fn on_key_event(&mut self, server: &Server, db: u16, event: &CStr, key: &[u8]) {
         match event.to_bytes() {
-            b"new" => {
-                self.on_new_while_asleep(db, key);
-                let partition = self.observer.on_new_key(db, key, now_us);
-                let size_bytes = self.look_at_new_key(server, partition, key);
-                self.usage.came(db, partition, size_bytes, &self.observer.known());
-                let binning = &self.observer.partitions.binning;
-                let bin = match size_bytes {
-                    Some(size_bytes) => binning.bin_of(partition, size_bytes),
-                    None => binning.of(partition).of_class(0),
-                };
-                if self.standing == Standing::Ready {
-                    let (keys, all_keys) = self.usage.keys_in(db, partition);
-                    let keys = keys * self.usage.key_share(binning, bin);
-                    let note = || Newcomer { name: server.text(key), db, since_us: now_us() };
-                    self.evictor.newcomers.came(bin, (keys, all_keys), self.memory.limit_bytes, note);
-                    if self.settings.policy == Policy::Density {
-                        self.offer_new_key(server, (db, partition), key);
-                    }
-                }
-            }
+            b"new" => self.on_new_key(server, db, key),
             b"del" | b"expired" | b"evicted" | b"rename_from" | b"move_from" => {
                 let partition = self.observer.partitions.of(db, key);
                 self.observer.on_gone(db, key);
                 self.usage.went(db, partition, &self.observer.known());
             }
             _ => {}
+        }
+    }
+
+    /// A key came into being: it is accounted for, and may be the next to go.
+    fn on_new_key(&mut self, server: &Server, db: u16, key: &[u8]) {
+        self.on_new_while_asleep(db, key);
+        let partition = self.observer.on_new_key(db, key, now_us);
+        let size_bytes = self.look_at_new_key(server, partition, key);
+        self.usage.came(db, partition, size_bytes, &self.observer.known());
+        if self.standing != Standing::Ready {
+            return;
+        }
+        if self.settings.policy.goes_by_age() {
+            self.note_newcomer(server, (db, partition), key, size_bytes);
+        } else if self.settings.policy == Policy::Density {
+            self.offer_new_key(server, (db, partition), key);
         }
     }
 
@@ -434,6 +431,25 @@ impl Tenure {
             sizes.met(partition, size_bytes);
         }
         Some(size_bytes)
+    }
+
+    /// A key of a bin that the walk rarely meets is noted by its name.
+    fn note_newcomer(
+        &mut self,
+        server: &Server,
+        (db, partition): (u16, PartitionId),
+        key: &[u8],
+        size_bytes: Option<u32>,
+    ) {
+        let binning = &self.observer.partitions.binning;
+        let bin = match size_bytes {
+            Some(size_bytes) => binning.bin_of(partition, size_bytes),
+            None => binning.of(partition).of_class(0),
+        };
+        let (keys, all_keys) = self.usage.keys_in(db, partition);
+        let keys = keys * self.usage.key_share(binning, bin);
+        let note = || Newcomer { name: server.text(key), db, since_us: now_us() };
+        self.evictor.newcomers.came(bin, (keys, all_keys), self.memory.limit_bytes, note);
     }
 
     /// A newcomer that is worth less than what was met goes before it. It was met without a search, too.

@@ -848,8 +848,12 @@ impl Tenure {
 
     /// Keys per tick with which the walk comes round in a minute, within limits.
     fn keys_for_a_round(&self) -> u64 {
-        let keys: u64 = self.db_sizes.iter().map(|(_, keys)| keys).sum();
-        (keys * TICK_US / ROUND_US).clamp(CENSUS_KEYS_MIN, CENSUS_KEYS_MAX)
+        (self.all_keys() * TICK_US / ROUND_US).clamp(CENSUS_KEYS_MIN, CENSUS_KEYS_MAX)
+    }
+
+    /// Keys of all databases, as of the last tick.
+    fn all_keys(&self) -> u64 {
+        self.db_sizes.iter().map(|(_, keys)| keys).sum()
     }
 
     fn leave_snapshot(&mut self, server: &Server) {
@@ -950,7 +954,7 @@ impl Tenure {
 
     /// Whether there are keys of nobody; ten times a second.
     fn look_after_owners(&mut self) {
-        let keys: u64 = self.db_sizes.iter().map(|(_, keys)| keys).sum();
+        let keys = self.all_keys();
         let owners = &mut self.observer.partitions.owners;
         self.observer.claims.are_wanted = owners.as_mut().is_some_and(|owners| {
             owners.bound(keys);

@@ -1,16 +1,14 @@
 //! What a key is ranked by under Tenure's own policy: put together from the table of keys, the server and what the worker has learned.
 
+use tenure_core::asked::Clock;
 use tenure_core::decide::density::DensityTable;
 use tenure_core::key_table::Entry;
 use tenure_core::policy::ranking::{GreedyAges, Ranker, Ranking, Subject};
 use tenure_core::units::PartitionId;
 
+use super::CLOCK_TICK_MS;
 use crate::ffi::server::Key;
 use crate::observe::worths::Worths;
-use tenure_core::asked::Clock;
-
-/// The server's clock of last accesses ticks once a second.
-const CLOCK_TICK_MS: u64 = 1000;
 
 /// All that ranking needs beside the key. Times in ticks of Tenure's own clock.
 #[derive(Clone, Copy, Debug)]

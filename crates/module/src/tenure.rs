@@ -22,7 +22,7 @@ pub use self::why::Why;
 use crate::config::{DlruEvictor, Policy, Settings};
 use crate::enforce::evict::{EVICTED_MIN, Evictor, Orders, Scoring};
 use crate::enforce::newcomers::Newcomer;
-use crate::enforce::ranks::Ranks;
+use crate::enforce::ranks::{Basis, Ranks};
 use crate::enforce::replies::Replies;
 use crate::enforce::spill::Spill;
 use crate::enforce::usage::Usage;
@@ -38,7 +38,6 @@ use crate::observe::duty::Duty;
 use crate::observe::partitions::{Partitions, in_database};
 use crate::observe::sizes::LARGE_BYTES;
 use crate::observe::tenants::Tenants;
-use crate::observe::worths::Worths;
 use crate::observe::{DBS_MAX, Observer};
 use crate::worker::learner::age_step;
 use crate::worker::{Instructions, Published, Snapshot, Worker};
@@ -71,6 +70,9 @@ const KEY_TABLE_BYTES_UNLIMITED: u64 = 4 << 20;
 /// Without news from the worker for this many windows, its plan is not trusted any more.
 const STALE_WINDOWS: u64 = 6;
 const STALE_US_MIN: u64 = 60_000_000;
+
+/// What bins may hold where no tenant is above its maximum.
+static UNBOUNDED: [u64; PARTITIONS_MAX] = [u64::MAX; PARTITIONS_MAX];
 
 /// The server's memory limit and what it lets be evicted.
 #[derive(Clone, Debug, Default)]
@@ -461,11 +463,11 @@ impl Tenure {
         if !self.observer.partitions.above_minimums(self.usage.bytes_by_bin()).holds(bin) {
             return;
         }
+        let basis = self.ranking_basis();
+        let (partitions, sizes, worths) = self.observer.guides();
+        let ranks = Ranks::new(basis, &self.published.learned.table, worths);
         let name = server.text(key);
         let opened = server.open(&name);
-        let (worths, published) = (self.observer.worths.clone(), Arc::clone(&self.published));
-        let ranks = self.ranks(&published, &worths);
-        let (partitions, sizes) = self.observer.guides();
         let hash = in_database(KeyHash::of(key), db);
         let size_bytes = sizes.of(server, partition, &name, || hash, &opened);
         let entry = partitions.classes.entry(hash);
@@ -577,31 +579,30 @@ impl Tenure {
             self.count_keys(server);
         }
         let sample_sizes = if self.sample_sizes().is_empty() { &[][..] } else { &published.sample_sizes };
-        let unbounded = || vec![u64::MAX; self.observer.partitions.binning.len()];
-        let bytes_max = maximums.unwrap_or_else(unbounded);
-        self.observer.partitions.classes.settle();
-        let worths = self.observer.worths.clone();
+        let bytes_max = maximums.as_deref().unwrap_or(&UNBOUNDED[..self.observer.partitions.binning.len()]);
+        let (sample_size, basis) = (self.sample_size() as usize, self.ranking_basis());
+        let (partitions, sizes, worths) = self.observer.guides();
+        partitions.classes.settle();
         let orders = Orders {
             free_bytes,
             target_bytes,
-            bytes_max: &bytes_max,
-            sample_size: self.sample_size() as usize,
+            bytes_max,
+            sample_size,
             sample_sizes,
             keeps_to_samples: matches!(self.settings.policy, Policy::Kredis | Policy::Dlru),
             scoring: match self.settings.policy {
                 Policy::Hyperbolic => Scoring::Worth(Hyperbolic { per_size: false }),
                 Policy::HyperbolicSize => Scoring::Worth(Hyperbolic { per_size: true }),
-                Policy::Density => Scoring::Ranked(self.ranks(&published, &worths)),
+                Policy::Density => Scoring::Ranked(Ranks::new(basis, &published.learned.table, worths)),
                 _ => Scoring::Idle,
             },
-            penalty_us: &self.penalties_us(),
+            penalty_us: &worths.penalty_us,
             volatile_only: self.memory.policy.starts_with("volatile"),
             db_sizes: &self.db_sizes,
             budget: Duration::from_micros(budget_us as u64),
             evicted_min: if when == When::BeforeReplies && is_urgent { EVICTED_MIN } else { 0 },
             now_us,
         };
-        let (partitions, sizes) = self.observer.guides();
         let sizes_all = matches!(self.settings.policy, Policy::HyperbolicSize | Policy::Density);
         let mut guides = Guides { partitions, sizes, usage: &mut self.usage, sizes_all };
         let visited = self.walk.visited;
@@ -614,18 +615,16 @@ impl Tenure {
         self.growth.last_used_bytes = Some(self.used_bytes(server));
     }
 
-    /// What keys are ranked by under Tenure's own policy: before the first window by GDSF.
-    pub fn ranks<'a>(&self, published: &'a Published, worths: &'a Worths) -> Ranks<'a> {
-        Ranks {
+    /// What the ranks of keys go by at this moment, under Tenure's own policy.
+    fn ranking_basis(&self) -> Basis {
+        Basis {
             ranking: self.ranking(),
-            table: &published.learned.table,
-            worths,
             clock: self.observer.partitions.classes.asked.clock(),
             idle_is_time: !self.memory.policy.ends_with("-lfu"),
         }
     }
 
-    /// The ranking in force under Tenure's own policy.
+    /// The ranking in force under Tenure's own policy: before the first window GDSF.
     pub fn ranking(&self) -> Ranking {
         match self.published.learned.ranking {
             Some(ranking) if self.published.epoch == self.observer.epoch() => ranking,
@@ -754,7 +753,7 @@ impl Tenure {
         let moved = std::mem::take(&mut self.observer.partitions.classes.moved);
         self.usage.moved(moved);
         self.census(server);
-        let (partitions, sizes) = self.observer.guides();
+        let (partitions, sizes, _) = self.observer.guides();
         self.usage.settle(&self.db_sizes, partitions, sizes);
         self.cluster_tick(server, now_us);
         self.sleep_tick(server, now_us);
@@ -820,7 +819,7 @@ impl Tenure {
         let may_take_time = self.usage.is_counted() && !self.usage.is_outdated();
         let wanted = if may_take_time { self.keys_for_a_round() } else { CENSUS_KEYS_MAX };
         let goal = self.visited_at_tick + wanted;
-        let (partitions, sizes) = self.observer.guides();
+        let (partitions, sizes, _) = self.observer.guides();
         sizes.refresh_some();
         let is_rough: Vec<bool> = (0..PARTITIONS_MAX).map(|i| sizes.is_rough(PartitionId(i as u16))).collect();
         let mut guides = Guides { partitions, sizes, usage: &mut self.usage, sizes_all: false };

@@ -240,6 +240,8 @@ impl Observer {
         self.counters.fill(Counters::default());
         self.ring.clear();
         self.claims = Claims::default();
+        // Delays are of the backend, penalties of partitions.
+        self.worths.penalty_us = Worths::default().penalty_us;
         // Users may have other numbers.
         self.clients.forget();
         self.epoch += 1;
@@ -614,9 +616,9 @@ impl Observer {
         self.clients.set_dbs_in_use(dbs);
     }
 
-    /// Who is who and how large, for those who walk the key space.
-    pub fn guides(&mut self) -> (&mut Partitions, &mut Sizes) {
-        (&mut self.partitions, &mut self.sizes)
+    /// Who is who, how large, and what a miss costs, for those who look at keys.
+    pub fn guides(&mut self) -> (&mut Partitions, &mut Sizes, &Worths) {
+        (&mut self.partitions, &mut self.sizes, &self.worths)
     }
 
     /// The sizes of keys.
@@ -642,5 +644,21 @@ impl From<KeyUse> for Effect {
             KeyUse::Remove => Effect::Delete,
             KeyUse::ReadWrite | KeyUse::Overwrite => Effect::Write,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::classes::Classes;
+    use super::tenants::{TenantSpec, Tenants};
+    use super::*;
+
+    #[test]
+    fn what_misses_cost_is_not_taken_for_other_partitions() {
+        let partitions = || Partitions::new(Tenants::new(&TenantSpec::default()), Classes::default(), None, 1);
+        let mut observer = Observer::new(CommandTable::empty(), partitions(), Arc::new(ArrayQueue::new(1)));
+        observer.worths = Worths { penalty_us: [50.0; PARTITIONS_MAX], are_delayed: true };
+        observer.set_partitions(partitions());
+        assert!(observer.worths.penalty_us.iter().all(|&us| us == 1.0) && observer.worths.are_delayed);
     }
 }

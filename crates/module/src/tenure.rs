@@ -626,10 +626,12 @@ impl Tenure {
 
     /// The ranking in force under Tenure's own policy: before the first window GDSF.
     pub fn ranking(&self) -> Ranking {
-        match self.published.learned.ranking {
-            Some(ranking) if self.published.epoch == self.observer.epoch() => ranking,
-            _ => Ranking::Greedy,
-        }
+        self.current().and_then(|published| published.learned.ranking).unwrap_or(Ranking::Greedy)
+    }
+
+    /// What the worker last made, where it is about the partitions in force.
+    pub fn current(&self) -> Option<&Published> {
+        Some(&*self.published).filter(|published| published.epoch == self.observer.epoch())
     }
 
     /// Target bytes by bin where a partition wakes that has to have more than the plan gives it; its bins have the more in
@@ -653,8 +655,8 @@ impl Tenure {
 
     /// Keys sampled per eviction by bin, as planned; empty where they are as set.
     fn sample_sizes(&self) -> &[u32] {
-        let in_force = self.settings.policy == Policy::Kredis && self.published.epoch == self.observer.epoch();
-        if in_force { &self.published.sample_sizes } else { &[] }
+        let current = self.current().filter(|_| self.settings.policy == Policy::Kredis);
+        current.map_or(&[], |published| &published.sample_sizes)
     }
 
     /// Keys sampled per eviction, whoever gives: as set, or as chosen.
@@ -668,8 +670,7 @@ impl Tenure {
 
     /// The K that the worker chose for the whole cache.
     fn chosen_sample_size(&self) -> Option<u32> {
-        let in_force = self.settings.policy == Policy::Dlru && self.published.epoch == self.observer.epoch();
-        self.published.choice.sample_size.filter(|_| in_force)
+        self.current()?.choice.sample_size.filter(|_| self.settings.policy == Policy::Dlru)
     }
 
     /// Keys sampled per eviction of a bin.
@@ -679,24 +680,23 @@ impl Tenure {
 
     /// Target bytes by bin; empty without a plan.
     pub fn target_bytes(&self) -> &[u64] {
-        let plan = self.published.plan.as_ref().filter(|_| self.published.epoch == self.observer.epoch());
+        let plan = self.current().and_then(|published| published.plan.as_ref());
         plan.map_or(&[], |plan| &plan.target_bytes)
     }
 
     /// Mean miss penalty by partition, in µs; 1 where none is known.
     fn penalties_us(&self) -> [f32; PARTITIONS_MAX] {
         let mut penalties_us = [1.0; PARTITIONS_MAX];
-        let measured = self.published.partitions.iter().map(|view| view.penalty_us_mean as f32);
-        if self.published.epoch == self.observer.epoch() {
-            penalties_us.iter_mut().zip(measured).filter(|(_, us)| *us > 0.0).for_each(|(slot, us)| *slot = us);
-        }
+        let views = self.current().map_or(&[][..], |published| &published.partitions);
+        let measured = views.iter().map(|view| view.penalty_us_mean as f32);
+        penalties_us.iter_mut().zip(measured).filter(|(_, us)| *us > 0.0).for_each(|(slot, us)| *slot = us);
         penalties_us
     }
 
     /// What stands against evicting that costs nothing to know.
     fn standing_by_plan(&self, now_us: u64) -> Standing {
         let stale_us = (STALE_WINDOWS * self.settings.window_seconds as u64 * 1_000_000).max(STALE_US_MIN);
-        let planned = self.published.plan.is_some() && self.published.epoch == self.observer.epoch();
+        let planned = self.current().is_some_and(|published| published.plan.is_some());
         if self.settings.policy == Policy::Off {
             Standing::PolicyOff
         } else if self.memory.policy == "noeviction" && self.memory.limit_bytes > 0 {

@@ -13,8 +13,8 @@ use indicatif::{ProgressBar, ProgressStyle};
 use tenure_core::units::{format_bytes, parse_bytes};
 
 use crate::backend::{BackendSpec, Backends, SlowDown};
+use crate::client::Connection;
 use crate::client::load_generator::{key_sizes, load_all_keys};
-use crate::client::{Connection, Reply};
 use crate::moment::Moment;
 use crate::observation::Memory;
 use crate::run::{Conditions, Measurement};
@@ -100,14 +100,10 @@ impl Footprint {
     fn of_cluster(setup: &Setup, stream: &Stream) -> anyhow::Result<Footprint> {
         let serving = System::STOCK.serve(setup, None, &[])?;
         let used_bytes = || Memory::read_all(serving.nodes()).map(|memory| memory.used_bytes);
-        let (mut cache, mut value) = (serving.connect()?, Vec::new());
+        let mut cache = serving.connect()?;
         // A connection takes memory too.
         let empty_bytes = used_bytes()?;
-        for key in 0..stream.keys.len() as u32 {
-            value.resize(stream.keys.value_bytes(key) as usize, b'v');
-            let reply = cache.call(&[b"SET", stream.keys.name(key), &value])?;
-            ensure!(reply == Reply::Simple, "SET was answered by {reply:?}");
-        }
+        cache.load_all_keys(stream)?;
         let loaded_bytes = used_bytes()?;
         ensure!(loaded_bytes > empty_bytes, "{} keys take no memory", stream.keys.len());
         Ok(Footprint { empty_bytes: empty_bytes / setup.n_nodes(), keys_bytes: loaded_bytes - empty_bytes })

@@ -1,14 +1,17 @@
 //! One run: a fresh server, the warm-up, the measurement, and what came of it.
 
 use std::ops::Range;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use anyhow::{Context, anyhow, bail, ensure};
+use hdrhistogram::Histogram;
+use indicatif::ProgressBar;
+
 use crate::backend::Backends;
 use crate::client::probe::probe;
-use crate::client::{Cache, CacheAside, Connection, Reply};
+use crate::client::{Cache, CacheAside, Connection, Queue, Reply};
 use crate::moment::Moment;
 use crate::observation::{Counters, Memory};
 use crate::paced::Paced;
@@ -19,9 +22,6 @@ use crate::system::{Serving, Setup, System};
 use crate::timeline::{Point, timeline};
 use crate::workload::Stream;
 use crate::workload::pace::Pace;
-use anyhow::{Context, anyhow, bail, ensure};
-use hdrhistogram::Histogram;
-use indicatif::ProgressBar;
 
 /// The progress bar is moved once per so many requests.
 const PROGRESS_STEP: usize = 256;
@@ -194,34 +194,14 @@ impl Conditions<'_> {
 
     /// Lets all clients together perform the requests of `range`, each taking the next one when it is free.
     fn perform(&self, clients: &mut [(CacheAside, Recorder)], range: Range<usize>) -> anyhow::Result<()> {
-        let leg = Leg { start: Instant::now(), next: AtomicUsize::new(range.start), range };
-        let failure = Mutex::new(None);
-        thread::scope(|scope| {
-            for (client, recorder) in clients {
-                let (leg, failure) = (&leg, &failure);
-                scope.spawn(move || {
-                    if let Err(error) = self.perform_one_by_one(client, recorder, leg) {
-                        // The others stop too; the first failure is the one that tells something.
-                        leg.next.store(leg.range.end, Ordering::Relaxed);
-                        failure.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).get_or_insert(error);
-                    }
-                });
-            }
-        });
-        match failure.into_inner() {
-            Ok(Some(error)) => Err(error),
-            _ => Ok(()),
-        }
+        let leg = Leg { start: Instant::now(), first: range.start, queue: Queue::new(range.start, range.end) };
+        leg.queue.work_off(clients, |(client, recorder)| self.perform_one_by_one(client, recorder, &leg))
     }
 
     fn perform_one_by_one(&self, client: &mut CacheAside, recorder: &mut Recorder, leg: &Leg) -> anyhow::Result<()> {
         wake_exactly();
         let slow_from = self.backends.slow_from(self.stream);
-        loop {
-            let index = leg.next.fetch_add(1, Ordering::Relaxed);
-            if index >= leg.range.end {
-                return Ok(());
-            }
+        while let Some(index) = leg.queue.take() {
             if index.is_multiple_of(PROGRESS_STEP) {
                 self.progress.inc(PROGRESS_STEP as u64);
                 ensure!(!self.interrupted.load(Ordering::Relaxed), "interrupted");
@@ -234,14 +214,15 @@ impl Conditions<'_> {
             let outcome = client.perform(&self.stream.requests[index])?;
             recorder.record(self.stream, index, late, start.elapsed(), outcome);
         }
+        Ok(())
     }
 }
 
 /// A part of the stream that is performed without a break.
 struct Leg {
-    range: Range<usize>,
-    /// The request that is taken next.
-    next: AtomicUsize,
+    /// Its first request.
+    first: usize,
+    queue: Queue,
     /// When it began; its first request is due then.
     start: Instant,
 }
@@ -250,7 +231,7 @@ impl Leg {
     /// Waits until the request at `index` is due, and returns by how much that is past.
     fn wait_until_due(&self, pace: Option<&Pace>, index: usize) -> Duration {
         let Some(pace) = pace else { return Duration::ZERO };
-        let due = self.start + pace.due_after(self.range.start, index);
+        let due = self.start + pace.due_after(self.first, index);
         wait_until(due);
         due.elapsed()
     }

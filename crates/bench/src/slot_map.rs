@@ -6,16 +6,14 @@
 //! beside it stands what the busiest node does per request: a cluster whose nodes have a core each serves at most so many requests a
 //! second as that node has time for. With a default node that is the default node, whatever the cluster's size.
 
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::thread;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use anyhow::{anyhow, bail, ensure};
+use anyhow::{bail, ensure};
 use serde::Serialize;
 use tenure_plots::{LineChart, Series};
 
-use crate::client::{Cache, Reply, Route};
+use crate::client::{Cache, Queue, Reply, Route};
 use crate::comparison::progress_bar;
 use crate::observation::Counters;
 use crate::report::columns;
@@ -98,7 +96,8 @@ impl SlotMapRuns<'_> {
             for &route in self.routes {
                 let setup = Setup { cluster: Some(Clustering { n_primaries, route }), ..self.setup.clone() };
                 let serving = self.system.serve(&setup, None, self.stream.keys.tenants())?;
-                self.load(&serving)?;
+                // By which the clients also learn the slots.
+                serving.connect()?.load_all_keys(self.stream)?;
                 for &n_connections in self.n_connections {
                     progress.set_message(format!("{n_primaries} primaries, {route}, {n_connections} connections"));
                     rows.push(self.measure(&serving, n_primaries, route, n_connections, interrupted)?);
@@ -116,17 +115,6 @@ impl SlotMapRuns<'_> {
             n_requests: self.stream.n_measured(),
             rows,
         })
-    }
-
-    /// Writes every key once, by which the clients also learn the slots.
-    fn load(&self, serving: &Serving) -> anyhow::Result<()> {
-        let (mut cache, mut value) = (serving.connect()?, Vec::new());
-        for key in 0..self.stream.keys.len() as u32 {
-            value.resize(self.stream.keys.value_bytes(key) as usize, b'v');
-            let reply = cache.call(&[b"SET", self.stream.keys.name(key), &value])?;
-            ensure!(reply == Reply::Simple, "SET was answered by {reply:?}");
-        }
-        Ok(())
     }
 
     fn measure(
@@ -164,32 +152,21 @@ impl SlotMapRuns<'_> {
 
     /// Lets all clients together perform `requests`, each taking the next one when it is free.
     fn perform(&self, clients: &mut [Cache], requests: &[Request], interrupted: &AtomicBool) -> anyhow::Result<()> {
-        let (next, failure) = (AtomicUsize::new(0), Mutex::new(None));
-        thread::scope(|scope| {
-            for cache in clients {
-                let (next, failure) = (&next, &failure);
-                scope.spawn(move || {
-                    if let Err(error) = self.perform_one_by_one(cache, requests, next, interrupted) {
-                        next.store(requests.len(), Ordering::Relaxed);
-                        failure.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).get_or_insert(error);
-                    }
-                });
-            }
-        });
-        failure.into_inner().map_err(|_| anyhow!("a client panicked"))?.map_or(Ok(()), Err)
+        let queue = Queue::new(0, requests.len());
+        queue.work_off(clients, |cache| self.perform_one_by_one(cache, requests, &queue, interrupted))
     }
 
     fn perform_one_by_one(
         &self,
         cache: &mut Cache,
         requests: &[Request],
-        next: &AtomicUsize,
+        queue: &Queue,
         interrupted: &AtomicBool,
     ) -> anyhow::Result<()> {
         let keys = &self.stream.keys;
         let mut value = Vec::new();
-        loop {
-            let Some(request) = requests.get(next.fetch_add(1, Ordering::Relaxed)) else { return Ok(()) };
+        while let Some(index) = queue.take() {
+            let request = &requests[index];
             ensure!(!interrupted.load(Ordering::Relaxed), "interrupted");
             let name = keys.name(request.key);
             let reply = match request.operation {
@@ -204,6 +181,7 @@ impl SlotMapRuns<'_> {
                 other => bail!("{:?} was answered by {other:?}", request.operation),
             }
         }
+        Ok(())
     }
 }
 

@@ -5,10 +5,9 @@
 //! and penalty matter, and it is the one the papers report.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{bail, ensure};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use tenure_bench::backend::{BackendSpec, MariaDbRoute, SlowDown};
 use tenure_bench::client::Route;
@@ -17,7 +16,7 @@ use tenure_bench::moment::Moment;
 use tenure_bench::no_harm::NoHarm;
 use tenure_bench::placement::Placement;
 use tenure_bench::predict::can_predict;
-use tenure_bench::report::{Report, default_folder, write_file};
+use tenure_bench::report::{Report, default_folder};
 use tenure_bench::slot_map::SlotMapRuns;
 use tenure_bench::system::{Clustering, Setup, System};
 use tenure_bench::workload::keys::Assignment;
@@ -25,7 +24,7 @@ use tenure_bench::workload::{Workload, WorkloadOptions};
 use tenure_servers::ServerBinary;
 use tenure_sim::trace::{Format, TenantSource, TraceOptions};
 
-use crate::print;
+use crate::measuring::{print_report, told_to_stop, write_report};
 
 /// The options of `tenure bench`.
 #[derive(clap::Args)]
@@ -168,10 +167,7 @@ const N_PAIRS: u32 = 10;
 
 /// Runs `tenure bench`.
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
-    let interrupted = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM] {
-        signal_hook::flag::register(signal, Arc::clone(&interrupted)).context("signals cannot be handled")?;
-    }
+    let interrupted = told_to_stop(&[SIGINT, SIGTERM])?;
     let setup = Setup {
         binary: ServerBinary::installed()?,
         placement: arguments.cpus.unwrap_or_else(Placement::default_for_this_machine),
@@ -223,14 +219,14 @@ fn run_slot_map(arguments: &Arguments, setup: &Setup, interrupted: &AtomicBool) 
     };
     let report = runs.run(interrupted)?;
     let folder = arguments.out.clone().unwrap_or_else(|| default_folder("slots"));
-    write_file(&folder, "report.json", &report.json()?)?;
-    write_file(&folder, "report.txt", &report.table())?;
+    let (json, table) = (report.json()?, report.table());
+    write_report(&folder, &json, &table)?;
     for (name, chart) in report.charts() {
         for extension in ["svg", "png"] {
             chart.save(folder.join(format!("{name}.{extension}")))?;
         }
     }
-    finish(arguments, &report.json()?, &report.table(), &folder)
+    print_report(&folder, &json, &table, arguments.json)
 }
 
 fn run_comparison(arguments: &Arguments, setup: &Setup, interrupted: &AtomicBool) -> anyhow::Result<()> {
@@ -274,7 +270,7 @@ fn run_comparison(arguments: &Arguments, setup: &Setup, interrupted: &AtomicBool
     };
     let folder = arguments.out.clone().unwrap_or_else(|| default_folder(&name));
     report.write(&folder)?;
-    finish(arguments, &report.json()?, &report.table(), &folder)
+    print_report(&folder, &report.json()?, &report.table(), arguments.json)
 }
 
 fn run_no_harm(arguments: &Arguments, setup: &Setup, interrupted: &AtomicBool) -> anyhow::Result<()> {
@@ -302,9 +298,9 @@ fn run_no_harm(arguments: &Arguments, setup: &Setup, interrupted: &AtomicBool) -
     let report = no_harm.run(interrupted)?;
     let name = format!("no-miss-{}-deep", arguments.pipeline);
     let folder = arguments.out.clone().unwrap_or_else(|| default_folder(&name));
-    write_file(&folder, "report.json", &report.json()?)?;
-    write_file(&folder, "report.txt", &report.table())?;
-    finish(arguments, &report.json()?, &report.table(), &folder)
+    let (json, table) = (report.json()?, report.table());
+    write_report(&folder, &json, &table)?;
+    print_report(&folder, &json, &table, arguments.json)
 }
 
 /// What the user names, or what shows the workload's point.
@@ -331,14 +327,6 @@ fn workload(arguments: &Arguments, n_backends: usize) -> WorkloadOptions {
         trace: TraceOptions { format: arguments.format, tenants: arguments.tenants.clone(), ..TraceOptions::default() },
         ..WorkloadOptions::new(arguments.workload.clone(), n_backends)
     }
-}
-
-fn finish(arguments: &Arguments, json: &str, table: &str, folder: &std::path::Path) -> anyhow::Result<()> {
-    print(if arguments.json { json } else { table })?;
-    if arguments.json {
-        return print("\n");
-    }
-    print(&format!("\nwritten to {}\n", folder.display()))
 }
 
 fn systems_help() -> String {

@@ -1,16 +1,16 @@
 //! `tenure cluster`: a cluster on this machine with the module on every node, to try things out. `./run cluster` calls it.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::bail;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use tenure_core::units::parse_bytes;
 use tenure_servers::options::quoted;
 use tenure_servers::{Cluster, Server, ServerBinary, ServerOptions, module_path, wait_for};
 
+use crate::measuring::told_to_stop;
 use crate::print;
+use crate::trace_args::parse_size;
 
 /// The options of `tenure cluster`.
 #[derive(clap::Args)]
@@ -28,7 +28,7 @@ pub struct Arguments {
     replicas: u16,
 
     /// maxmemory of each node, such as 64mb or 2gb.
-    #[arg(long, value_name = "SIZE", default_value = "256mb", value_parser = |text: &str| parse_bytes(text).map_err(|e| e.to_string()))]
+    #[arg(long, value_name = "SIZE", default_value = "256mb", value_parser = parse_size)]
     memory: u64,
 
     /// More settings for all nodes, such as -- --tenure.window-seconds 5 --cluster-node-timeout 2000.
@@ -41,10 +41,7 @@ pub struct Arguments {
 /// # Errors
 /// When a node or the cluster doesn't start, or a node ends by itself.
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM, SIGHUP] {
-        signal_hook::flag::register(signal, Arc::clone(&stop)).context("signals cannot be handled")?;
-    }
+    let stop = told_to_stop(&[SIGINT, SIGTERM, SIGHUP])?;
     let mut options = ServerOptions { port: Some(arguments.port), ..ServerOptions::default() }
         .with_module(module_path()?)
         .set("maxmemory", arguments.memory)

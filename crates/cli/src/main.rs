@@ -6,6 +6,7 @@
 
 mod bench;
 mod cluster;
+mod measuring;
 mod mrc;
 mod nodes;
 mod plan;

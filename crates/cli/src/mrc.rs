@@ -15,7 +15,7 @@ use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use tenure_core::curve::even_sizes;
 use tenure_core::sampling::{SampleRate, Sampling};
-use tenure_core::units::{format_bytes, parse_bytes};
+use tenure_core::units::format_bytes;
 use tenure_plots::{LineChart, Series};
 use tenure_sim::policies::PolicyName;
 
@@ -23,7 +23,9 @@ use self::feed::{Cut, Job, Seen, SizesBytes, feed, survey};
 use self::models::{Curve, ModelName, Spec, rounded, usage};
 use crate::print;
 use crate::progress::Progress;
-use crate::trace_args::{Amount, ThreadArgs, TraceArgs, parse_amount, report_bad_lines, trace_name};
+use crate::trace_args::{
+    Amount, ThreadArgs, TraceArgs, parse_amount, parse_rate, parse_size, report_bad_lines, trace_name,
+};
 
 /// The options of `tenure mrc`.
 #[derive(clap::Args)]
@@ -60,7 +62,7 @@ pub struct Arguments {
     sizes: u64,
 
     /// The largest cache size, in bytes (64mb); the trace's footprint where not given.
-    #[arg(long, value_name = "BYTES", value_parser = |text: &str| parse_bytes(text).map_err(|e| e.to_string()))]
+    #[arg(long, value_name = "BYTES", value_parser = parse_size)]
     memory_max: Option<u64>,
 
     #[command(flatten)]
@@ -96,11 +98,6 @@ pub struct Arguments {
     /// For the accuracy: at rates below 1, the mean of so many samples of keys.
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=1000))]
     accuracy_samples: u64,
-}
-
-fn parse_rate(text: &str) -> Result<SampleRate, String> {
-    let rate: f64 = text.parse().map_err(|_| format!("'{text}' is not a number"))?;
-    SampleRate::new(rate).map_err(|e| e.to_string())
 }
 
 /// Runs the subcommand.

@@ -11,7 +11,7 @@ use std::path::Path;
 use anyhow::{Result, bail};
 use serde_json::{Value, json};
 use tenure_bench::report::columns;
-use tenure_core::curve::{MissRatioCurve, Part, even_sizes};
+use tenure_core::curve::{CurvePoint, MissRatioCurve, Part, even_sizes};
 use tenure_core::model::census::Census;
 use tenure_core::model::krr::Krr;
 use tenure_core::model::{Counted, CurveModel};
@@ -21,7 +21,7 @@ use tenure_core::units::{TenantId, format_bytes};
 use crate::nodes::{Fields, Node, connect, number, parse_address, text};
 use crate::print;
 use crate::progress::Progress;
-use crate::trace_args::{TraceArgs, report_bad_lines};
+use crate::trace_args::{TraceArgs, parse_rate, report_bad_lines};
 
 /// What the memory is multiplied by in the table.
 const FACTORS: [f64; 9] = [0.25, 0.5, 0.75, 0.9, 1.0, 1.1, 1.25, 1.5, 2.0];
@@ -64,11 +64,6 @@ pub struct Arguments {
 fn parse_ratio(text: &str) -> Result<f64, String> {
     let ratio = text.parse().ok().filter(|ratio: &f64| (0.0..=1.0).contains(ratio));
     ratio.ok_or_else(|| format!("'{text}' is no miss ratio; allowed is 0 to 1"))
-}
-
-fn parse_rate(text: &str) -> Result<SampleRate, String> {
-    let rate: f64 = text.parse().map_err(|_| format!("'{text}' is not a number"))?;
-    SampleRate::new(rate).map_err(|e| e.to_string())
 }
 
 /// What is known of the tenant.
@@ -122,7 +117,7 @@ fn of_server(arguments: &Arguments) -> Result<Known> {
             pieces.extend(piece(node, row)?);
         }
     }
-    let curve = together(&mut pieces);
+    let curve = together(&pieces);
     if curve.is_empty() {
         bail!("nothing is known of tenant '{tenant}' yet; a curve is made at the end of each window");
     }
@@ -156,7 +151,7 @@ fn piece(node: &mut Node, row: &Fields) -> Result<Option<Piece>> {
 }
 
 /// The pieces' curve, each at its share of what all have; where all have nothing, of what all could use.
-fn together(pieces: &mut [Piece]) -> MissRatioCurve {
+fn together(pieces: &[Piece]) -> MissRatioCurve {
     let sum: f64 = pieces.iter().map(|piece| piece.present_bytes).sum();
     let last = |curve: &MissRatioCurve| curve.points().last().map_or(0.0, |point| point.bytes as f64);
     let could: f64 = pieces.iter().map(|piece| last(&piece.curve)).sum();
@@ -176,12 +171,8 @@ fn together(pieces: &mut [Piece]) -> MissRatioCurve {
 
 /// The curve where the share `always` of the requests misses whatever the memory.
 fn raised(curve: &MissRatioCurve, always: f64) -> MissRatioCurve {
-    let points = curve.points().iter().copied();
-    let raise = |point: tenure_core::curve::CurvePoint| tenure_core::curve::CurvePoint {
-        miss_ratio: always + (1.0 - always) * point.miss_ratio,
-        ..point
-    };
-    MissRatioCurve::new(points.map(raise).collect())
+    let raise = |point: &CurvePoint| CurvePoint { miss_ratio: always + (1.0 - always) * point.miss_ratio, ..*point };
+    MissRatioCurve::new(curve.points().iter().map(raise).collect())
 }
 
 /// # Errors
@@ -315,7 +306,6 @@ fn share_of(bytes: u64, known: &Known, needed: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tenure_core::curve::CurvePoint;
 
     fn piece(present_bytes: f64, reads: f64, points: &[(u64, f64)]) -> Piece {
         let points = points.iter().map(|&(bytes, miss_ratio)| CurvePoint { bytes, miss_ratio }).collect();
@@ -325,8 +315,8 @@ mod tests {
     /// Three nodes alike are one three times as large.
     #[test]
     fn nodes_alike_add_up_to_one() {
-        let mut nodes: Vec<Piece> = (0..3).map(|_| piece(10.0, 5.0, &[(10, 0.5), (20, 0.1)])).collect();
-        let curve = together(&mut nodes);
+        let nodes: Vec<Piece> = (0..3).map(|_| piece(10.0, 5.0, &[(10, 0.5), (20, 0.1)])).collect();
+        let curve = together(&nodes);
         for (bytes, expected) in [(30, 0.5), (45, 0.3), (60, 0.1), (600, 0.1)] {
             assert!((curve.miss_ratio_at(bytes) - expected).abs() < 1e-9, "{bytes}: {curve:?}");
         }
@@ -335,11 +325,11 @@ mod tests {
 
     #[test]
     fn what_has_no_memory_misses_always_and_a_tenant_without_any_is_divided_by_what_it_could_use() {
-        let curve = together(&mut [piece(10.0, 3.0, &[(10, 0.2)]), piece(0.0, 1.0, &[(10, 0.2)])]);
+        let curve = together(&[piece(10.0, 3.0, &[(10, 0.2)]), piece(0.0, 1.0, &[(10, 0.2)])]);
         assert!((curve.miss_ratio_at(10) - (0.25 + 0.75 * 0.2)).abs() < 1e-9, "{curve:?}");
-        let curve = together(&mut [piece(0.0, 1.0, &[(10, 0.2)]), piece(0.0, 1.0, &[(30, 0.4)])]);
+        let curve = together(&[piece(0.0, 1.0, &[(10, 0.2)]), piece(0.0, 1.0, &[(30, 0.4)])]);
         assert!((curve.miss_ratio_at(40) - 0.3).abs() < 1e-9, "{curve:?}");
-        assert!(together(&mut []).is_empty());
+        assert!(together(&[]).is_empty());
     }
 
     #[test]

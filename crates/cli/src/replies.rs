@@ -1,23 +1,21 @@
 //! `tenure replies`: what is lost with a primary, and what it costs to lose nothing.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use anyhow::Context;
 use clap::{Args, Subcommand};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use tenure_bench::placement::Placement;
 use tenure_bench::replies::Way;
 use tenure_bench::replies::loss::{Loss, Scenario};
 use tenure_bench::replies::price::Price;
-use tenure_bench::report::{default_folder, write_file};
+use tenure_bench::report::default_folder;
 use tenure_bench::system::Setup;
 use tenure_servers::ServerBinary;
 
 use crate::bench::{parse, parse_setting};
-use crate::print;
+use crate::measuring::{print_report, told_to_stop, write_report};
 
 /// The options of `tenure replies`.
 #[derive(Args)]
@@ -125,10 +123,7 @@ struct PriceArguments {
 
 /// Runs `tenure replies`.
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
-    let interrupted = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM] {
-        signal_hook::flag::register(signal, Arc::clone(&interrupted)).context("signals cannot be handled")?;
-    }
+    let interrupted = told_to_stop(&[SIGINT, SIGTERM])?;
     match &arguments.what {
         What::Loss(arguments) => run_loss(arguments, &interrupted),
         What::Price(arguments) => run_price(arguments, &interrupted),
@@ -177,10 +172,6 @@ fn setup(common: &Common) -> anyhow::Result<Setup> {
 
 fn finish(common: &Common, name: &str, json: &str, table: &str) -> anyhow::Result<()> {
     let folder = common.out.clone().unwrap_or_else(|| default_folder(name));
-    write_file(&folder, "report.json", json)?;
-    write_file(&folder, "report.txt", table)?;
-    if common.json {
-        return print(&format!("{json}\n"));
-    }
-    print(&format!("{table}\nwritten to {}\n", folder.display()))
+    write_report(&folder, json, table)?;
+    print_report(&folder, json, table, common.json)
 }

@@ -13,14 +13,16 @@ use serde_json::{Value, json};
 use tenure_core::access::Access;
 use tenure_core::decide::objective::Objective;
 use tenure_core::policy::partitioned::{Partitioning, PlanConfig};
-use tenure_core::units::{format_bytes, parse_bytes};
+use tenure_core::units::format_bytes;
 use tenure_plots::{LineChart, Series};
 use tenure_sim::grid::{GridConfig, Row, Survey, replay_in_memory, replay_stream};
 use tenure_sim::policies::{POLICIES, PolicyName};
 use tenure_sim::replay::ReplayConfig;
 use tenure_sim::trace::{TraceOptions, TraceReader};
 
-use crate::trace_args::{Amount, ThreadArgs, TraceArgs, parse_amount, parse_share, report_bad_lines, trace_name};
+use crate::trace_args::{
+    Amount, ThreadArgs, TraceArgs, parse_amount, parse_share, parse_size, report_bad_lines, trace_name,
+};
 
 /// Replay a trace under several policies and memory sizes.
 #[derive(Args, Debug)]
@@ -122,10 +124,6 @@ fn parse_memory(text: &str) -> Result<Memory, String> {
             format!("memory '{text}' is neither bytes above 0 (1048576, 64mb) nor a share above 0 (10%)")
         }),
     }
-}
-
-fn parse_size(text: &str) -> Result<u64, String> {
-    parse_bytes(text).map_err(|e| e.to_string())
 }
 
 fn parse_partitioning(text: &str) -> Result<Partitioning, String> {

@@ -4,6 +4,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
+use tenure_core::sampling::SampleRate;
+use tenure_core::units::parse_bytes;
 use tenure_sim::costs::CostSpec;
 use tenure_sim::trace::{Format, LogNormalSizes, Sizes, TenantSource, TraceOptions};
 
@@ -102,6 +104,17 @@ impl Amount {
             Amount::Share(share) => (n_accesses as f64 * share) as u64,
         }
     }
+}
+
+/// Reads a number of bytes: `1000` or `64mb`.
+pub fn parse_size(text: &str) -> Result<u64, String> {
+    parse_bytes(text).map_err(|e| e.to_string())
+}
+
+/// Reads a sampling rate: above 0, up to 1.
+pub fn parse_rate(text: &str) -> Result<SampleRate, String> {
+    let rate: f64 = text.parse().map_err(|_| format!("'{text}' is not a number"))?;
+    SampleRate::new(rate).map_err(|e| e.to_string())
 }
 
 /// Reads an [`Amount`]: `1000` or `20%`.

@@ -12,9 +12,19 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
+/// Exit code, what standard error has to contain, and nothing on standard output.
+#[track_caller]
+fn check_failure(arguments: &str, code: i32, said: &str) {
+    let folder = tempfile::tempdir().unwrap();
+    let output = tenure(folder.path(), arguments);
+    let error = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{arguments}: {error}");
+    assert!(error.contains(said), "{arguments} says: {error}");
+    assert!(output.stdout.is_empty(), "{arguments}");
+}
+
 #[test]
 fn bad_usage_exits_with_2_and_says_what_is_allowed() {
-    let folder = tempfile::tempdir().unwrap();
     for (arguments, expected) in [
         ("bench --workload ycsb-g", "a to f"),
         ("bench --workload /nonexistent.csv", "ycsb-a"),
@@ -37,10 +47,7 @@ fn bad_usage_exits_with_2_and_says_what_is_allowed() {
         ("bench --nonsense", "--nonsense"),
         ("", "bench"),
     ] {
-        let output = tenure(folder.path(), arguments);
-        assert_eq!(output.status.code(), Some(2), "{arguments}");
-        assert!(text(&output.stderr).contains(expected), "{arguments}: {}", text(&output.stderr));
-        assert!(output.stdout.is_empty(), "{arguments}");
+        check_failure(arguments, 2, expected);
     }
 }
 
@@ -83,7 +90,6 @@ fn a_small_run_prints_json_and_writes_its_folder() {
 
 #[test]
 fn what_only_slots_takes_is_refused_elsewhere() {
-    let folder = tempfile::tempdir().unwrap();
     for (arguments, expected) in [
         ("bench --workload ycsb-c --connections 1,2", "--connections takes one value"),
         ("bench --workload ycsb-c --cluster 1,2", "--cluster takes one value"),
@@ -91,9 +97,7 @@ fn what_only_slots_takes_is_refused_elsewhere() {
         ("bench --workload ycsb-e --cluster 2 --records 100 --requests 10 --backend delay:0", "several keys at once"),
         ("bench --workload no-miss --cluster 2", "slots runs on clusters"),
     ] {
-        let output = tenure(folder.path(), arguments);
-        assert_eq!(output.status.code(), Some(1), "{arguments}");
-        assert!(text(&output.stderr).contains(expected), "{arguments}: {}", text(&output.stderr));
+        check_failure(arguments, 1, expected);
     }
 }
 

@@ -10,7 +10,7 @@ pub enum ConfigError {
     SampleRate(f64),
     /// A sampling size K outside 1 to 64.
     SampleSize(u32),
-    /// A number of partitions outside 1 to 64.
+    /// A number of partitions outside 1 to [`PARTITIONS_MAX`](crate::units::PARTITIONS_MAX).
     Partitions(usize),
     /// A number of size classes outside 1 to 8.
     SizeClasses(usize),

@@ -13,6 +13,7 @@ pub mod decide;
 pub mod error;
 pub mod expiry;
 pub mod key_table;
+mod log_linear;
 pub mod model;
 pub mod owner_table;
 pub mod policy;

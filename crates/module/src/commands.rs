@@ -373,8 +373,8 @@ fn views_named<'a>(tenure: &'a Tenure, name: &[u8]) -> Result<Vec<&'a PartitionV
         Some(tenant) => of_tenant(tenant),
         None => vec![partition_named(tenure, name.strip_suffix("/none").unwrap_or(&name).as_bytes())?],
     };
-    let current = tenure.published.epoch == tenure.observer.epoch();
-    let view = |id: PartitionId| tenure.published.partitions.get(id.index()).filter(|_| current);
+    let views = tenure.current().map_or(&[][..], |published| &published.partitions);
+    let view = |id: PartitionId| views.get(id.index());
     Ok(ids.into_iter().filter_map(view).collect())
 }
 

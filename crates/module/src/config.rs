@@ -58,6 +58,11 @@ impl Policy {
         matches!(self, Policy::Predis | Policy::Kredis)
     }
 
+    /// True where of keys that may go the longest idle does.
+    pub fn goes_by_age(self) -> bool {
+        !matches!(self, Policy::Hyperbolic | Policy::HyperbolicSize | Policy::Density)
+    }
+
     /// True where evicting needs what the worker learns.
     pub fn learns(self) -> bool {
         self.has_targets() || self == Policy::Density
@@ -95,9 +100,6 @@ pub enum DlruEvictor {
     /// Tenure, as under every other policy.
     Tenure,
 }
-
-/// The names of [`Source`], in its order.
-const SOURCES: &[&CStr] = &[c"off", c"auto", c"hinted"];
 
 /// The settings as they are. See [`TABLE`] for what each means.
 #[derive(Clone, Debug)]
@@ -223,6 +225,24 @@ macro_rules! number {
     };
 }
 
+/// A setting that is one of some names; `values` in the order of `names`, and of the type's own.
+macro_rules! choice {
+    ($($field:ident).+, $name:literal, $names:expr, $values:expr, $about:literal) => {
+        Setting {
+            name: $name,
+            kind: Kind::Choice {
+                names: $names,
+                get: |settings| settings.$($field).+ as usize,
+                set: |settings, i| {
+                    settings.$($field).+ = $values[i.min($values.len() - 1)];
+                    Ok(())
+                },
+            },
+            about: $about,
+        }
+    };
+}
+
 /// Every setting. The order is that of documentation.
 pub const TABLE: &[Setting] = &[
     Setting {
@@ -230,35 +250,25 @@ pub const TABLE: &[Setting] = &[
         kind: Kind::Bool { default: true, get: |s| s.enabled, set: |s, v| s.enabled = v, immutable: false },
         about: "Whether Tenure does anything. 'no' lets the server run as stock; 'yes' after 'no', or after a fault, starts with fresh state.",
     },
-    Setting {
-        name: c"policy",
-        kind: Kind::Choice {
-            names: Policy::NAMES,
-            get: |s| s.policy as usize,
-            set: |s, i| {
-                s.policy = Policy::ALL[i.min(Policy::ALL.len() - 1)];
-                Ok(())
-            },
-        },
-        about: "What evicts: 'predis' holds partitions to the plan's targets, 'kredis' too, each under the K (1, 5, 8 or 16) that misses least there, 'dlru' evicts the longest idle of K keys, whoever's they are, with the K (1, 2, 5, 10 or 16) that costs least, which the server's maxmemory-samples follows, 'hyperbolic' evicts what is worth least (miss penalty x requests / time in the cache; 'hyperbolic-size' per byte), best with 64 samples, 'density' evicts what keeping saves least (miss penalty x expected reads / byte and time, learned from the accesses; or GDSF or the longest idle, where miniature caches find that better), 'lru' evicts the longest idle whoever's it is, 'off' leaves eviction to the server.",
-    },
+    choice!(
+        policy,
+        c"policy",
+        Policy::NAMES,
+        Policy::ALL,
+        "What evicts: 'predis' holds partitions to the plan's targets, 'kredis' too, each under the K (1, 5, 8 or 16) that misses least there, 'dlru' evicts the longest idle of K keys, whoever's they are, with the K (1, 2, 5, 10 or 16) that costs least, which the server's maxmemory-samples follows, 'hyperbolic' evicts what is worth least (miss penalty x requests / time in the cache; 'hyperbolic-size' per byte), best with 64 samples, 'density' evicts what keeping saves least (miss penalty x expected reads / byte and time, learned from the accesses; or GDSF or the longest idle, where miniature caches find that better), 'lru' evicts the longest idle whoever's it is, 'off' leaves eviction to the server."
+    ),
     Setting {
         name: c"tenants",
         kind: Kind::Text { get: |s| &s.tenants_text, set: Settings::set_tenants },
         about: "Who is a tenant: entries NAME=PREFIX*, NAME=user:USERNAME (keys that this ACL user creates) or NAME=db:N, apart by spaces, each with ,min=BYTES, ,max=BYTES, ,weight=N (how much its misses count, 1 to 1000) and ,replies=async|sent|acked (in place of tenure.replies) if wanted. Empty: one per logical database in use.",
     },
-    Setting {
-        name: c"classes",
-        kind: Kind::Choice {
-            names: SOURCES,
-            get: |s| s.classes.source as usize,
-            set: |s, i| {
-                s.classes.source = [Source::Off, Source::Auto, Source::Hinted][i.min(2)];
-                Ok(())
-            },
-        },
-        about: "Whether a tenant's keys are divided into miss-penalty classes, each with a curve and a target of its own: 'auto' by the penalty measured for the key, where no hint says otherwise, 'hinted' by hints alone (TENURE.CLASS, class-rules), 'off' not at all.",
-    },
+    choice!(
+        classes.source,
+        c"classes",
+        &[c"off", c"auto", c"hinted"],
+        [Source::Off, Source::Auto, Source::Hinted],
+        "Whether a tenant's keys are divided into miss-penalty classes, each with a curve and a target of its own: 'auto' by the penalty measured for the key, where no hint says otherwise, 'hinted' by hints alone (TENURE.CLASS, class-rules), 'off' not at all."
+    ),
     Setting {
         name: c"class-limits",
         kind: Kind::Text { get: |s| &s.class_limits_text, set: Settings::set_class_limits },
@@ -301,30 +311,20 @@ pub const TABLE: &[Setting] = &[
         false,
         "Keys sampled per eviction under the policy density. More find keys worth less, and cost main-thread time for each."
     ),
-    Setting {
-        name: c"kredis-k",
-        kind: Kind::Choice {
-            names: &[c"by-curve", c"as-set"],
-            get: |s| s.kredis_k as usize,
-            set: |s, i| {
-                s.kredis_k = [KredisK::ByCurve, KredisK::AsSet][i.min(1)];
-                Ok(())
-            },
-        },
-        about: "Under which K the policy kredis plans and evicts: 'by-curve' each partition under that of 1, 5, 8 and 16 that misses least there, 'as-set' all under tenure.samples, for a quarter of the model's time and memory.",
-    },
-    Setting {
-        name: c"dlru-evictor",
-        kind: Kind::Choice {
-            names: &[c"server", c"tenure"],
-            get: |s| s.dlru_evictor as usize,
-            set: |s, i| {
-                s.dlru_evictor = [DlruEvictor::Server, DlruEvictor::Tenure][i.min(1)];
-                Ok(())
-            },
-        },
-        about: "Who evicts under the policy dlru: 'server' the server itself, with maxmemory-samples set to the chosen K, where maxmemory-policy is allkeys-lru or volatile-lru (Tenure else, and from tenants above their maximum), 'tenure' Tenure, ahead of the limit and without the server's pool.",
-    },
+    choice!(
+        kredis_k,
+        c"kredis-k",
+        &[c"by-curve", c"as-set"],
+        [KredisK::ByCurve, KredisK::AsSet],
+        "Under which K the policy kredis plans and evicts: 'by-curve' each partition under that of 1, 5, 8 and 16 that misses least there, 'as-set' all under tenure.samples, for a quarter of the model's time and memory."
+    ),
+    choice!(
+        dlru_evictor,
+        c"dlru-evictor",
+        &[c"server", c"tenure"],
+        [DlruEvictor::Server, DlruEvictor::Tenure],
+        "Who evicts under the policy dlru: 'server' the server itself, with maxmemory-samples set to the chosen K, where maxmemory-policy is allkeys-lru or volatile-lru (Tenure else, and from tenants above their maximum), 'tenure' Tenure, ahead of the limit and without the server's pool."
+    ),
     number!(
         window_requests,
         c"window-requests",
@@ -357,18 +357,13 @@ pub const TABLE: &[Setting] = &[
         false,
         "A plan that saves less than this share of predicted cost isn't adopted. Higher moves less memory about."
     ),
-    Setting {
-        name: c"objective",
-        kind: Kind::Choice {
-            names: &[c"penalty", c"hits", c"fair"],
-            get: |s| s.objective as usize,
-            set: |s, i| {
-                s.objective = Objective::ALL[i.min(Objective::ALL.len() - 1)];
-                Ok(())
-            },
-        },
-        about: "What a plan is to reach: 'penalty' the least time lost to misses in all, 'hits' the most hits, 'fair' the least time lost that leaves no tenant with more than it would lose on an equal part of the memory. A tenant's weight counts in all three, but changes nobody's equal part.",
-    },
+    choice!(
+        objective,
+        c"objective",
+        &[c"penalty", c"hits", c"fair"],
+        Objective::ALL,
+        "What a plan is to reach: 'penalty' the least time lost to misses in all, 'hits' the most hits, 'fair' the least time lost that leaves no tenant with more than it would lose on an equal part of the memory. A tenant's weight counts in all three, but changes nobody's equal part."
+    ),
     number!(
         headroom_bytes,
         c"headroom-bytes",
@@ -511,18 +506,13 @@ pub const TABLE: &[Setting] = &[
         false,
         "Milliseconds that a reply waits for replicas at the most, and for how long there may be too few of them; looked at ten times a second at the least."
     ),
-    Setting {
-        name: c"replies-on-timeout",
-        kind: Kind::Choice {
-            names: OnTimeout::NAMES,
-            get: |s| s.replies_on_timeout as usize,
-            set: |s, i| {
-                s.replies_on_timeout = OnTimeout::ALL[i.min(1)];
-                Ok(())
-            },
-        },
-        about: "What becomes of writes when that time is over, until replicas follow again: 'async' answers them as stock, 'refuse' answers NOREPLICAS and closes the connections that wait, whose writes may or may not last.",
-    },
+    choice!(
+        replies_on_timeout,
+        c"replies-on-timeout",
+        OnTimeout::NAMES,
+        OnTimeout::ALL,
+        "What becomes of writes when that time is over, until replicas follow again: 'async' answers them as stock, 'refuse' answers NOREPLICAS and closes the connections that wait, whose writes may or may not last."
+    ),
     Setting {
         name: c"debug-commands",
         kind: Kind::Bool {
@@ -724,6 +714,23 @@ mod tests {
                 assert_eq!(get(&settings), *default, "{:?}", setting.name);
                 set(&mut settings, *max);
                 assert_eq!(get(&settings), *max, "{:?}", setting.name);
+            }
+        }
+    }
+
+    /// Names and values are two lists: each name has to bring the value that it is read as. What replies wait for is refused where no
+    /// server is.
+    #[test]
+    fn choices_are_in_the_order_of_their_names() {
+        let mut settings = Settings::default();
+        for setting in TABLE {
+            if let Kind::Choice { names, get, set } = &setting.kind {
+                assert_eq!(get(&settings), 0, "{:?}: the first is the default", setting.name);
+                for i in 0..names.len() {
+                    let is_refused = set(&mut settings, i).is_err();
+                    assert!(!is_refused || setting.name == c"replies", "{:?}", setting.name);
+                    assert!(is_refused || get(&settings) == i, "{:?} {:?}", setting.name, names[i]);
+                }
             }
         }
     }

@@ -276,10 +276,10 @@ pub fn tenants(tenure: &Tenure) -> Vec<TenantRow> {
 /// All partitions.
 pub fn partitions(tenure: &Tenure) -> Vec<PartitionRow> {
     let observer = &tenure.observer;
-    let current = tenure.published.epoch == observer.epoch();
+    let views = tenure.current().map_or(&[][..], |published| &published.partitions);
     let unknown = PartitionView::default();
     let row = |(i, name): (usize, &String)| {
-        let view = tenure.published.partitions.get(i).filter(|_| current).unwrap_or(&unknown);
+        let view = views.get(i).unwrap_or(&unknown);
         let used_bytes = tenure.usage.bytes()[i];
         let bins = observer.partitions.binning.of(PartitionId(i as u16));
         let targets = tenure.target_bytes().get(bins.range());
@@ -336,12 +336,12 @@ pub struct SizeRow {
 /// The size classes of all partitions that are divided by size.
 pub fn size_classes(tenure: &Tenure) -> Vec<SizeRow> {
     let partitions = &tenure.observer.partitions;
-    let views = Some(&tenure.published.bins).filter(|_| tenure.published.epoch == tenure.observer.epoch());
+    let of_bins = tenure.current().map_or(&[][..], |published| &published.bins);
     let used_bytes = tenure.usage.bytes_by_bin();
     let mut rows = Vec::new();
     for (i, name) in partitions.names().iter().enumerate() {
         let bins = partitions.binning.of(PartitionId(i as u16));
-        let views = views.and_then(|views| views.get(bins.range())).unwrap_or_default();
+        let views = of_bins.get(bins.range()).unwrap_or_default();
         let reads: f64 = views.iter().map(|view| view.reads).sum();
         for class in (0..bins.count()).filter(|_| bins.are_many()) {
             let bin = bins.of_class(class);

@@ -22,7 +22,7 @@ pub use self::why::Why;
 use crate::config::{DlruEvictor, Policy, Settings};
 use crate::enforce::evict::{EVICTED_MIN, Evictor, Orders, Scoring};
 use crate::enforce::newcomers::Newcomer;
-use crate::enforce::ranks::Ranks;
+use crate::enforce::ranks::{Basis, Ranks};
 use crate::enforce::replies::Replies;
 use crate::enforce::spill::Spill;
 use crate::enforce::usage::Usage;
@@ -38,7 +38,6 @@ use crate::observe::duty::Duty;
 use crate::observe::partitions::{Partitions, in_database};
 use crate::observe::sizes::LARGE_BYTES;
 use crate::observe::tenants::Tenants;
-use crate::observe::worths::Worths;
 use crate::observe::{DBS_MAX, Observer};
 use crate::worker::learner::age_step;
 use crate::worker::{Instructions, Published, Snapshot, Worker};
@@ -69,6 +68,9 @@ const KEY_TABLE_BYTES_UNLIMITED: u64 = 4 << 20;
 /// Without news from the worker for this many windows, its plan is not trusted any more.
 const STALE_WINDOWS: u64 = 6;
 const STALE_US_MIN: u64 = 60_000_000;
+
+/// What bins may hold where no tenant is above its maximum.
+static UNBOUNDED: [u64; PARTITIONS_MAX] = [u64::MAX; PARTITIONS_MAX];
 
 /// The server's memory limit and what it lets be evicted.
 #[derive(Clone, Debug, Default)]
@@ -384,32 +386,29 @@ impl Tenure {
     /// A key came or went.
     pub fn on_key_event(&mut self, server: &Server, db: u16, event: &CStr, key: &[u8]) {
         match event.to_bytes() {
-            b"new" => {
-                self.on_new_while_asleep(db, key);
-                let partition = self.observer.on_new_key(db, key, now_us);
-                let size_bytes = self.look_at_new_key(server, partition, key);
-                self.usage.came(db, partition, size_bytes, &self.observer.known());
-                let binning = &self.observer.partitions.binning;
-                let bin = match size_bytes {
-                    Some(size_bytes) => binning.bin_of(partition, size_bytes),
-                    None => binning.of(partition).of_class(0),
-                };
-                if self.standing == Standing::Ready {
-                    let (keys, all_keys) = self.usage.keys_in(db, partition);
-                    let keys = keys * self.usage.key_share(binning, bin);
-                    let note = || Newcomer { name: server.text(key), db, since_us: now_us() };
-                    self.evictor.newcomers.came(bin, (keys, all_keys), self.memory.limit_bytes, note);
-                    if self.settings.policy == Policy::Density {
-                        self.offer_new_key(server, (db, partition), key);
-                    }
-                }
-            }
+            b"new" => self.on_new_key(server, db, key),
             b"del" | b"expired" | b"evicted" | b"rename_from" | b"move_from" => {
                 let partition = self.observer.partitions.of(db, key);
                 self.observer.on_gone(db, key);
                 self.usage.went(db, partition, &self.observer.known());
             }
             _ => {}
+        }
+    }
+
+    /// A key came into being: it is accounted for, and may be the next to go.
+    fn on_new_key(&mut self, server: &Server, db: u16, key: &[u8]) {
+        self.on_new_while_asleep(db, key);
+        let partition = self.observer.on_new_key(db, key, now_us);
+        let size_bytes = self.look_at_new_key(server, partition, key);
+        self.usage.came(db, partition, size_bytes, &self.observer.known());
+        if self.standing != Standing::Ready {
+            return;
+        }
+        if self.settings.policy.goes_by_age() {
+            self.note_newcomer(server, (db, partition), key, size_bytes);
+        } else if self.settings.policy == Policy::Density {
+            self.offer_new_key(server, (db, partition), key);
         }
     }
 
@@ -451,6 +450,25 @@ impl Tenure {
         Some(size_bytes)
     }
 
+    /// A key of a bin that the walk rarely meets is noted by its name.
+    fn note_newcomer(
+        &mut self,
+        server: &Server,
+        (db, partition): (u16, PartitionId),
+        key: &[u8],
+        size_bytes: Option<u32>,
+    ) {
+        let binning = &self.observer.partitions.binning;
+        let bin = match size_bytes {
+            Some(size_bytes) => binning.bin_of(partition, size_bytes),
+            None => binning.of(partition).of_class(0),
+        };
+        let (keys, all_keys) = self.usage.keys_in(db, partition);
+        let keys = keys * self.usage.key_share(binning, bin);
+        let note = || Newcomer { name: server.text(key), db, since_us: now_us() };
+        self.evictor.newcomers.came(bin, (keys, all_keys), self.memory.limit_bytes, note);
+    }
+
     /// A newcomer that is worth less than what was met goes before it. It was met without a search, too.
     fn offer_new_key(&mut self, server: &Server, (db, partition): (u16, PartitionId), key: &[u8]) {
         self.observer.partitions.classes.settle();
@@ -460,11 +478,11 @@ impl Tenure {
         if !self.observer.partitions.above_minimums(self.usage.bytes_by_bin()).holds(bin) {
             return;
         }
+        let basis = self.ranking_basis();
+        let (partitions, sizes, worths) = self.observer.guides();
+        let ranks = Ranks::new(basis, &self.published.learned.table, worths);
         let name = server.text(key);
         let opened = server.open(&name);
-        let (worths, published) = (self.observer.worths.clone(), Arc::clone(&self.published));
-        let ranks = self.ranks(&published, &worths);
-        let (partitions, sizes) = self.observer.guides();
         let hash = in_database(KeyHash::of(key), db);
         let size_bytes = sizes.of(server, partition, &name, || hash, &opened);
         let entry = partitions.classes.entry(hash);
@@ -576,31 +594,30 @@ impl Tenure {
             self.count_keys(server);
         }
         let sample_sizes = if self.sample_sizes().is_empty() { &[][..] } else { &published.sample_sizes };
-        let unbounded = || vec![u64::MAX; self.observer.partitions.binning.len()];
-        let bytes_max = maximums.unwrap_or_else(unbounded);
-        self.observer.partitions.classes.settle();
-        let worths = self.observer.worths.clone();
+        let bytes_max = maximums.as_deref().unwrap_or(&UNBOUNDED[..self.observer.partitions.binning.len()]);
+        let (sample_size, basis) = (self.sample_size() as usize, self.ranking_basis());
+        let (partitions, sizes, worths) = self.observer.guides();
+        partitions.classes.settle();
         let orders = Orders {
             free_bytes,
             target_bytes,
-            bytes_max: &bytes_max,
-            sample_size: self.sample_size() as usize,
+            bytes_max,
+            sample_size,
             sample_sizes,
             keeps_to_samples: matches!(self.settings.policy, Policy::Kredis | Policy::Dlru),
             scoring: match self.settings.policy {
                 Policy::Hyperbolic => Scoring::Worth(Hyperbolic { per_size: false }),
                 Policy::HyperbolicSize => Scoring::Worth(Hyperbolic { per_size: true }),
-                Policy::Density => Scoring::Ranked(self.ranks(&published, &worths)),
+                Policy::Density => Scoring::Ranked(Ranks::new(basis, &published.learned.table, worths)),
                 _ => Scoring::Idle,
             },
-            penalty_us: &self.penalties_us(),
+            penalty_us: &worths.penalty_us,
             volatile_only: self.memory.policy.starts_with("volatile"),
             db_sizes: &self.db_sizes,
             budget: Duration::from_micros(budget_us as u64),
             evicted_min: if when == When::BeforeReplies && is_urgent { EVICTED_MIN } else { 0 },
             now_us,
         };
-        let (partitions, sizes) = self.observer.guides();
         let sizes_all = matches!(self.settings.policy, Policy::HyperbolicSize | Policy::Density);
         let mut guides = Guides { partitions, sizes, usage: &mut self.usage, sizes_all };
         let visited = self.walk.visited;
@@ -613,23 +630,23 @@ impl Tenure {
         self.growth.last_used_bytes = Some(self.used_bytes(server));
     }
 
-    /// What keys are ranked by under Tenure's own policy: before the first window by GDSF.
-    pub fn ranks<'a>(&self, published: &'a Published, worths: &'a Worths) -> Ranks<'a> {
-        Ranks {
+    /// What the ranks of keys go by at this moment, under Tenure's own policy.
+    fn ranking_basis(&self) -> Basis {
+        Basis {
             ranking: self.ranking(),
-            table: &published.learned.table,
-            worths,
             clock: self.observer.partitions.classes.asked.clock(),
             idle_is_time: !self.memory.policy.ends_with("-lfu"),
         }
     }
 
-    /// The ranking in force under Tenure's own policy.
+    /// The ranking in force under Tenure's own policy: before the first window GDSF.
     pub fn ranking(&self) -> Ranking {
-        match self.published.learned.ranking {
-            Some(ranking) if self.published.epoch == self.observer.epoch() => ranking,
-            _ => Ranking::Greedy,
-        }
+        self.current().and_then(|published| published.learned.ranking).unwrap_or(Ranking::Greedy)
+    }
+
+    /// What the worker last made, where it is about the partitions in force.
+    pub fn current(&self) -> Option<&Published> {
+        Some(&*self.published).filter(|published| published.epoch == self.observer.epoch())
     }
 
     /// Target bytes by bin where a partition wakes that has to have more than the plan gives it; its bins have the more in
@@ -653,8 +670,8 @@ impl Tenure {
 
     /// Keys sampled per eviction by bin, as planned; empty where they are as set.
     fn sample_sizes(&self) -> &[u32] {
-        let in_force = self.settings.policy == Policy::Kredis && self.published.epoch == self.observer.epoch();
-        if in_force { &self.published.sample_sizes } else { &[] }
+        let current = self.current().filter(|_| self.settings.policy == Policy::Kredis);
+        current.map_or(&[], |published| &published.sample_sizes)
     }
 
     /// Keys sampled per eviction, whoever gives: as set, or as chosen.
@@ -668,8 +685,7 @@ impl Tenure {
 
     /// The K that the worker chose for the whole cache.
     fn chosen_sample_size(&self) -> Option<u32> {
-        let in_force = self.settings.policy == Policy::Dlru && self.published.epoch == self.observer.epoch();
-        self.published.choice.sample_size.filter(|_| in_force)
+        self.current()?.choice.sample_size.filter(|_| self.settings.policy == Policy::Dlru)
     }
 
     /// Keys sampled per eviction of a bin.
@@ -679,24 +695,23 @@ impl Tenure {
 
     /// Target bytes by bin; empty without a plan.
     pub fn target_bytes(&self) -> &[u64] {
-        let plan = self.published.plan.as_ref().filter(|_| self.published.epoch == self.observer.epoch());
+        let plan = self.current().and_then(|published| published.plan.as_ref());
         plan.map_or(&[], |plan| &plan.target_bytes)
     }
 
     /// Mean miss penalty by partition, in µs; 1 where none is known.
     fn penalties_us(&self) -> [f32; PARTITIONS_MAX] {
         let mut penalties_us = [1.0; PARTITIONS_MAX];
-        let measured = self.published.partitions.iter().map(|view| view.penalty_us_mean as f32);
-        if self.published.epoch == self.observer.epoch() {
-            penalties_us.iter_mut().zip(measured).filter(|(_, us)| *us > 0.0).for_each(|(slot, us)| *slot = us);
-        }
+        let views = self.current().map_or(&[][..], |published| &published.partitions);
+        let measured = views.iter().map(|view| view.penalty_us_mean as f32);
+        penalties_us.iter_mut().zip(measured).filter(|(_, us)| *us > 0.0).for_each(|(slot, us)| *slot = us);
         penalties_us
     }
 
     /// What stands against evicting that costs nothing to know.
     fn standing_by_plan(&self, now_us: u64) -> Standing {
         let stale_us = (STALE_WINDOWS * self.settings.window_seconds as u64 * 1_000_000).max(STALE_US_MIN);
-        let planned = self.published.plan.is_some() && self.published.epoch == self.observer.epoch();
+        let planned = self.current().is_some_and(|published| published.plan.is_some());
         if self.settings.policy == Policy::Off {
             Standing::PolicyOff
         } else if self.memory.policy == "noeviction" && self.memory.limit_bytes > 0 {
@@ -757,7 +772,7 @@ impl Tenure {
         let moved = std::mem::take(&mut self.observer.partitions.classes.moved);
         self.usage.moved(moved);
         self.census(server);
-        let (partitions, sizes) = self.observer.guides();
+        let (partitions, sizes, _) = self.observer.guides();
         self.usage.settle(&self.db_sizes, partitions, sizes);
         self.cluster_tick(server, now_us);
         self.sleep_tick(server, now_us);
@@ -823,7 +838,7 @@ impl Tenure {
         let may_take_time = self.usage.is_counted() && !self.usage.is_outdated();
         let wanted = if may_take_time { self.keys_for_a_round() } else { CENSUS_KEYS_MAX };
         let goal = self.visited_at_tick + wanted;
-        let (partitions, sizes) = self.observer.guides();
+        let (partitions, sizes, _) = self.observer.guides();
         sizes.refresh_some();
         let is_rough: Vec<bool> = (0..PARTITIONS_MAX).map(|i| sizes.is_rough(PartitionId(i as u16))).collect();
         let mut guides = Guides { partitions, sizes, usage: &mut self.usage, sizes_all: false };
@@ -851,8 +866,12 @@ impl Tenure {
 
     /// Keys per tick with which the walk comes round in a minute, within limits.
     fn keys_for_a_round(&self) -> u64 {
-        let keys: u64 = self.db_sizes.iter().map(|(_, keys)| keys).sum();
-        (keys * TICK_US / ROUND_US).clamp(CENSUS_KEYS_MIN, CENSUS_KEYS_MAX)
+        (self.all_keys() * TICK_US / ROUND_US).clamp(CENSUS_KEYS_MIN, CENSUS_KEYS_MAX)
+    }
+
+    /// Keys of all databases, as of the last tick.
+    fn all_keys(&self) -> u64 {
+        self.db_sizes.iter().map(|(_, keys)| keys).sum()
     }
 
     fn leave_snapshot(&mut self, server: &Server) {
@@ -953,7 +972,7 @@ impl Tenure {
 
     /// Whether there are keys of nobody; ten times a second.
     fn look_after_owners(&mut self) {
-        let keys: u64 = self.db_sizes.iter().map(|(_, keys)| keys).sum();
+        let keys = self.all_keys();
         let owners = &mut self.observer.partitions.owners;
         self.observer.claims.are_wanted = owners.as_mut().is_some_and(|owners| {
             owners.bound(keys);

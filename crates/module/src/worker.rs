@@ -653,20 +653,26 @@ impl Models {
                 .collect();
         }
         Published {
+            choice: self.chooser.choice(),
+            is_taught: true,
+            limits: vec![SizeLimits::NONE; views.len()],
+            partitions: views,
+            bins,
+            plan_us: began.elapsed().as_micros() as u64,
+            ..self.as_it_stands()
+        }
+    }
+
+    /// What the next publication says in any case.
+    fn as_it_stands(&self) -> Published {
+        Published {
             epoch: self.epoch,
             window: self.window,
             plan: self.plan.clone(),
             sample_sizes: self.sample_sizes.iter().map(RunningSampleSize::k).collect(),
-            choice: self.chooser.choice(),
-            is_taught: true,
-            limits: vec![SizeLimits::NONE; views.len()],
-            learned: Learned::default(),
-            partitions: views,
-            bins,
-            curves_us: 0,
-            plan_us: began.elapsed().as_micros() as u64,
             plans_adopted: self.plans_adopted,
             models_bytes: self.models_bytes(),
+            ..Published::default()
         }
     }
 
@@ -711,20 +717,14 @@ impl Models {
             }
         }
         Published {
-            epoch: self.epoch,
-            window: self.window,
-            plan: self.plan.clone(),
             limits,
-            sample_sizes: self.sample_sizes.iter().map(RunningSampleSize::k).collect(),
             choice,
-            is_taught: false,
             learned,
             partitions: views,
             bins,
             curves_us,
             plan_us: began.elapsed().as_micros() as u64,
-            plans_adopted: self.plans_adopted,
-            models_bytes: self.models_bytes(),
+            ..self.as_it_stands()
         }
     }
 

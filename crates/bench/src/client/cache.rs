@@ -10,11 +10,12 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 use redis::cluster::{ClusterClient, ClusterConnection};
 use tenure_core::slots::{SLOTS, slot_of};
 
 use super::connection::{Connection, Reply};
+use crate::workload::Stream;
 
 /// A request that is sent on for so many times has no owner.
 const REDIRECTS_MAX: usize = 16;
@@ -110,6 +111,20 @@ impl Cache {
             Cache::Cluster(redirected) => redirected.call(words),
             Cache::Library(connection) => call_library(connection, words),
         }
+    }
+
+    /// Writes each key of `stream` once, at the size it has last.
+    ///
+    /// # Errors
+    /// When a node fails or refuses a write.
+    pub fn load_all_keys(&mut self, stream: &Stream) -> anyhow::Result<()> {
+        let mut value = Vec::new();
+        for key in 0..stream.keys.len() as u32 {
+            value.resize(stream.keys.value_bytes(key) as usize, b'v');
+            let reply = self.call(&[b"SET", stream.keys.name(key), &value])?;
+            ensure!(reply == Reply::Simple, "SET was answered by {reply:?}");
+        }
+        Ok(())
     }
 
     /// The next element of an array that a server alone sends.

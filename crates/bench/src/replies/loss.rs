@@ -111,6 +111,21 @@ pub struct LossRow {
     pub n_lost_max: u64,
 }
 
+impl LossRow {
+    /// Nothing was tried yet.
+    fn new(way: Way, scenario: Scenario, n_runs: usize) -> LossRow {
+        LossRow { way, scenario, n_runs, n_acknowledged: 0, n_lost: 0, n_runs_with_loss: 0, n_lost_max: 0 }
+    }
+
+    /// One more run.
+    fn add(&mut self, n_acknowledged: u64, n_lost: u64) {
+        self.n_acknowledged += n_acknowledged;
+        self.n_lost += n_lost;
+        self.n_runs_with_loss += usize::from(n_lost > 0);
+        self.n_lost_max = self.n_lost_max.max(n_lost);
+    }
+}
+
 /// All of them.
 #[derive(Clone, Debug, Serialize)]
 pub struct LossReport {
@@ -143,24 +158,12 @@ impl Loss<'_> {
         let mut rows = Vec::new();
         for &scenario in self.scenarios {
             for &way in self.ways {
-                let (n_runs, none) = (self.n_runs, 0);
-                let mut row = LossRow {
-                    way,
-                    scenario,
-                    n_runs,
-                    n_acknowledged: 0,
-                    n_lost: 0,
-                    n_runs_with_loss: none,
-                    n_lost_max: 0,
-                };
+                let mut row = LossRow::new(way, scenario, self.n_runs);
                 for index in 0..self.n_runs {
                     ensure!(!interrupted.load(Ordering::Relaxed), "interrupted");
                     progress.set_message(format!("{way}, {}, run {} of {}", scenario.name(), index + 1, self.n_runs));
                     let (n_acknowledged, n_lost) = self.run_once(way, scenario, &mut random)?;
-                    row.n_acknowledged += n_acknowledged;
-                    row.n_lost += n_lost;
-                    row.n_runs_with_loss += usize::from(n_lost > 0);
-                    row.n_lost_max = row.n_lost_max.max(n_lost);
+                    row.add(n_acknowledged, n_lost);
                     progress.inc(1);
                 }
                 rows.push(row);

@@ -9,12 +9,14 @@
 //! window; sizes that differ by less than twofold, and partitions of few keys, are one class.
 //! O(1) per size, O(buckets) per window; 1 KiB.
 
+use crate::log_linear;
+
 /// The most classes.
 pub const SIZE_CLASSES_MAX: usize = 8;
 
-const PER_OCTAVE: u32 = 8;
+const PER_OCTAVE: u64 = 8;
 /// How many buckets sizes are told apart by; limits lie between two of them.
-pub const BUCKETS: usize = ((u32::BITS - PER_OCTAVE.ilog2() + 1) * PER_OCTAVE) as usize;
+pub const BUCKETS: usize = log_linear::bucket_of::<PER_OCTAVE>(u32::MAX as u64) + 1;
 /// A partition is divided from so many keys per class on, and no more below half of that: a few keys make no curve, and each class holds a
 /// value or two beyond its target.
 const KEYS_MIN: u64 = 64;
@@ -157,20 +159,14 @@ fn nearest(below: &[f64], quantile: f64) -> usize {
     if quantile - below[before] <= below[after] - quantile { before } else { after }
 }
 
-/// The bucket of a size. Log-linear, as the buckets of `reuse_time.rs`: exact below 16, then eight an octave.
+/// The bucket of a size: exact below 16, then eight an octave.
 pub fn bucket_of(size_bytes: u32) -> usize {
-    if size_bytes < PER_OCTAVE {
-        return size_bytes as usize;
-    }
-    let octave = size_bytes.ilog2() - PER_OCTAVE.ilog2();
-    let within = (size_bytes >> octave) - PER_OCTAVE;
-    ((octave + 1) * PER_OCTAVE + within) as usize
+    log_linear::bucket_of::<PER_OCTAVE>(u64::from(size_bytes))
 }
 
 /// The least size in a bucket.
 pub fn begins_at(bucket: usize) -> u32 {
-    let (octave, within) = (bucket as u32 / PER_OCTAVE, bucket as u32 % PER_OCTAVE);
-    if octave == 0 { within } else { (PER_OCTAVE + within) << (octave - 1) }
+    log_linear::bounds_of::<PER_OCTAVE>(bucket).0 as u32
 }
 
 #[cfg(test)]

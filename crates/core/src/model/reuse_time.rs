@@ -2,6 +2,8 @@
 //!
 //! Weights are fractions, because windows decay, and may be negative: a slowdown that ends. 23 KiB each. O(1) to record.
 
+use crate::log_linear::{self, bounds_of};
+
 /// Buckets per octave; the relative error of a reuse time is at most 1 / this.
 const PER_OCTAVE: u64 = 64;
 /// Octaves above the exact range, so reuse times up to 2^50 requests or bytes are told apart.
@@ -39,7 +41,7 @@ impl ReuseTimes {
     /// Every bucket in order: its first reuse time, its width, its weight.
     pub fn iter(&self) -> impl Iterator<Item = (u64, u64, f64)> + '_ {
         self.buckets.iter().enumerate().map(|(i, &weight)| {
-            let (first, width) = bounds_of(i);
+            let (first, width) = bounds_of::<PER_OCTAVE>(i);
             (first, width, weight)
         })
     }
@@ -51,34 +53,12 @@ impl ReuseTimes {
 }
 
 fn bucket_of(t: u64) -> usize {
-    if t < PER_OCTAVE {
-        return t as usize;
-    }
-    let octave = u64::from(t.ilog2()) - 6;
-    let within = (t >> octave) - PER_OCTAVE;
-    (((octave + 1) * PER_OCTAVE + within) as usize).min(BUCKETS - 1)
-}
-
-fn bounds_of(bucket: usize) -> (u64, u64) {
-    let (octave, within) = (bucket as u64 / PER_OCTAVE, bucket as u64 % PER_OCTAVE);
-    if octave == 0 { (within, 1) } else { ((PER_OCTAVE + within) << (octave - 1), 1 << (octave - 1)) }
+    log_linear::bucket_of::<PER_OCTAVE>(t).min(BUCKETS - 1)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn every_time_lies_in_its_bucket_and_buckets_adjoin() {
-        for t in (0..5000).chain([1 << 20, (1 << 20) + 12345, (1 << 41) + 1]) {
-            let (first, width) = bounds_of(bucket_of(t));
-            assert!(first <= t && t < first + width, "{t} is not in [{first}, {first}+{width})");
-        }
-        for bucket in 1..BUCKETS {
-            let (first, width) = bounds_of(bucket - 1);
-            assert_eq!(bounds_of(bucket).0, first + width);
-        }
-    }
 
     #[test]
     fn times_beyond_the_range_go_to_the_last_bucket() {

@@ -4,7 +4,7 @@
 //! its target, and a new sample is drawn where there is none. Differs from the paper: every sampled key is offered to its own
 //! partition's list, so that none is wasted on the wrong partition, and a partition may give up one key for every K of its keys
 //! that were met, sooner where its keys are rare. The server's evictor and the simulated pRedis both evict through this file.
-//! Cost: O(1) per key that is not among the worst of its partition, O(8) else; O(64) to choose who gives.
+//! Cost: O(1) per key that is not among the worst of its partition, O(8) else; O(partitions) to choose who gives.
 
 use super::over_target::OverTarget;
 use super::shortlist::Shortlist;

@@ -13,3 +13,6 @@ pub mod spill;
 pub mod spread;
 pub mod usage;
 pub mod walk;
+
+/// The server's clock of last accesses ticks once a second.
+const CLOCK_TICK_MS: u64 = 1000;

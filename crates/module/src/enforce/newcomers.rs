@@ -9,6 +9,7 @@ use std::collections::VecDeque;
 
 use tenure_core::units::PARTITIONS_MAX;
 
+use super::CLOCK_TICK_MS;
 use crate::ffi::server::{Kind, Server, Text};
 use crate::observe::bins::BinId;
 
@@ -24,8 +25,6 @@ const NAME_BYTES: u64 = 100;
 const RARE_BELOW: f64 = 8.0;
 /// Keys looked at for one victim.
 const LOOKS_MAX: usize = 8;
-/// The server's clock of last accesses ticks once a second.
-const CLOCK_TICK_MS: u64 = 1000;
 
 /// A key that has come.
 pub struct Newcomer {

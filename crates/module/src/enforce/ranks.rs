@@ -1,16 +1,25 @@
 //! What a key is ranked by under Tenure's own policy: put together from the table of keys, the server and what the worker has learned.
 
+use tenure_core::asked::Clock;
 use tenure_core::decide::density::DensityTable;
 use tenure_core::key_table::Entry;
 use tenure_core::policy::ranking::{GreedyAges, Ranker, Ranking, Subject};
 use tenure_core::units::PartitionId;
 
+use super::CLOCK_TICK_MS;
 use crate::ffi::server::Key;
 use crate::observe::worths::Worths;
-use tenure_core::asked::Clock;
 
-/// The server's clock of last accesses ticks once a second.
-const CLOCK_TICK_MS: u64 = 1000;
+/// What ranking goes by that is Tenure's to say, from turn to turn.
+#[derive(Clone, Copy, Debug)]
+pub struct Basis {
+    /// Which ranking.
+    pub ranking: Ranking,
+    /// The time.
+    pub clock: Clock,
+    /// The server's idle time of a key is a time: not so under an LFU policy.
+    pub idle_is_time: bool,
+}
 
 /// All that ranking needs beside the key. Times in ticks of Tenure's own clock.
 #[derive(Clone, Copy, Debug)]
@@ -19,15 +28,19 @@ pub struct Ranks<'a> {
     pub ranking: Ranking,
     /// What was learned.
     pub table: &'a DensityTable,
-    /// What misses cost.
-    pub worths: &'a Worths,
+    worths: &'a Worths,
     /// The time.
     pub clock: Clock,
-    /// The server's idle time of a key is a time: not so under an LFU policy.
-    pub idle_is_time: bool,
+    idle_is_time: bool,
 }
 
 impl<'a> Ranks<'a> {
+    /// By the densities of `table`, and by what misses cost.
+    pub fn new(basis: Basis, table: &'a DensityTable, worths: &'a Worths) -> Self {
+        let Basis { ranking, clock, idle_is_time } = basis;
+        Ranks { ranking, table, worths, clock, idle_is_time }
+    }
+
     /// The ranker, with the ages of GDSF.
     pub fn ranker(&self, ages: &'a GreedyAges) -> Ranker<'a> {
         Ranker { ranking: self.ranking, table: self.table, ages, now: self.clock.now }

@@ -88,14 +88,20 @@ pub struct Marks(u8);
 
 impl Marks {
     const USED: Marks = Marks(1);
-    const WRITES: Marks = Marks(2);
-    const YIELDS: Marks = Marks(4);
-    const RUNS_QUEUED: Marks = Marks(8);
-    const ACKS: Marks = Marks(16);
-    const BLOCKS: Marks = Marks(32);
+    /// It may change the data set, as far as its flags tell, or run commands that do.
+    pub const WRITES: Marks = Marks(2);
+    /// The server may serve others while it runs, for it may take long.
+    pub const YIELDS: Marks = Marks(4);
+    /// It runs what was queued.
+    pub const RUNS_QUEUED: Marks = Marks(8);
+    /// It may bring a replica's acknowledgement.
+    pub const ACKNOWLEDGES: Marks = Marks(16);
+    /// It may wait for keys, to be answered in a later turn.
+    pub const WAITS_FOR_KEYS: Marks = Marks(32);
 
+    /// True of a command that is marked so.
     #[inline]
-    fn has(self, mark: Marks) -> bool {
+    pub fn has(self, mark: Marks) -> bool {
         self.0 & mark.0 != 0
     }
 
@@ -112,44 +118,14 @@ impl Marks {
         Marks::default()
             .with(Marks::WRITES, has("write") || may_write || container == "exec")
             .with(Marks::YIELDS, is_script || has("module") || container == "debug")
-            .with(Marks::BLOCKS, has("blocking"))
+            .with(Marks::WAITS_FOR_KEYS, has("blocking"))
             .with(Marks::RUNS_QUEUED, container == "exec")
-            .with(Marks::ACKS, container == "replconf")
-    }
-
-    /// It may change the data set, as far as its flags tell, or run commands that do.
-    #[inline]
-    pub fn writes(self) -> bool {
-        self.has(Marks::WRITES)
-    }
-
-    /// The server may serve others while it runs, for it may take long.
-    #[inline]
-    pub fn yields(self) -> bool {
-        self.has(Marks::YIELDS)
-    }
-
-    /// It may wait for keys, to be answered in a later turn.
-    #[inline]
-    pub fn waits_for_keys(self) -> bool {
-        self.has(Marks::BLOCKS)
-    }
-
-    /// It runs what was queued.
-    #[inline]
-    pub fn runs_queued(self) -> bool {
-        self.has(Marks::RUNS_QUEUED)
-    }
-
-    /// It may bring a replica's acknowledgement.
-    #[inline]
-    pub fn acknowledges(self) -> bool {
-        self.has(Marks::ACKS)
+            .with(Marks::ACKNOWLEDGES, container == "replconf")
     }
 
     /// A command that isn't in the table: it may do anything.
     pub fn unknown() -> Marks {
-        Marks(Marks::WRITES.0 | Marks::YIELDS.0 | Marks::BLOCKS.0)
+        Marks(Marks::WRITES.0 | Marks::YIELDS.0 | Marks::WAITS_FOR_KEYS.0)
     }
 }
 

@@ -34,7 +34,7 @@ use tenure_core::units::{KeyHash, PARTITIONS_MAX, PartitionId, TenantId};
 use self::bins::Bins;
 use self::claims::Claims;
 use self::clients::Clients;
-use self::command_table::{CommandTable, Effect, Entry, KeyUse, Marks, Sets, Words};
+use self::command_table::{CommandTable, Effect, Entry, KeyUse, Sets, Words};
 use self::misses::MissTable;
 use self::partitions::{Partitions, in_database};
 use self::ring::Ring;
@@ -240,6 +240,8 @@ impl Observer {
         self.counters.fill(Counters::default());
         self.ring.clear();
         self.claims = Claims::default();
+        // Delays are of the backend, penalties of partitions.
+        self.worths.penalty_us = Worths::default().penalty_us;
         // Users may have other numbers.
         self.clients.forget();
         self.epoch += 1;
@@ -250,12 +252,17 @@ impl Observer {
         self.epoch
     }
 
-    /// A command is about to run. No allocation, bounded by its number of keys.
+    /// A command as the server's table has it; `None` where it isn't there. About 5 ns.
     #[inline]
-    pub fn on_command(&mut self, call: &FilterCall, now_us: impl Fn() -> u64) {
+    pub fn command(&self, call: &FilterCall) -> Option<Entry> {
+        self.commands.find(call.word(0)?)
+    }
+
+    /// A command is about to run, of which [`Observer::command`] has told this. No allocation, bounded by its number of keys.
+    #[inline]
+    pub fn on_command(&mut self, call: &FilterCall, command: Option<Entry>, now_us: impl Fn() -> u64) {
         self.is_busy = true;
-        let Some(name) = call.word(0) else { return };
-        let Some(command) = self.commands.find(name) else {
+        let Some(command) = command else {
             self.touch_all_words(call);
             return self.on_unknown_command();
         };
@@ -325,20 +332,13 @@ impl Observer {
         }
     }
 
-    /// What a command means to replies that wait for replicas, and what is found in the tenants of its keys by `stricter`.
-    #[inline]
-    pub fn marks_of(&self, call: &FilterCall) -> Option<(Marks, Option<Entry>)> {
-        let entry = self.commands.find(call.word(0)?);
-        Some((entry.map_or_else(Marks::unknown, |entry| entry.marks), entry))
-    }
-
     /// Calls `visit` with the tenant of each of a command's keys; false where there is none, or it isn't known.
-    pub fn for_each_tenant(&mut self, call: &FilterCall, entry: Entry, mut visit: impl FnMut(TenantId)) -> bool {
+    pub fn for_each_tenant(&mut self, call: &FilterCall, command: Entry, mut visit: impl FnMut(TenantId)) -> bool {
         let Some(db) = self.clients.db_of(call, self.partitions.owners.as_mut()) else { return false };
         let user = self.clients.user();
         let Observer { commands, partitions, .. } = self;
         let mut any = false;
-        command_table::for_each_key(commands.keys(entry, call), call, |position, _| {
+        command_table::for_each_key(commands.keys(command, call), call, |position, _| {
             if let Some(key) = call.word(position) {
                 visit(partitions.tenant_of(db, key, || KeyHash::of(key), user));
                 any = true;
@@ -616,9 +616,9 @@ impl Observer {
         self.clients.set_dbs_in_use(dbs);
     }
 
-    /// Who is who and how large, for those who walk the key space.
-    pub fn guides(&mut self) -> (&mut Partitions, &mut Sizes) {
-        (&mut self.partitions, &mut self.sizes)
+    /// Who is who, how large, and what a miss costs, for those who look at keys.
+    pub fn guides(&mut self) -> (&mut Partitions, &mut Sizes, &Worths) {
+        (&mut self.partitions, &mut self.sizes, &self.worths)
     }
 
     /// The sizes of keys.
@@ -644,5 +644,21 @@ impl From<KeyUse> for Effect {
             KeyUse::Remove => Effect::Delete,
             KeyUse::ReadWrite | KeyUse::Overwrite => Effect::Write,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::classes::Classes;
+    use super::tenants::{TenantSpec, Tenants};
+    use super::*;
+
+    #[test]
+    fn what_misses_cost_is_not_taken_for_other_partitions() {
+        let partitions = || Partitions::new(Tenants::new(&TenantSpec::default()), Classes::default(), None, 1);
+        let mut observer = Observer::new(CommandTable::empty(), partitions(), Arc::new(ArrayQueue::new(1)));
+        observer.worths = Worths { penalty_us: [50.0; PARTITIONS_MAX], are_delayed: true };
+        observer.set_partitions(partitions());
+        assert!(observer.worths.penalty_us.iter().all(|&us| us == 1.0) && observer.worths.are_delayed);
     }
 }

@@ -93,12 +93,11 @@ impl Tenure {
 
     /// Keys of each tenant that this node is asked for: see `cluster/shares.rs`.
     fn keys_by_tenant(&self) -> KeysByTenant {
-        let (partitions, published) = (&self.observer.partitions, &self.published);
-        let is_current = published.epoch == self.observer.epoch();
+        let partitions = &self.observer.partitions;
+        let views = self.current().map_or(&[][..], |published| &published.partitions);
         let mut by_tenant = KeysByTenant::new();
         for (i, (tenant, _)) in partitions.of_what().iter().enumerate() {
-            let view = published.partitions.get(i).filter(|_| is_current);
-            let asked_for = view.map_or(0.0, |view| view.sampled_keys as f64 / self.observer.rate.rate());
+            let asked_for = views.get(i).map_or(0.0, |view| view.sampled_keys as f64 / self.observer.rate.rate());
             let name = &partitions.tenants().names()[tenant.0 as usize];
             *by_tenant.entry(name.clone()).or_default() += asked_for.max(self.usage.keys()[i]) as u64;
         }
@@ -111,13 +110,13 @@ impl Tenure {
             return;
         }
         let is_news = cluster.taught.0 != self.published_version || cluster.taught.1 != view.replicas;
-        if is_news && self.published.epoch == self.observer.epoch() {
+        if let Some(published) = self.current().filter(|_| is_news) {
             cluster.taught = (self.published_version, view.replicas.clone());
             let partitions = &self.observer.partitions;
             let of_what = partitions.of_what().iter().map(|&(tenant, class)| {
                 (partitions.tenants().names()[tenant.0 as usize].clone(), partitions.classes.name(class))
             });
-            let lessons = Lessons::of(&self.published, &partitions.binning, of_what).encode();
+            let lessons = Lessons::of(published, &partitions.binning, of_what).encode();
             view.replicas.iter().for_each(|id| _ = bus::send(server, Some(id), Topic::Lessons, &lessons));
         }
         if let Some(piece) = self.piece_of_key_table(&mut cluster.next_bucket, tick(now_us)) {

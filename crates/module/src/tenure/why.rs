@@ -1,15 +1,16 @@
 //! `TENURE.WHY`: what one key is ranked by under Tenure's own policy, in the cache or evicted, and where it stands among others.
 
+use tenure_core::asked::REQUESTS_PER_TICK;
 use tenure_core::decide::density::History;
 use tenure_core::key_table::Entry;
 use tenure_core::units::KeyHash;
 
 use super::Tenure;
 use crate::config::Policy;
+use crate::enforce::ranks::Ranks;
 use crate::enforce::walk::Guides;
 use crate::ffi::server::{Kind, Server};
 use crate::observe::partitions::in_database;
-use tenure_core::asked::REQUESTS_PER_TICK;
 
 /// Keys that the one is compared with, and the most that may be looked at for them.
 const COMPARED: usize = 64;
@@ -61,17 +62,16 @@ impl Tenure {
             return Err(format!("tenure.policy is {policy}; TENURE.WHY is for the policy density"));
         }
         self.observer.partitions.classes.settle();
-        let published = std::sync::Arc::clone(&self.published);
-        let worths = self.observer.worths.clone();
-        let ranks = self.ranks(&published, &worths);
-        let ranker = ranks.ranker(&self.evictor.ages);
+        let (basis, all_keys) = (self.ranking_basis(), self.all_keys());
         let partition = self.observer.partitions.of(db, key);
         let hash = in_database(KeyHash::of(key), db);
         server.select_db(db);
         let name = server.text(key);
         let opened = server.open(&name);
         let is_there = opened.kind() != Kind::Absent;
-        let (partitions, sizes) = self.observer.guides();
+        let (partitions, sizes, worths) = self.observer.guides();
+        let ranks = Ranks::new(basis, &self.published.learned.table, worths);
+        let ranker = ranks.ranker(&self.evictor.ages);
         let entry: Option<Entry> = partitions.classes.entry(hash).copied();
         if !is_there && entry.is_none() {
             let key = String::from_utf8_lossy(key);
@@ -106,7 +106,6 @@ impl Tenure {
         };
         drop(opened);
         let mut guides = Guides { partitions, sizes, usage: &mut self.usage, sizes_all: true };
-        let all_keys: u64 = self.db_sizes.iter().map(|(_, keys)| keys).sum();
         for step in 0..STEPS_MAX as u64 {
             if why.compared >= COMPARED || all_keys == 0 {
                 break;

@@ -4,25 +4,26 @@ use super::Tenure;
 use crate::enforce::replies::mode::Mode;
 use crate::ffi::filter::{self, FilterCall};
 use crate::ffi::server::Server;
-use crate::observe::command_table::Entry;
+use crate::observe::command_table::{Entry, Marks};
 
 impl Tenure {
     /// A command is about to run: it is watched, and its reply waits for replicas where it should.
     #[inline]
     pub fn on_command(&mut self, call: &FilterCall, now_us: impl Fn() -> u64) {
+        let command = self.observer.command(call);
         if self.replies.is_on() {
-            self.before_write(call);
+            self.before_write(call, command);
         }
         if !self.observer.is_paused {
-            self.observer.on_command(call, now_us);
+            self.observer.on_command(call, command, now_us);
         }
     }
 
     #[inline]
-    fn before_write(&mut self, call: &FilterCall) {
-        let Some((marks, entry)) = self.observer.marks_of(call) else { return };
-        let mode = if self.replies.needs_keys() && marks.writes() {
-            self.strictest_of_keys(call, entry)
+    fn before_write(&mut self, call: &FilterCall, command: Option<Entry>) {
+        let marks = command.map_or_else(Marks::unknown, |command| command.marks);
+        let mode = if self.replies.needs_keys() && marks.has(Marks::WRITES) {
+            self.strictest_of_keys(call, command)
         } else {
             self.replies.mode_strictest()
         };
@@ -32,11 +33,11 @@ impl Tenure {
     }
 
     /// The strictest mode of a command's keys; without keys, that of anybody's.
-    fn strictest_of_keys(&mut self, call: &FilterCall, entry: Option<Entry>) -> Mode {
+    fn strictest_of_keys(&mut self, call: &FilterCall, command: Option<Entry>) -> Mode {
         let Tenure { observer, replies, .. } = self;
         let mut mode = Mode::Async;
-        let is_known = entry.is_some_and(|entry| {
-            observer.for_each_tenant(call, entry, |tenant| mode = mode.max(replies.mode_of(tenant)))
+        let is_known = command.is_some_and(|command| {
+            observer.for_each_tenant(call, command, |tenant| mode = mode.max(replies.mode_of(tenant)))
         });
         if is_known { mode } else { replies.mode_strictest() }
     }

@@ -8,13 +8,13 @@
 use std::sync::Arc;
 
 use tenure_core::access::Access;
+use tenure_core::asked::REQUESTS_PER_TICK;
 use tenure_core::decide::density::{DensityConfig, DensityModel, DensityTable};
 use tenure_core::model::contest::Contest;
 use tenure_core::policy::ranking::Ranking;
 use tenure_core::sampling::SampleRate;
 
 use crate::observe::Shown;
-use tenure_core::asked::REQUESTS_PER_TICK;
 
 /// Keys not asked for in this many windows are forgotten.
 const WINDOWS_REMEMBERED: u64 = 64;

@@ -7,18 +7,17 @@ use redis::Connection;
 use tenure_servers::{Server, ServerOptions};
 
 use crate::harness::{
-    CacheAside, Checker, EvictedKeys, config_set, error_of, evicted_by_server, info, limit_memory,
-    on_oldest_and_newest, partition, send, status, wait_for, with_module,
+    CacheAside, Checker, EvictedKeys, config_set, error_of, evicted_by_server, evicting_in_time, info, limit_memory,
+    on_oldest_and_newest, partition, send, status, wait_for,
 };
 
 const MB: u64 = 1 << 20;
 const NEAR: Duration = Duration::from_millis(1);
 const FAR: Duration = Duration::from_millis(40);
 
-/// The table of keys keeps its size when the limit is set, and a turn has time enough on a slow machine: this is about which keys go.
+/// The table of keys keeps its size when the limit is set.
 fn options() -> ServerOptions {
-    let options = with_module().set("maxmemory-policy", "allkeys-lru").set("tenure.policy", "density");
-    options.set("tenure.key-table-bytes", "512kb").set("tenure.turn-budget-us", 5000)
+    evicting_in_time().set("tenure.policy", "density").set("tenure.key-table-bytes", "512kb")
 }
 
 fn client(server: &Server, prefix: &'static str, keys: u64, value_bytes: usize) -> CacheAside {

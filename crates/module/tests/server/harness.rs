@@ -21,9 +21,28 @@ pub fn with_module() -> ServerOptions {
     options.set("tenure.window-seconds", 1).set("tenure.window-requests", 1000)
 }
 
+/// The same where Tenure evicts and its settings don't matter otherwise: with time enough for a turn's evictions on a slow machine, for
+/// tests that are about which keys go.
+pub fn evicting_in_time() -> ServerOptions {
+    with_module().set("maxmemory-policy", "allkeys-lru").set("tenure.turn-budget-us", 5000)
+}
+
 /// With a clock so fast that a test of seconds isn't a handful of ticks of the LRU clock, in which all keys look alike.
 pub fn with_fine_clock(options: ServerOptions) -> ServerOptions {
     options.with_clock(clock_path().expect("the clock is built before its tests run"), 100)
+}
+
+/// Makes a user who may do everything to keys of that pattern (`~*`: any).
+pub fn add_user(server: &Server, name: &str, keys: &str) {
+    server.call::<()>(&["ACL", "SETUSER", name, "on", ">password", keys, "+@all"]).unwrap();
+}
+
+/// A connection of that user.
+#[track_caller]
+pub fn login(server: &Server, name: &str) -> Connection {
+    let mut connection = server.connection().unwrap();
+    send::<()>(&mut connection, &format!("AUTH {name} password"));
+    connection
 }
 
 /// Every server of this machine, oldest first. None only where `TENURE_SKIP_SERVER` is 1 and there is no server: the test then

@@ -5,8 +5,8 @@ use redis::Connection;
 use tenure_servers::{Server, ServerBinary, ServerOptions};
 
 use crate::harness::{
-    CacheAside, Random, config_set, evicted_by_server, limit_memory, oldest_and_newest_of, partitions, send, servers,
-    start, status, that_know_clients, used_memory, wait_for, with_fine_clock, with_module,
+    CacheAside, Random, add_user, config_set, evicted_by_server, limit_memory, login, oldest_and_newest_of, partitions,
+    send, servers, start, status, that_know_clients, used_memory, wait_for, with_fine_clock, with_module,
 };
 
 const MB: u64 = 1 << 20;
@@ -53,12 +53,6 @@ impl Skewed {
         }
         1.0 - (self.client.misses - before.1) as f64 / (self.client.reads - before.0) as f64
     }
-}
-
-fn login(server: &Server, name: &str) -> Connection {
-    let mut connection = server.connection().unwrap();
-    send::<()>(&mut connection, &format!("AUTH {name} password"));
-    connection
 }
 
 fn stock(binary: &ServerBinary) -> Server {
@@ -126,9 +120,7 @@ fn alone(binary: &ServerBinary) -> f64 {
 /// The same beside its neighbours, measured anew until it is `enough`: while the machine is busy with something else the server itself
 /// evicts, from everybody.
 fn beside_others(server: &Server, enough: f64) -> f64 {
-    USERS.iter().for_each(|name| {
-        server.call::<()>(&["ACL", "SETUSER", name, "on", ">password", "~*", "+@all"]).unwrap();
-    });
+    USERS.iter().for_each(|name| add_user(server, name, "~*"));
     let mut kept = Skewed::new(login(server, "kept"));
     let mut others = Others::new(login(server, "busy"), login(server, "scan"));
     limit_memory(server, MEMORY);

@@ -1,18 +1,13 @@
 //! What plans are to reach, and that they come to rest where the traffic does.
 
-use tenure_servers::{Server, ServerOptions};
+use tenure_servers::Server;
 
 use crate::harness::{
-    CacheAside, Random, config_set, limit_memory, on_oldest_and_newest, partitions, size_classes, status, wait_for,
-    with_module,
+    CacheAside, Random, config_set, evicting_in_time, limit_memory, on_oldest_and_newest, partitions, size_classes,
+    status, wait_for,
 };
 
 const MB: u64 = 1 << 20;
-
-fn evicting() -> ServerOptions {
-    // Time enough for a turn's evictions on a slow machine: this is about which keys go.
-    with_module().set("maxmemory-policy", "allkeys-lru").set("tenure.turn-budget-us", 5000)
-}
 
 /// A tenant of `prefix` with `keys` values of 1000 bytes, which take about 1100.
 fn client(server: &Server, prefix: &'static str, keys: u64) -> CacheAside {
@@ -23,7 +18,7 @@ fn client(server: &Server, prefix: &'static str, keys: u64) -> CacheAside {
 /// no more than leaves the other as well off as with a half where plans are to be fair.
 #[test]
 fn a_fair_plan_leaves_each_tenant_what_an_equal_part_is_worth() {
-    let options = evicting().set("tenure.tenants", "\"loud=l:*,weight=100 quiet=q:*\"");
+    let options = evicting_in_time().set("tenure.tenants", "\"loud=l:*,weight=100 quiet=q:*\"");
     on_oldest_and_newest(&options, |server| {
         let mut connection = server.connection().unwrap();
         limit_memory(server, 8 * MB);
@@ -76,7 +71,7 @@ impl Steady {
 fn targets_and_k_settle_while_the_traffic_stays_as_it_is() {
     for (policy, size_classes_wanted) in [("predis", 0), ("kredis", 0), ("kredis", 4)] {
         let tenants = "\"a=a:* b=b:* c=c:* d=d:*\"";
-        let options = evicting().set("tenure.policy", policy).set("tenure.tenants", tenants);
+        let options = evicting_in_time().set("tenure.policy", policy).set("tenure.tenants", tenants);
         let options = options.set("tenure.size-classes", size_classes_wanted).set("tenure.window-requests", 10_000);
         // What a busy machine measures as penalty is not steady.
         let options = options.set("tenure.objective", "hits");

@@ -10,7 +10,8 @@ use redis::{Connection, Value};
 use tenure_servers::{Product, Server, ServerBinary, ServerOptions};
 
 use crate::harness::{
-    DEADLINE, command, config_get, config_set, error_of, info, send, servers, start, status, wait_for, with_module,
+    DEADLINE, command, config_get, config_set, error_of, info, oldest_and_newest_of, send, servers, start, status,
+    wait_for, with_module,
 };
 
 /// Longer than any test waits.
@@ -135,11 +136,7 @@ fn able() -> Vec<ServerBinary> {
 }
 
 fn able_oldest_and_newest() -> Vec<ServerBinary> {
-    let mut able = able();
-    if able.len() > 2 {
-        able.drain(1..able.len() - 1);
-    }
-    able
+    oldest_and_newest_of(able())
 }
 
 fn is_able(binary: &ServerBinary) -> bool {

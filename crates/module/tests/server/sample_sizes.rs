@@ -4,15 +4,14 @@
 use tenure_servers::{Server, ServerOptions};
 
 use crate::harness::{
-    CacheAside, Random, config_get, config_set, evicted_by_server, info, limit_memory, on_oldest_and_newest, partition,
-    partitions, send, status, wait_for, with_fine_clock, with_module,
+    CacheAside, Random, config_get, config_set, evicted_by_server, evicting_in_time, info, limit_memory,
+    on_oldest_and_newest, partition, partitions, send, status, wait_for, with_fine_clock,
 };
 
 const MB: u64 = 1 << 20;
 
 fn evicting() -> ServerOptions {
-    // Time enough for a turn's evictions on a slow machine: this is about which keys go.
-    with_fine_clock(with_module()).set("maxmemory-policy", "allkeys-lru").set("tenure.turn-budget-us", 5000)
+    with_fine_clock(evicting_in_time())
 }
 
 /// A reader of values of 1000 bytes, which take about 1100.

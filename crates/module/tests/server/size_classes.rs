@@ -3,20 +3,15 @@
 use std::collections::BTreeMap;
 
 use redis::Connection;
-use tenure_servers::{Server, ServerOptions};
+use tenure_servers::Server;
 
 use crate::harness::{
-    CacheAside, Row, config_set, connection_to, error_of, evicted_by_server, info, limit_memory, on_oldest_and_newest,
-    partition, partitions, send, size_classes, status, wait_for, with_module,
+    CacheAside, Row, config_set, connection_to, error_of, evicted_by_server, evicting_in_time, info, limit_memory,
+    on_oldest_and_newest, partition, partitions, send, size_classes, status, wait_for, with_module,
 };
 
 const MB: u64 = 1 << 20;
 const KEYS: u64 = 12_000;
-
-fn evicting() -> ServerOptions {
-    // Time enough for a turn's evictions on a slow machine: this is about which keys go.
-    with_module().set("maxmemory-policy", "allkeys-lru").set("tenure.turn-budget-us", 5000)
-}
 
 /// Reads keys whose values take about 27 MB in all evenly.
 fn client(server: &Server) -> CacheAside {
@@ -52,7 +47,7 @@ fn count(connection: &mut Connection, classes: &[Row]) -> Vec<f64> {
 #[test]
 fn small_values_get_the_room_that_large_ones_waste() {
     for policy in ["predis", "kredis"] {
-        on_oldest_and_newest(&evicting().set("tenure.policy", policy), |server| {
+        on_oldest_and_newest(&evicting_in_time().set("tenure.policy", policy), |server| {
             let mut connection = server.connection().unwrap();
             limit_memory(server, 9 * MB);
             let mut client = client(server);
@@ -121,7 +116,7 @@ fn add_up(connection: &mut Connection, classes: &[Row]) -> bool {
 /// tenants.
 #[test]
 fn what_the_classes_hold_follows_what_is_there() {
-    let options = evicting().set("tenure.size-classes", 4).set("tenure.tenants", "\"k=k:*\"");
+    let options = evicting_in_time().set("tenure.size-classes", 4).set("tenure.tenants", "\"k=k:*\"");
     on_oldest_and_newest(&options, |server| {
         let mut connection = server.connection().unwrap();
         let mut client = client(server);

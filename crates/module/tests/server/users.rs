@@ -7,8 +7,9 @@ use tenure_servers::{Product, Server, ServerBinary, ServerOptions};
 
 use crate::accounting::{Held, TOLERANCE, add_hashes, add_strings, check_held, count};
 use crate::harness::{
-    CacheAside, config_get, config_set, error_of, evicted_by_server, info, limit_memory, oldest_and_newest_of,
-    partition, partitions, send, servers, start, status, that_know_clients, wait_for, with_module,
+    CacheAside, add_user, config_get, config_set, error_of, evicted_by_server, info, limit_memory, login,
+    oldest_and_newest_of, partition, partitions, send, servers, start, status, that_know_clients, wait_for,
+    with_module,
 };
 
 const MB: u64 = 1 << 20;
@@ -45,18 +46,6 @@ fn on_three(options: &ServerOptions, test: impl Fn(&mut Server)) {
 
 fn on_two(options: &ServerOptions, test: impl Fn(&mut Server)) {
     run_on(oldest_and_newest_of(that_know_clients(servers())), options, test);
-}
-
-fn add_user(server: &Server, name: &str, keys: &str) {
-    server.call::<()>(&["ACL", "SETUSER", name, "on", ">password", keys, "+@all"]).unwrap();
-}
-
-/// A connection of that user.
-#[track_caller]
-fn login(server: &Server, name: &str) -> Connection {
-    let mut connection = server.connection().unwrap();
-    send::<()>(&mut connection, &format!("AUTH {name} password"));
-    connection
 }
 
 /// Every key that is there against the account, by the owner that its name begins with: `alice…` is Alice's.

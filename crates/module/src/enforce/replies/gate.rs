@@ -69,7 +69,7 @@ impl Gate {
             open: None,
             short_since_us: None,
             probe: None,
-            next_ticket: 0,
+            next_ticket: 1,
         }
     }
 
@@ -83,16 +83,15 @@ impl Gate {
         self.open.as_ref()
     }
 
-    /// These connections begin to wait for the stream to come to `target`. Returns their group's ticket.
-    pub fn wait(&mut self, clients: Vec<u64>, target: u64, now_us: u64) -> u64 {
-        self.next_ticket += 1;
-        self.groups.push_back(Group { ticket: self.next_ticket, target, since_us: now_us, clients });
+    /// The ticket of the group that begins to wait next.
+    pub fn next_ticket(&self) -> u64 {
         self.next_ticket
     }
 
-    /// The ticket of the next group.
-    pub fn next_ticket(&self) -> u64 {
-        self.next_ticket + 1
+    /// These connections begin to wait for the stream to come to `target`.
+    pub fn wait(&mut self, clients: Vec<u64>, target: u64, now_us: u64) {
+        self.groups.push_back(Group { ticket: self.next_ticket, target, since_us: now_us, clients });
+        self.next_ticket += 1;
     }
 
     /// The groups whose targets `is_there` says have been reached go, the oldest first; `go` is told each connection and its ticket.

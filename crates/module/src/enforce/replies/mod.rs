@@ -205,21 +205,21 @@ impl Replies {
     /// A command is about to run, under the mode of the strictest of its keys.
     #[inline]
     pub fn on_command(&mut self, call: &FilterCall, marks: Marks, mode: Mode, may_block: bool) {
-        if marks.acknowledges() {
+        if marks.has(Marks::ACKNOWLEDGES) {
             self.has_heard |= call.client_id().is_some_and(|client_id| self.replicas.heard(client_id, call));
         }
         let Some(holding) = self.holding else { return };
         if self.may_refuse() {
             self.refuse_or_not(call, &holding, marks, mode);
         }
-        let runs_yielding = marks.yields() || (marks.runs_queued() && self.has_yielded);
+        let runs_yielding = marks.has(Marks::YIELDS) || (marks.has(Marks::RUNS_QUEUED) && self.has_yielded);
         if runs_yielding {
             self.has_yielded = true;
             self.hold_writers(call, &holding);
         }
-        if marks.writes() {
+        if marks.has(Marks::WRITES) {
             self.has_written = true;
-            let waits_for_keys = marks.waits_for_keys();
+            let waits_for_keys = marks.has(Marks::WAITS_FOR_KEYS);
             let may_block = may_block || waits_for_keys || runs_yielding;
             self.note_writer(call, &holding, mode, runs_yielding, (may_block, waits_for_keys));
         }
@@ -281,7 +281,7 @@ impl Replies {
             return;
         }
         let Some(server) = soon::own_context(call) else { return };
-        let is_refused = marks.writes() && mode != Mode::Async && self.gate(mode).opened().is_some();
+        let is_refused = marks.has(Marks::WRITES) && mode != Mode::Async && self.gate(mode).opened().is_some();
         match is_refused {
             true if self.refusal.is_none() => self.refuse(&server),
             true => {}

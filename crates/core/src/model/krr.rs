@@ -11,10 +11,10 @@
 //! the power function, b = 1.1. Deleted and expired keys leave holes, which the next key to come to the top from below fills.
 //! Cost: O(K' log M) per sampled access, about 3 ns per key moved; about 50 bytes per sampled key.
 
-use super::census::Census;
 use super::key_map::{self, KeyMap};
 use super::krr_stack::{ShrinkTable, Stack};
-use super::tally::{Tally, distance_at_rate_one};
+use super::sample::Sample;
+use super::tally::distance_at_rate_one;
 use super::{Counted, CurveModel};
 use crate::access::{Access, Op};
 use crate::curve::MissRatioCurve;
@@ -32,14 +32,12 @@ const SAMPLE_SIZE_EXPONENT: f64 = 1.4;
 #[derive(Clone, Debug)]
 pub struct Krr {
     sampling: Sampling,
-    rate: SampleRate,
+    sample: Sample,
     random: Random,
     shrink: ShrinkTable,
     known: KeyMap<Known>,
     stack: Stack,
     expiries: ExpiryQueue,
-    tally: Tally,
-    census: Census,
     /// Until enough was seen, the first access of a key says nothing.
     first_access_is_unknown: bool,
 }
@@ -61,21 +59,19 @@ impl Krr {
         }
         Ok(Krr {
             sampling,
-            rate: sampling.rate(),
+            sample: Sample::new(sampling, counted),
             random: Random::new(seed),
             shrink: ShrinkTable::new(f64::from(k).powf(SAMPLE_SIZE_EXPONENT)),
             known: KeyMap::default(),
             stack: Stack::default(),
             expiries: ExpiryQueue::default(),
-            tally: Tally::new(counted),
-            census: Census::beside(sampling),
             first_access_is_unknown: false,
         })
     }
 
     /// Counts requests of the stream without looking at their keys, as [`super::eaet::Eaet::advance`] does.
     pub fn advance(&mut self, counted: u64) {
-        self.tally.advance(counted as f64);
+        self.sample.tally.advance(counted as f64);
     }
 
     /// Takes one access of a key in the sample.
@@ -93,12 +89,12 @@ impl Krr {
             None => None,
             Some(known) => {
                 let (depth_bytes, own_bytes) = self.stack.depth(known.id);
-                Some(distance_at_rate_one(depth_bytes, own_bytes, self.rate))
+                Some(distance_at_rate_one(depth_bytes, own_bytes, self.sample.rate))
             }
         };
         match distance {
-            None if self.first_access_is_unknown => self.tally.leave_out(access, self.rate),
-            _ => self.tally.count(access, distance),
+            None if self.first_access_is_unknown => self.sample.tally.leave_out(access, self.sample.rate),
+            _ => self.sample.tally.count(access, distance),
         }
         let expires_us = expires_us_after(access, known.map(|known| known.expires_us));
         let id = match known {
@@ -113,7 +109,7 @@ impl Krr {
             self.expiries.push(access.key, expires_us);
         }
         if self.sampling.is_exceeded_by(self.known.len()) {
-            self.thin(self.rate.lowered());
+            self.thin(self.sample.rate.lowered());
         }
     }
 
@@ -141,7 +137,7 @@ impl Krr {
 
     /// Ends a window: what was counted so far weighs `decay` (0 to 1) of what it did. Keys stay known.
     pub fn decay(&mut self, decay: f64) {
-        self.tally.decay(decay);
+        self.sample.tally.decay(decay);
     }
 
     /// Thins the sample to a lower rate, as if it had been sampled so from the start. O(sampled keys).
@@ -149,10 +145,9 @@ impl Krr {
     /// # Panics
     /// Where `rate` is above the present one: what was not sampled can't be had back.
     pub fn thin(&mut self, rate: SampleRate) {
-        assert!(rate <= self.rate, "a sample can only be thinned");
-        let share = rate.rate() / self.rate.rate();
-        self.tally.thin(share);
-        self.rate = rate;
+        assert!(rate <= self.sample.rate, "a sample can only be thinned");
+        let share = rate.rate() / self.sample.rate.rate();
+        self.sample.set_rate(rate);
         self.known.retain(|&key, _| rate.takes(key));
         self.known.shrink_to_fit();
         let kept: Vec<u32> = self.known.values().map(|known| known.id).collect();
@@ -164,9 +159,8 @@ impl Krr {
     /// # Panics
     /// Where `rate` is below the present one: thinning is another thing.
     pub fn widen(&mut self, rate: SampleRate) {
-        assert!(rate >= self.rate, "thinning is another thing");
-        self.tally.thin(rate.rate() / self.rate.rate());
-        self.rate = rate;
+        assert!(rate >= self.sample.rate, "thinning is another thing");
+        self.sample.set_rate(rate);
         self.skip();
     }
 
@@ -186,7 +180,7 @@ impl Krr {
 
     /// Forgets keys that no cache of `bytes` holds: their next access is a miss in any smaller one all the same. O(sampled keys).
     pub fn forget_beyond(&mut self, bytes: u64) {
-        let (stack, rate) = (&self.stack, self.rate);
+        let (stack, rate) = (&self.stack, self.sample.rate);
         let is_within = |known: &Known| {
             let (depth_bytes, own_bytes) = stack.depth(known.id);
             distance_at_rate_one(depth_bytes, own_bytes, rate) <= bytes
@@ -201,12 +195,12 @@ impl Krr {
 
     /// Bytes of all keys that are remembered, those that they stand for included.
     pub fn known_bytes(&self) -> u64 {
-        (self.stack.bytes() as f64 / self.rate.rate()) as u64
+        (self.stack.bytes() as f64 / self.sample.rate.rate()) as u64
     }
 
     /// The rate of the sample now.
     pub fn rate(&self) -> SampleRate {
-        self.rate
+        self.sample.rate
     }
 
     /// Sampled keys that are remembered now.
@@ -217,19 +211,17 @@ impl Krr {
 
 impl CurveModel for Krr {
     fn record(&mut self, access: &Access) {
-        self.tally.advance_by(access);
-        self.census.record(access);
-        if self.rate.takes(access.key) {
+        if self.sample.takes(access) {
             self.record_sampled(access);
         }
     }
 
     fn forget_counts(&mut self) {
-        self.tally.decay(0.0);
+        self.sample.tally.decay(0.0);
     }
 
     fn curve(&self, sizes_bytes: &[u64]) -> MissRatioCurve {
-        self.tally.curve(sizes_bytes, self.rate, self.census.correction(self.rate))
+        self.sample.curve(sizes_bytes)
     }
 
     fn memory_bytes(&self) -> usize {
@@ -237,8 +229,7 @@ impl CurveModel for Krr {
             + key_map::memory_bytes(&self.known)
             + self.stack.memory_bytes()
             + self.expiries.memory_bytes()
-            + self.tally.memory_bytes()
-            + self.census.memory_bytes()
+            + self.sample.memory_bytes()
             + self.shrink.memory_bytes()
     }
 }

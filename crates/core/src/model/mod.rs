@@ -17,6 +17,7 @@ pub mod miniatures;
 #[cfg(test)]
 mod properties;
 mod reuse_time;
+mod sample;
 pub mod shards;
 mod tally;
 #[cfg(test)]

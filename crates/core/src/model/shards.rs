@@ -9,9 +9,9 @@
 
 use std::collections::BinaryHeap;
 
-use super::census::Census;
 use super::lru_stack::{Depth, LruStack};
-use super::tally::{Tally, distance_at_rate_one};
+use super::sample::Sample;
+use super::tally::distance_at_rate_one;
 use super::{Counted, CurveModel};
 use crate::access::Access;
 use crate::curve::MissRatioCurve;
@@ -22,12 +22,10 @@ use crate::units::KeyHash;
 #[derive(Clone, Debug)]
 pub struct Shards {
     sampling: Sampling,
-    rate: SampleRate,
+    sample: Sample,
     stack: LruStack,
     /// The sampled keys, the highest hash first; empty at a fixed rate. A key that was deleted meanwhile is stale.
     highest: BinaryHeap<KeyHash>,
-    tally: Tally,
-    census: Census,
 }
 
 impl Shards {
@@ -35,17 +33,15 @@ impl Shards {
     pub fn new(sampling: Sampling, counted: Counted) -> Self {
         Shards {
             sampling,
-            rate: sampling.rate(),
+            sample: Sample::new(sampling, counted),
             stack: LruStack::default(),
             highest: BinaryHeap::new(),
-            tally: Tally::new(counted),
-            census: Census::beside(sampling),
         }
     }
 
     /// The rate of the sample now.
     pub fn rate(&self) -> SampleRate {
-        self.rate
+        self.sample.rate
     }
 
     /// Sampled keys that are remembered now.
@@ -57,11 +53,11 @@ impl Shards {
         match self.stack.access(access, access.size_bytes) {
             Depth::NotARequest => {}
             Depth::Cold => {
-                self.tally.count(access, None);
+                self.sample.tally.count(access, None);
                 self.limit_keys(access.key);
             }
             Depth::At { depth_bytes, own_bytes } => {
-                self.tally.count(access, Some(distance_at_rate_one(depth_bytes, own_bytes, self.rate)));
+                self.sample.tally.count(access, Some(distance_at_rate_one(depth_bytes, own_bytes, self.sample.rate)));
             }
         }
     }
@@ -75,36 +71,31 @@ impl Shards {
             && let Some(out) = self.highest.pop()
         {
             self.stack.forget(out);
-            let lower = SampleRate::from_threshold(out.0.saturating_sub(1));
-            self.tally.thin(lower.rate() / self.rate.rate());
-            self.rate = lower;
+            self.sample.set_rate(SampleRate::from_threshold(out.0.saturating_sub(1)));
         }
     }
 }
 
 impl CurveModel for Shards {
     fn record(&mut self, access: &Access) {
-        self.tally.advance_by(access);
-        self.census.record(access);
-        if self.rate.takes(access.key) {
+        if self.sample.takes(access) {
             self.record_sampled(access);
         }
     }
 
     fn forget_counts(&mut self) {
-        self.tally.decay(0.0);
+        self.sample.tally.decay(0.0);
     }
 
     fn curve(&self, sizes_bytes: &[u64]) -> MissRatioCurve {
-        self.tally.curve(sizes_bytes, self.rate, self.census.correction(self.rate))
+        self.sample.curve(sizes_bytes)
     }
 
     fn memory_bytes(&self) -> usize {
         size_of::<Self>()
             + self.stack.memory_bytes()
             + self.highest.capacity() * size_of::<KeyHash>()
-            + self.tally.memory_bytes()
-            + self.census.memory_bytes()
+            + self.sample.memory_bytes()
     }
 }
 

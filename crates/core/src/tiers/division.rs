@@ -11,9 +11,9 @@ use crate::error::ConfigError;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Division {
     /// Miss ratio curves: so that least time is lost in the slow tier.
-    #[default]
     Guided,
     /// Nobody: whoever has the coldest value gives.
+    #[default]
     Free,
     /// All alike.
     Equal,

@@ -2,8 +2,9 @@
 //!
 //! Both rules behind one interface; the caller finds the values (accesses, a walk), keeps the shortlists (`policy/pools.rs`: a demotion's
 //! candidates are ranked here as an eviction's are elsewhere), measures the tiers (`marks.rs`) and carries the moves out. A turn of the caller:
-//! [`Placer::asked`] for each request that found its value, [`Placer::met`] for each value that the walk opens, moves told by
-//! [`Placer::moved`], and [`Placer::end_window`] now and then. Allocates nothing after `new`; O(1) per call but for the last.
+//! [`Placer::asked`] for each request that found its value, [`Placer::met`] for each value that the walk opens, those that leave told by
+//! [`Placer::left`] and moves by [`Placer::moved`], and [`Placer::end_window`] now and then. A value that ranks about as low as those that left of late
+//! ([`Placer::may_leave`]) can go at once: then no K have to be met for it, and a ring of newcomers' names saves most of the walk. Allocates nothing after `new`; O(1) per call but for the last.
 
 use super::hotness::Hotness;
 use super::insertion::{Insertion, InsertionPoints};
@@ -11,15 +12,21 @@ use super::placed::Placed;
 use super::worth::{Speeds, Worth};
 use super::{Tier, Value};
 use crate::decide::density::DensityTable;
-use crate::units::PartitionId;
+use crate::units::{PARTITIONS_MAX, PartitionId};
+
+/// What one value that leaves moves the mean rank of those by, of the difference.
+const LEFT_WEIGHT: f64 = 1.0 / 64.0;
+/// A value may leave at once from this share of the mean age on, or up to its inverse of the mean worth.
+const NEARLY: f64 = 0.75;
 
 /// What decides about moves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Rule {
-    /// Reuse time against the fast tier's mean, and ages with insertion points: sdTMM.
-    #[default]
+    /// Reuse time against the fast tier's mean, and ages with insertion points: sdTMM. For where no densities are learned.
     ReuseTime,
-    /// Time saved per byte.
+    /// Time saved per byte: more hits in the fast tier with fewer moves (docs/results.md, "Two tiers, simulated"). What stands in for a density before
+    /// there is one was not measured by itself.
+    #[default]
     Worth,
 }
 
@@ -34,7 +41,7 @@ impl Rule {
 }
 
 /// How values are placed.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct PlacerConfig {
     /// What decides.
     pub rule: Rule,
@@ -46,17 +53,6 @@ pub struct PlacerConfig {
     pub is_divided: bool,
 }
 
-impl Default for PlacerConfig {
-    fn default() -> Self {
-        PlacerConfig {
-            rule: Rule::default(),
-            points: InsertionPoints::default(),
-            speeds: Speeds::default(),
-            is_divided: false,
-        }
-    }
-}
-
 /// The policy of two tiers. See the file's opening.
 #[derive(Clone, Debug)]
 pub struct Placer {
@@ -64,6 +60,8 @@ pub struct Placer {
     hotness: Hotness,
     insertion: Insertion,
     worth: Worth,
+    /// By tier, then partition, and last over all: mean rank of what left of late; NaN before the first.
+    left: [[f64; PARTITIONS_MAX + 1]; 2],
     windows: u64,
     stamp: u16,
     window_began: u64,
@@ -76,6 +74,7 @@ impl Placer {
             hotness: Hotness::default(),
             insertion: Insertion::new(config.points),
             worth: Worth::new(config.speeds),
+            left: [[f64::NAN; PARTITIONS_MAX + 1]; 2],
             windows: 0,
             stamp: Placed::stamp(0),
             window_began: 0,
@@ -93,8 +92,11 @@ impl Placer {
 
     /// The walk met a value.
     #[inline]
-    pub fn met(&mut self, value: &Value) {
-        self.insertion.met(value);
+    pub fn met(&mut self, value: &Value, table: &DensityTable) {
+        match self.config.rule {
+            Rule::ReuseTime => self.insertion.met(value),
+            Rule::Worth => self.worth.met(value, table),
+        }
     }
 
     /// True where a slow value is to go up, as an access or the walk meets it: it is hot enough and hasn't moved in this window. `has_spare`
@@ -130,14 +132,34 @@ impl Placer {
         }
     }
 
+    fn mean_left(&self, value: &Value) -> f64 {
+        let place = if self.config.is_divided { value.partition.index() } else { PARTITIONS_MAX };
+        self.left[value.placed.tier().index()][place]
+    }
+
+    /// True where a value of this rank is about as bad as those that left its tier of late, so that it may leave without others being met.
+    #[inline]
+    pub fn may_leave(&self, value: &Value, rank: f64) -> bool {
+        let mean = self.mean_left(value);
+        rank <= if mean < 0.0 { mean * NEARLY } else { mean / NEARLY }
+    }
+
+    /// A value of this rank leaves its tier, down or out.
+    pub fn left(&mut self, value: &Value, rank: f64) {
+        for place in [value.partition.index(), PARTITIONS_MAX] {
+            let mean = &mut self.left[value.placed.tier().index()][place];
+            *mean = if mean.is_nan() { rank } else { *mean + LEFT_WEIGHT * (rank - *mean) };
+        }
+    }
+
     /// A value is moved to the other tier; returns how it is placed now. Where the move turns out to be impossible, the value stays as it was
     /// and nothing is told.
-    pub fn moved(&mut self, value: &Value, table: &DensityTable) -> Placed {
+    pub fn moved(&mut self, value: &Value) -> Placed {
         match value.placed.tier() {
             Tier::Slow => Placed::moved(Tier::Fast, self.stamp),
             Tier::Fast => {
                 self.insertion.demoted(value);
-                self.worth.demoted(value, table);
+                self.worth.demoted(value);
                 Placed::moved(Tier::Slow, self.stamp)
             }
         }
@@ -208,7 +230,8 @@ mod tests {
     #[test]
     fn a_divided_tier_has_a_threshold_for_each() {
         let table = DensityTable::default();
-        let mut placer = Placer::new(PlacerConfig { is_divided: true, ..PlacerConfig::default() });
+        let mut placer =
+            Placer::new(PlacerConfig { rule: Rule::ReuseTime, is_divided: true, ..PlacerConfig::default() });
         (0..100).for_each(|_| placer.asked(PartitionId(1), Tier::Fast, 10));
         placer.end_window(1_000, 1 << 20);
         let down = Placed::moved(Tier::Slow, Placed::stamp(0));
@@ -222,7 +245,7 @@ mod tests {
         for rule in [Rule::ReuseTime, Rule::Worth] {
             let mut placer = placer(rule);
             let value = slow(Some(10), Placed::moved(Tier::Slow, Placed::stamp(0)));
-            let up = Value { placed: placer.moved(&value, &table), ..value };
+            let up = Value { placed: placer.moved(&value), ..value };
             assert_eq!(up.placed.tier(), Tier::Fast);
             let hot = Value { placed: Placed::default().asked(), reuse: Some(1), ..value };
             assert!(placer.rank(&up, &table) > placer.rank(&hot, &table), "{rule:?}");
@@ -238,7 +261,7 @@ mod tests {
         let table = DensityTable::default();
         let mut placer = placer(Rule::ReuseTime);
         let fast = |idle, placed| Value { idle, ..slow(Some(100), placed) };
-        (0..1_000).for_each(|idle| placer.met(&fast(idle, Placed::default().asked())));
+        (0..1_000).for_each(|idle| placer.met(&fast(idle, Placed::default().asked()), &table));
         placer.end_window(20_000, 1 << 20);
         let (new, old) = (fast(10, Placed::default()), fast(600, Placed::default().asked()));
         assert!(placer.rank(&new, &table) < placer.rank(&old, &table));

@@ -2,19 +2,17 @@
 //!
 //! Our own; derivation in docs/models.md, "Two tiers". Fast memory saves at each request the difference of two reads, so worth is accesses per
 //! tick (`decide/density.rs`, the same density that evicts; before that has learned, the inverse of reuse and idle time) × time saved ÷
-//! size. A slow value goes up where it is worth clearly more than what is demoted of late, and where what it will save over a usual stay
+//! size. A slow value goes up where it is worth more than what is fast in the mean, and where what it will save over a usual stay
 //! pays for its move and the one it causes: below some tens of requests a stay no move pays at all. Nothing here depends on the order of a list,
 //! so insertion points have no part in it.
 //! Cost: one look-up in the density table; 4 bytes a partition.
 
-use super::Value;
+use super::{Tier, Value};
 use crate::decide::density::DensityTable;
 use crate::units::{PARTITIONS_MAX, PartitionId};
 
-/// What one demoted value moves the mean worth of demotion by, of the difference.
-const DEMOTED_WEIGHT: f32 = 1.0 / 16.0;
-/// What goes up is worth so many times what goes down of late: both are estimates, and a move for nothing costs as much as one with a use.
-const MARGIN: f32 = 2.0;
+/// What one fast value that the walk meets moves the mean worth of these by, of the difference.
+const MET_WEIGHT: f32 = 1.0 / 256.0;
 /// A value that went up makes another go down.
 const MOVES_PER_PROMOTION: f32 = 2.0;
 /// What a stay's length weighs against those of former windows.
@@ -69,17 +67,17 @@ impl Speeds {
 #[derive(Clone, Debug)]
 pub struct Worth {
     speeds: Speeds,
-    /// By partition, and last over all: mean worth of what was demoted of late.
-    demoted: Vec<f32>,
+    /// By partition, and last over all: mean log2 of the worth of fast values of late; NaN before the first.
+    fast: Vec<f32>,
     /// How long bytes stay in the fast tier, in ticks, of late.
     stay_ticks: f32,
     demoted_bytes: u64,
 }
 
 impl Worth {
-    /// Nothing was demoted yet.
+    /// Nothing was met yet.
     pub fn new(speeds: Speeds) -> Self {
-        Worth { speeds, demoted: vec![0.0; PARTITIONS_MAX + 1], stay_ticks: f32::INFINITY, demoted_bytes: 0 }
+        Worth { speeds, fast: vec![f32::NAN; PARTITIONS_MAX + 1], stay_ticks: f32::INFINITY, demoted_bytes: 0 }
     }
 
     /// Accesses to be expected per tick, above 0.
@@ -98,21 +96,35 @@ impl Worth {
         Self::rate(value, table) * self.speeds.saved_ns(value.size_bytes) / value.size_bytes.max(1) as f32
     }
 
-    /// True where a slow value is worth going up, in place of what goes down of its own partition (`alone`) or of any.
+    /// Accesses per tick to be expected of a value over a stay. A density is the best that is ahead, and best just after a request; so it is taken
+    /// at the age that the value had before its last one, and at most one request per reuse time counts: in a loop all are about to be asked for.
+    fn lasting_rate(value: &Value, table: &DensityTable) -> f32 {
+        let reuse = value.reuse.unwrap_or(0).max(value.idle).max(1);
+        Self::rate(&Value { idle: reuse, ..*value }, table).min(1.0 / reuse as f32)
+    }
+
+    /// True where a slow value is worth going up: more than what is fast of its own partition (`alone`) or of any.
     pub fn wants_up(&self, value: &Value, table: &DensityTable, alone: bool) -> bool {
-        let place = if alone { value.partition.index() } else { PARTITIONS_MAX };
-        let saved = Self::rate(value, table) * self.stay_ticks * self.speeds.saved_ns(value.size_bytes);
-        self.of(value, table) > MARGIN * self.demoted[place]
-            && saved > MOVES_PER_PROMOTION * self.speeds.move_ns(value.size_bytes)
+        let saved = Self::lasting_rate(value, table) * self.speeds.saved_ns(value.size_bytes);
+        let mean = self.fast[if alone { value.partition.index() } else { PARTITIONS_MAX }];
+        let is_better = mean.is_nan() || saved / value.size_bytes.max(1) as f32 > mean.exp2();
+        is_better && saved * self.stay_ticks > MOVES_PER_PROMOTION * self.speeds.move_ns(value.size_bytes)
+    }
+
+    /// The walk met a value. Newcomers, which wait to be asked for again, are no measure.
+    pub fn met(&mut self, value: &Value, table: &DensityTable) {
+        if value.placed.tier() == Tier::Slow || !value.placed.was_asked() {
+            return;
+        }
+        let worth = self.of(value, table).log2();
+        for place in [value.partition.index(), PARTITIONS_MAX] {
+            let mean = &mut self.fast[place];
+            *mean = if mean.is_nan() { worth } else { *mean + MET_WEIGHT * (worth - *mean) };
+        }
     }
 
     /// A value is about to be demoted.
-    pub fn demoted(&mut self, value: &Value, table: &DensityTable) {
-        let worth = self.of(value, table);
-        for place in [value.partition.index(), PARTITIONS_MAX] {
-            let mean = &mut self.demoted[place];
-            *mean += DEMOTED_WEIGHT * (worth - *mean);
-        }
+    pub fn demoted(&mut self, value: &Value) {
         self.demoted_bytes += u64::from(value.size_bytes);
     }
 
@@ -126,9 +138,9 @@ impl Worth {
         };
     }
 
-    /// Mean worth of what was demoted of a partition of late, for people.
-    pub fn demoted_of(&self, partition: PartitionId) -> f32 {
-        self.demoted[partition.index()]
+    /// Mean worth of a partition's fast values of late, for people; `None` before any was met.
+    pub fn fast_of(&self, partition: PartitionId) -> Option<f32> {
+        Some(self.fast[partition.index()]).filter(|mean| !mean.is_nan()).map(f32::exp2)
     }
 }
 
@@ -173,14 +185,16 @@ mod tests {
     fn it_goes_up_only_where_that_pays() {
         let none = DensityTable::default();
         let mut worth = Worth::new(Speeds::default());
-        assert!(worth.wants_up(&value(1024, 10_000, 0), &none, false), "nothing was ever demoted");
-        let cold = value(1024, 50_000, 0);
-        (0..100).for_each(|_| worth.demoted(&cold, &none));
+        assert!(worth.wants_up(&value(1024, 10_000, 0), &none, false), "nothing is known");
+        (0..100).for_each(|_| worth.demoted(&value(1024, 50_000, 0)));
         worth.end_window(100_000, 100 * 1024);
         assert!(worth.wants_up(&value(1024, 1_000, 0), &none, false));
         assert!(!worth.wants_up(&value(1024, 10_000, 0), &none, false));
-        (0..200).for_each(|_| worth.demoted(&value(1024, 1_500, 0), &none));
-        assert!(!worth.wants_up(&value(1024, 1_000, 0), &none, false), "no better than what goes down");
-        assert!(worth.wants_up(&value(1024, 1_000, 0), &none, true) == (worth.demoted_of(PartitionId(0)) == 0.0));
+        let hot = Value { placed: Placed::default().asked(), ..value(1024, 500, 0) };
+        (0..1000).for_each(|_| worth.met(&hot, &none));
+        assert!(!worth.wants_up(&value(1024, 1_000, 0), &none, false), "no better than what is fast");
+        assert!(worth.wants_up(&value(1024, 100, 0), &none, false));
+        assert_eq!(worth.fast_of(PartitionId(1)), None);
+        assert!((worth.fast_of(PartitionId(0)).unwrap() / worth.of(&hot, &none) - 1.0).abs() < 1e-3);
     }
 }

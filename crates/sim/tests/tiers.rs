@@ -55,7 +55,7 @@ proptest! {
                 let bytes: u64 = sizes.iter().filter(|(key, _)| cache.tier_of(**key) == Some(tier)).map(|(_, size)| size).sum();
                 prop_assert_eq!(bytes, cache.used_bytes(tier));
             }
-            if requests % config.turn_requests == 0 && op != Op::Delete {
+            if requests.is_multiple_of(config.turn_requests) && op != Op::Delete {
                 prop_assert!(cache.used_bytes(Tier::Fast) <= config.fast_bytes, "{}", cache.used_bytes(Tier::Fast));
                 prop_assert!(cache.used_bytes(Tier::Slow) <= config.slow_bytes, "{}", cache.used_bytes(Tier::Slow));
             }
@@ -167,7 +167,7 @@ fn moves_again(system: System) -> f64 {
         cache.access(access);
         // Windows double from 1000 requests on: 1000, 2000, …, 8000, and each 8000 from then on.
         let window = i as u64 / WINDOW;
-        if window < 2 || i % 8 != 0 {
+        if window < 2 || !i.is_multiple_of(8) {
             continue;
         }
         for number in 0..200 {

@@ -1,6 +1,7 @@
 //! `tenure simulate`: what each policy would make of a trace, at each memory size; and the ladder over many traces.
 
 mod ladder;
+mod tiers;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -28,15 +29,15 @@ use crate::trace_args::{
 #[derive(Args, Debug)]
 pub struct Arguments {
     /// The trace; `-` is standard input.
-    #[arg(value_name = "TRACE", required_unless_present_any = ["ladder", "list"])]
+    #[arg(value_name = "TRACE", required_unless_present_any = ["ladder", "list", "workload"])]
     trace: Option<PathBuf>,
 
     /// Policies, apart by commas; `--list` says which there are. Default: redis,predis,gdsf,bound; for the ladder nearly all.
     #[arg(long, value_name = "NAME,…", value_delimiter = ',', value_parser = |text: &str| text.parse::<PolicyName>())]
     policies: Option<Vec<PolicyName>>,
 
-    /// Memory sizes, apart by commas: bytes (64mb) or a share of the trace's footprint (10%).
-    #[arg(long, value_name = "SIZE,…", value_delimiter = ',', default_value = "10%,50%", value_parser = parse_memory)]
+    /// Memory sizes, apart by commas: bytes (64mb) or a share of the trace's footprint (10%). Default: 10%,50%; for --tiers no limit.
+    #[arg(long, value_name = "SIZE,…", value_delimiter = ',', value_parser = parse_memory)]
     memory: Vec<Memory>,
 
     #[command(flatten)]
@@ -105,7 +106,13 @@ pub struct Arguments {
     /// List the policies.
     #[arg(long)]
     list: bool,
+
+    #[command(flatten)]
+    tiers: tiers::TierArgs,
 }
+
+/// Memory sizes unless something else is asked for.
+const MEMORY_DEFAULT: [Memory; 2] = [Memory::Share(0.1), Memory::Share(0.5)];
 
 /// What is replayed unless something else is asked for.
 const POLICIES_DEFAULT: &str = "redis,predis,gdsf,bound";
@@ -115,6 +122,16 @@ const POLICIES_DEFAULT: &str = "redis,predis,gdsf,bound";
 enum Memory {
     Bytes(u64),
     Share(f64),
+}
+
+impl Memory {
+    /// In bytes, of a footprint.
+    fn of(self, footprint_bytes: u64) -> u64 {
+        match self {
+            Memory::Bytes(bytes) => bytes,
+            Memory::Share(share) => (share * footprint_bytes as f64).ceil() as u64,
+        }
+    }
 }
 
 fn parse_memory(text: &str) -> Result<Memory, String> {
@@ -146,6 +163,9 @@ fn parse_objective(text: &str) -> Result<Objective, String> {
 pub fn run(args: &Arguments) -> Result<()> {
     if args.list {
         return list(&mut std::io::stdout().lock());
+    }
+    if !args.tiers.tiers.is_empty() {
+        return tiers::run(args);
     }
     if let Some(folder) = &args.ladder {
         return ladder::run(args, folder);
@@ -195,7 +215,7 @@ fn plan_config(args: &Arguments) -> PlanConfig {
 /// read only once, else as a stream.
 fn simulate(args: &Arguments, path: &Path) -> Result<(Option<Survey>, Vec<Row>)> {
     let shares =
-        args.memory.iter().any(|memory| matches!(memory, Memory::Share(_))) || matches!(args.warmup, Amount::Share(_));
+        memory(args).iter().any(|memory| matches!(memory, Memory::Share(_))) || matches!(args.warmup, Amount::Share(_));
     let once = path == Path::new("-");
     if policies(args)?.iter().any(|policy| policy.is_offline()) || (once && shares) {
         let accesses = load(path, args.reading.options(), usize::MAX)?.0;
@@ -217,19 +237,20 @@ fn simulate(args: &Arguments, path: &Path) -> Result<(Option<Survey>, Vec<Row>)>
 }
 
 fn grid_config(args: &Arguments, survey: Survey) -> Result<GridConfig> {
-    let bytes = |memory: &Memory| match *memory {
-        Memory::Bytes(bytes) => bytes,
-        Memory::Share(share) => (share * survey.footprint_bytes as f64).ceil() as u64,
-    };
     let warm_up = args.warmup.of(survey.accesses);
     Ok(GridConfig {
         policies: policies(args)?,
-        capacities_bytes: args.memory.iter().map(bytes).collect(),
+        capacities_bytes: memory(args).iter().map(|memory| memory.of(survey.footprint_bytes)).collect(),
         replay: ReplayConfig { hit_us: args.hit_us, warm_up, window_accesses: args.windows },
         plan: plan_config(args),
         seed: args.seed,
         threads: args.threads.count(),
     })
+}
+
+/// The memory sizes that were asked for.
+fn memory(args: &Arguments) -> &[Memory] {
+    if args.memory.is_empty() { &MEMORY_DEFAULT } else { &args.memory }
 }
 
 /// The policies that were asked for.

@@ -56,6 +56,41 @@ fn standard_input_gives_what_the_file_gives() {
     assert_eq!(untimed(&of_input), untimed(&of_file));
 }
 
+/// Ten keys in turn, two or five of them fast: every read is fast, slow or missed. A workload made here needs no trace.
+#[test]
+fn tiers_are_simulated() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = file(folder.path(), "loop.csv", &a_loop());
+    let rows = json("simulate", &[trace.to_str().unwrap(), "--tiers", "20%,50%", "--division", "free,equal"]);
+    let rows = rows.as_array().unwrap();
+    assert_eq!(rows.len(), 2 * (6 + 2), "sdtmm and worth with each division");
+    for row in rows {
+        let sum = number(row, "fast_hit_ratio") + number(row, "slow_hit_ratio") + number(row, "read_miss_ratio");
+        assert!((sum - 1.0).abs() < 1e-9, "{row}");
+        assert!((number(row, "miss_ratio") - 0.01).abs() < 1e-9 && row["memory_bytes"].is_null(), "{row}");
+        assert_eq!(
+            number(row, "moves_per_request") > 0.0,
+            !row["system"].as_str().unwrap().starts_with("all"),
+            "{row}"
+        );
+        assert_eq!(row["throughput_modelled"] == 1.0, row["system"] == "all-fast", "{row}");
+    }
+    assert_eq!(rows[0]["fast_bytes"], 200);
+    let limited =
+        json("simulate", &[trace.to_str().unwrap(), "--tiers", "20%", "--memory", "50%", "--systems", "sdtmm"]);
+    assert_eq!((&limited[0]["memory_bytes"], &limited[0]["fast_bytes"]), (&Value::from(500), &Value::from(100)));
+    assert!(number(&limited[0], "miss_ratio") > 0.3);
+    let plot = folder.path().join("tiers.svg");
+    let workload =
+        ["--workload", "zipf:0.99", "--tiers", "20%", "--systems", "sdtmm,all-slow", "--plot", plot.to_str().unwrap()];
+    let rows = json("simulate", &workload);
+    assert!(number(&rows[0], "fast_hit_ratio") > 0.6 && number(&rows[1], "fast_hit_ratio") == 0.0);
+    assert!(std::fs::read(plot).unwrap().starts_with(b"<svg"));
+    for wrong in [["--tiers", "x"], ["--systems", "sdtmm"], ["--workload", "zipf:0.9"]] {
+        check_failure("simulate", &[&[trace.to_str().unwrap()], wrong.as_slice()].concat(), 2, "");
+    }
+}
+
 #[test]
 fn plots_are_written_as_svg_and_png() {
     let folder = tempfile::tempdir().unwrap();

@@ -8,6 +8,7 @@
 
 use crate::decide::density::History;
 use crate::key_table::KeyTable;
+use crate::tiers::placed::Placed;
 use crate::units::KeyHash;
 
 /// Requests in a tick.
@@ -148,12 +149,14 @@ fn apply(keys: &mut KeyTable, key: KeyHash, tick: u32, kind: Kind) {
         Kind::Asked => {
             let entry = keys.get_or_insert(key, tick);
             entry.set_history(entry.history().asked(u64::from(tick.wrapping_sub(entry.last))));
+            entry.set_placed(if entry.n_requests == 0 { Placed::default() } else { entry.placed().asked() });
             entry.last = tick;
             entry.n_requests = entry.n_requests.saturating_add(1);
         }
         Kind::Filled => {
             let entry = keys.get_or_insert(key, tick);
             entry.n_requests = 1;
+            entry.set_placed(Placed::default());
             // Its miss may have been forgotten meanwhile.
             if entry.history() == History::default() {
                 entry.set_history(History::default().asked(0));
@@ -170,6 +173,7 @@ fn apply(keys: &mut KeyTable, key: KeyHash, tick: u32, kind: Kind) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tiers::Tier;
 
     fn asked() -> (Asked, KeyTable) {
         let mut asked = Asked::new();
@@ -207,6 +211,26 @@ mod tests {
         asked.settle(&mut keys);
         let entry = keys.get(key).unwrap();
         assert_eq!((asked.requests, entry.n_requests, entry.history().n_requests()), (before, 1, 1));
+    }
+
+    /// A value that went down is asked for there; filled anew it is a newcomer to the fast tier.
+    #[test]
+    fn where_a_value_lies_outlasts_a_request_and_no_fill() {
+        let (mut asked, mut keys) = asked();
+        let key = KeyHash::of_number(1);
+        let mut after = |keys: &mut KeyTable, kind| {
+            asked.note(keys, key, kind);
+            asked.settle(keys);
+            keys.get(key).unwrap().placed()
+        };
+        let down = Placed::moved(Tier::Slow, 7);
+        assert_eq!(after(&mut keys, Kind::Asked), Placed::default());
+        keys.get_mut(key).unwrap().set_placed(down);
+        assert_eq!(after(&mut keys, Kind::Asked), down.asked());
+        assert_eq!(after(&mut keys, Kind::Filled), Placed::default());
+        keys.get_mut(key).unwrap().set_placed(down);
+        after(&mut keys, Kind::Deleted);
+        assert_eq!(after(&mut keys, Kind::Asked), Placed::default());
     }
 
     #[test]

@@ -9,6 +9,7 @@
 //! requests.
 
 use crate::decide::density::History;
+use crate::tiers::placed::Placed;
 use crate::units::KeyHash;
 
 const WAYS: usize = 4;
@@ -78,7 +79,19 @@ impl Entry {
     /// Remembers what the key has shown.
     #[inline]
     pub fn set_history(&mut self, history: History) {
-        self.entered = u32::from(history.to_bits());
+        self.entered = self.entered & 0xffff_0000 | u32::from(history.to_bits());
+    }
+
+    /// In which tier of memory its value lies, and how it came there: the other half of `entered`, where histories are kept.
+    #[inline]
+    pub fn placed(&self) -> Placed {
+        Placed::from_bits((self.entered >> 16) as u16)
+    }
+
+    /// Remembers where its value lies.
+    #[inline]
+    pub fn set_placed(&mut self, placed: Placed) {
+        self.entered = self.entered & 0xffff | u32::from(placed.to_bits()) << 16;
     }
 
     fn is_free(&self) -> bool {
@@ -333,6 +346,17 @@ mod tests {
             table.get_or_insert(key(i), i as u32);
         });
         assert!(table.get(key(0)).is_some() && table.get(key(5)).is_none());
+    }
+
+    #[test]
+    fn an_entry_holds_what_a_key_has_shown_and_where_its_value_lies() {
+        let (history, slow) = (History::default().asked(0).asked(300), Placed::from_bits(0xc005));
+        let mut entry = Entry::default();
+        entry.set_placed(slow);
+        entry.set_history(history);
+        assert_eq!((entry.placed(), entry.history()), (slow, history));
+        entry.set_placed(Placed::default());
+        assert_eq!((entry.placed(), entry.history()), (Placed::default(), history));
     }
 
     #[test]

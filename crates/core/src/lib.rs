@@ -2,7 +2,8 @@
 //!
 //! The module in the server and the simulator call the same code, so what the simulator predicts is what the server
 //! does. Suggested reading order: [`units`], [`access`], [`curve`], [`sampling`], then [`model`] (a stream of accesses in, a
-//! curve out), [`decide`] (curves and penalties in, a plan out), [`policy`] (which of a sample of keys goes).
+//! curve out), [`decide`] (curves and penalties in, a plan out), [`policy`] (which of a sample of keys goes), [`tiers`] (which of
+//! two memories a value lies in).
 #![forbid(unsafe_code)]
 
 pub mod access;
@@ -20,4 +21,5 @@ pub mod policy;
 pub mod random;
 pub mod sampling;
 pub mod slots;
+pub mod tiers;
 pub mod units;

@@ -2,7 +2,8 @@
 //!
 //! The decisions are the core's; this crate feeds them a trace and counts. Suggested reading order: [`trace`] (a file in,
 //! accesses out), [`costs`] (what a miss costs), [`replay`] (one policy, one trace), [`policies`] (the table of them), [`grid`]
-//! (many at once), [`offline`], [`bound`] and [`belady`] (knowing the future), [`ladder`] (all of it, in one comparison).
+//! (many at once), [`offline`], [`bound`] and [`belady`] (knowing the future), [`ladder`] (all of it, in one comparison), [`tiers`] (two
+//! tiers of memory).
 #![forbid(unsafe_code)]
 
 pub mod belady;
@@ -13,4 +14,5 @@ pub mod ladder;
 pub mod offline;
 pub mod policies;
 pub mod replay;
+pub mod tiers;
 pub mod trace;

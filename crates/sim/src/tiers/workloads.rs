@@ -1,0 +1,232 @@
+//! Workloads like those of Wang's dissertation (2024) sec. 5.2.3 and 5.2.4, made here, smaller: by default 50,000 keys and 500,000 reads a tenant, where
+//! the dissertation has 10 million and 100 million, the same ratio of ten reads a key. A value is 324 bytes, its mean size in sec. 5.2.7.
+//!
+//! Ranks are drawn exactly in proportion to 1 / rank^α by bisection in the cumulative sum, and scattered over the keys by their hash. Tenants take turns.
+
+use std::fmt;
+use std::str::FromStr;
+
+use tenure_core::access::Access;
+use tenure_core::random::Random;
+use tenure_core::units::{KeyHash, TenantId};
+
+/// Key and value, in bytes.
+const SIZE_BYTES: u32 = 324;
+/// The larger size of the phase-changing case.
+const LARGE_BYTES: u32 = 4096;
+
+/// What is asked for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Workload {
+    /// YCSB C: reads, Zipfian with this α.
+    Zipf(f64),
+    /// YCSB E: scans of a length up to the number of keys, from keys of this α.
+    Scan(f64),
+    /// α = 0.9, first on one end of the key space, then on the other; sizes of 324 bytes, or 4 KiB.
+    TwoPhases {
+        /// 4 KiB.
+        large: bool,
+    },
+    /// Two tenants: α = 0.8 and 1.2.
+    TwoTenants,
+    /// Four: one scans, the others have α = 0.5, 0.99 and 1.2.
+    FourTenants,
+    /// Two tenants of α = 0.8 and 1.2 that change places halfway.
+    ChangingTenants,
+}
+
+impl Workload {
+    /// All, with the skews of the dissertation.
+    pub const ALL: [Workload; 10] = [
+        Workload::Zipf(0.5),
+        Workload::Zipf(0.8),
+        Workload::Zipf(0.99),
+        Workload::Zipf(1.2),
+        Workload::Scan(0.99),
+        Workload::TwoPhases { large: false },
+        Workload::TwoPhases { large: true },
+        Workload::TwoTenants,
+        Workload::FourTenants,
+        Workload::ChangingTenants,
+    ];
+
+    /// How many tenants it has.
+    pub fn tenants(self) -> usize {
+        match self {
+            Workload::TwoTenants | Workload::ChangingTenants => 2,
+            Workload::FourTenants => 4,
+            _ => 1,
+        }
+    }
+
+    /// Its accesses: `reads` of each tenant over `keys` keys of each.
+    pub fn accesses(self, keys: u64, reads: u64, seed: u64) -> Vec<Access> {
+        let keys = keys.max(1);
+        let mut random = Random::new(seed);
+        let zipf = |alpha| Stream::Zipf(Zipf::new(keys, alpha));
+        let half = reads / 2;
+        let mut streams: Vec<[Stream; 2]> = match self {
+            Workload::Zipf(alpha) => vec![[zipf(alpha), zipf(alpha)]],
+            Workload::Scan(alpha) => vec![[Stream::scan(keys, alpha), Stream::scan(keys, alpha)]],
+            Workload::TwoPhases { .. } => vec![[zipf(0.9), Stream::FromTheEnd(Zipf::new(keys, 0.9))]],
+            Workload::TwoTenants => vec![[zipf(0.8), zipf(0.8)], [zipf(1.2), zipf(1.2)]],
+            Workload::ChangingTenants => vec![[zipf(0.8), zipf(1.2)], [zipf(1.2), zipf(0.8)]],
+            Workload::FourTenants => vec![
+                [Stream::scan(keys, 0.99), Stream::scan(keys, 0.99)],
+                [zipf(0.5), zipf(0.5)],
+                [zipf(0.99), zipf(0.99)],
+                [zipf(1.2), zipf(1.2)],
+            ],
+        };
+        let size = if self == (Workload::TwoPhases { large: true }) { LARGE_BYTES } else { SIZE_BYTES };
+        let mut accesses = Vec::with_capacity(reads as usize * streams.len());
+        for i in 0..reads {
+            for (tenant, phases) in streams.iter_mut().enumerate() {
+                let number = phases[usize::from(i >= half)].next(&mut random);
+                let key = KeyHash::of_number((tenant as u64) << 40 | number);
+                accesses.push(Access { tenant: TenantId(tenant as u16), ..Access::read(key, size) });
+            }
+        }
+        accesses
+    }
+}
+
+impl fmt::Display for Workload {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Workload::Zipf(alpha) => write!(f, "zipf:{alpha}"),
+            Workload::Scan(alpha) => write!(f, "scan:{alpha}"),
+            Workload::TwoPhases { large: false } => f.write_str("two-phases"),
+            Workload::TwoPhases { large: true } => f.write_str("two-phases-4k"),
+            Workload::TwoTenants => f.write_str("two-tenants"),
+            Workload::FourTenants => f.write_str("four-tenants"),
+            Workload::ChangingTenants => f.write_str("changing-tenants"),
+        }
+    }
+}
+
+impl FromStr for Workload {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if let Some(known) = Workload::ALL.into_iter().find(|workload| workload.to_string() == text) {
+            return Ok(known);
+        }
+        let alpha = |text: &str| text.parse::<f64>().ok().filter(|alpha| (0.0..=4.0).contains(alpha));
+        let parsed = match text.split_once(':') {
+            Some(("zipf", skew)) => alpha(skew).map(Workload::Zipf),
+            Some(("scan", skew)) => alpha(skew).map(Workload::Scan),
+            _ => None,
+        };
+        let names: Vec<String> = Workload::ALL.iter().skip(5).map(Workload::to_string).collect();
+        parsed
+            .ok_or_else(|| format!("workload '{text}' is none of zipf:SKEW, scan:SKEW (0 to 4), {}", names.join(", ")))
+    }
+}
+
+/// Ranks from 0, the hottest.
+#[derive(Debug)]
+struct Zipf {
+    cumulative: Vec<f64>,
+}
+
+impl Zipf {
+    fn new(keys: u64, alpha: f64) -> Self {
+        let mut sum = 0.0;
+        let cumulative = (1..=keys).map(|rank| {
+            sum += (rank as f64).powf(-alpha);
+            sum
+        });
+        Zipf { cumulative: cumulative.collect() }
+    }
+
+    fn next(&self, random: &mut Random) -> u64 {
+        let at = random.unit() * self.cumulative.last().copied().unwrap_or(0.0);
+        self.cumulative.partition_point(|&sum| sum < at).min(self.cumulative.len() - 1) as u64
+    }
+}
+
+/// Numbers of keys.
+#[derive(Debug)]
+enum Stream {
+    Zipf(Zipf),
+    /// The highest number is the hottest.
+    FromTheEnd(Zipf),
+    /// From a key on, so many more.
+    Scan {
+        starts: Zipf,
+        at: u64,
+        left: u64,
+    },
+}
+
+impl Stream {
+    fn scan(keys: u64, alpha: f64) -> Stream {
+        Stream::Scan { starts: Zipf::new(keys, alpha), at: 0, left: 0 }
+    }
+
+    fn next(&mut self, random: &mut Random) -> u64 {
+        match self {
+            Stream::Zipf(zipf) => zipf.next(random),
+            Stream::FromTheEnd(zipf) => zipf.cumulative.len() as u64 - 1 - zipf.next(random),
+            Stream::Scan { starts, at, left } => {
+                let keys = starts.cumulative.len() as u64;
+                if *left == 0 {
+                    *at = starts.next(random);
+                    *left = 1 + random.below(keys);
+                }
+                let number = *at % keys;
+                (*at, *left) = (*at + 1, *left - 1);
+                number
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_read_back() {
+        for workload in Workload::ALL {
+            assert_eq!(workload.to_string().parse(), Ok(workload));
+        }
+        assert_eq!("zipf:0.7".parse(), Ok(Workload::Zipf(0.7)));
+        assert!(["zipf", "zipf:9", "zipf:x", "", "two"].iter().all(|text| text.parse::<Workload>().is_err()));
+    }
+
+    /// α = 1 over 3 keys: shares of 6, 3 and 2 elevenths.
+    #[test]
+    fn ranks_are_drawn_in_proportion() {
+        let (zipf, mut random) = (Zipf::new(3, 1.0), Random::new(1));
+        let mut counts = [0_u32; 3];
+        (0..110_000).for_each(|_| counts[zipf.next(&mut random) as usize] += 1);
+        for (count, expected) in counts.into_iter().zip([60_000.0, 30_000.0, 20_000.0]) {
+            assert!((f64::from(count) / expected - 1.0).abs() < 0.02, "{counts:?}");
+        }
+    }
+
+    #[test]
+    fn tenants_take_turns_and_phases_change() {
+        let accesses = Workload::FourTenants.accesses(100, 50, 1);
+        assert_eq!((accesses.len(), accesses[6].tenant, Workload::FourTenants.tenants()), (200, TenantId(2), 4));
+        let phases = Workload::TwoPhases { large: true }.accesses(1_000, 20_000, 1);
+        let share = |part: &[Access], number| {
+            let key = KeyHash::of_number(number);
+            part.iter().filter(|access| access.key == key).count() * 100 / part.len()
+        };
+        let (first, second) = phases.split_at(10_000);
+        assert!(share(first, 0) > 5 && share(second, 999) > 5 && share(first, 999) == 0);
+        assert_eq!(phases[0].size_bytes, 4096);
+    }
+
+    /// Of a scan that is not cut, each key follows the one before.
+    #[test]
+    fn a_scan_goes_from_key_to_key() {
+        let (mut stream, mut random) = (Stream::scan(1_000, 0.99), Random::new(1));
+        let numbers: Vec<u64> = (0..10_000).map(|_| stream.next(&mut random)).collect();
+        let follows = numbers.windows(2).filter(|pair| pair[1] == (pair[0] + 1) % 1_000).count();
+        assert!(follows > 9_900, "{follows}");
+    }
+}

@@ -11,5 +11,6 @@ pub mod ranks;
 pub mod replies;
 pub mod spill;
 pub mod spread;
+pub mod tier;
 pub mod usage;
 pub mod walk;

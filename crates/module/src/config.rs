@@ -8,6 +8,7 @@ use std::time::Duration;
 use tenure_core::decide::objective::Objective;
 use tenure_core::decide::penalty_class::ClassLimits;
 use tenure_core::sampling::SampleRate;
+use tenure_core::tiers::division::Division;
 use tenure_core::tiers::placer::Rule;
 
 use crate::enforce::replies::mode::{Mode, OnTimeout};
@@ -178,6 +179,8 @@ pub struct Settings {
     pub tier_fast_bytes: i64,
     /// `tenure.tier-rule`
     pub tier_rule: Rule,
+    /// `tenure.tier-division`
+    pub tier_division: Division,
     /// `tenure.replies`
     pub replies: Mode,
     /// `tenure.replies-replicas`
@@ -522,6 +525,18 @@ pub const TABLE: &[Setting] = &[
         about: "What decides who lies in fast memory: 'reuse-time' moves up what is asked for again sooner than fast values are on average, and down what wasn't asked for the longest, 'worth' goes by accesses per byte times what fast memory saves.",
     },
     Setting {
+        name: c"tier-division",
+        kind: Kind::Choice {
+            names: &[c"guided", c"free", c"equal"],
+            get: |s| s.tier_division as usize,
+            set: |s, i| {
+                s.tier_division = Division::ALL[i.min(2)];
+                Ok(())
+            },
+        },
+        about: "How tenants share fast memory: 'guided' by their miss ratio curves, so that most reads are fast, 'free' not at all: whoever has the coldest value gives, 'equal' alike.",
+    },
+    Setting {
         name: c"replies",
         kind: Kind::Choice {
             names: Mode::NAMES,
@@ -610,6 +625,7 @@ impl Default for Settings {
             tier_slow: None,
             tier_fast_bytes: 0,
             tier_rule: Rule::ReuseTime,
+            tier_division: Division::Guided,
             replies: Mode::Async,
             replies_replicas: 0,
             replies_timeout_ms: 0,

@@ -314,7 +314,8 @@ impl Tenure {
         // Whatever was set may be what was missing.
         self.spill_failed = None;
         self.tiers_failed = None;
-        let is_other_rule = settings.tier_rule != self.settings.tier_rule;
+        let is_other_rule =
+            (settings.tier_rule, settings.tier_division) != (self.settings.tier_rule, self.settings.tier_division);
         if let Some(spill) = &mut self.spill {
             spill.take_settings(&settings, now_us());
         }
@@ -879,6 +880,7 @@ impl Tenure {
             capacity_bytes: if limit_bytes == 0 { 0 } else { (items as i64 + room_bytes).max(1) as u64 },
             keys: self.usage.keys()[..partitions.len()].iter().map(|&keys| keys as u64).collect(),
             evictions: (self.evictor.work.evicted.iter().sum(), self.evictor.work.spent_us),
+            fast: self.fast_to_divide(),
             is_watching: !self.observer.is_paused,
             is_replica: server.flags().is_replica(),
             instructions: self.instructions(used_bytes),

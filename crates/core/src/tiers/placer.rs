@@ -34,7 +34,7 @@ impl Rule {
 }
 
 /// How values are placed.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct PlacerConfig {
     /// What decides.
     pub rule: Rule,
@@ -44,17 +44,6 @@ pub struct PlacerConfig {
     pub speeds: Speeds,
     /// True where partitions have parts of the fast tier of their own, so that a value takes its own partition's place.
     pub is_divided: bool,
-}
-
-impl Default for PlacerConfig {
-    fn default() -> Self {
-        PlacerConfig {
-            rule: Rule::default(),
-            points: InsertionPoints::default(),
-            speeds: Speeds::default(),
-            is_divided: false,
-        }
-    }
 }
 
 /// The policy of two tiers. See the file's opening.

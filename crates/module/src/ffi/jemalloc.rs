@@ -113,13 +113,6 @@ impl Jemalloc {
         Some(body())
     }
 
-    /// Gives an arena's free memory back to the system.
-    pub fn purge(&self, arena: ArenaId) {
-        let name = CString::new(format!("arena.{}.purge", arena.0)).unwrap_or_default();
-        // SAFETY: this name takes no value.
-        unsafe { (self.0)(name.as_ptr(), ptr::null_mut(), ptr::null_mut(), ptr::null_mut(), 0) };
-    }
-
     fn read<T: Copy + Default>(&self, name: &CStr) -> Option<T> {
         self.exchange::<T, ()>(name, None)
     }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tenure_core::tiers::Tier;
+use tenure_core::tiers::division::Division;
 
 use super::{Tenure, When};
 use crate::config::Policy;
@@ -66,7 +67,21 @@ impl Tenure {
 
     /// Bytes of the fast tier by bin; none at all where whoever has the coldest value gives.
     pub fn tier_targets(&self) -> &[u64] {
-        &[]
+        let is_current = self.tiers.is_some() && self.published.epoch == self.observer.epoch();
+        if is_current && self.settings.tier_division != Division::Free {
+            &self.published.fast_target_bytes
+        } else {
+            &[]
+        }
+    }
+
+    /// What of the fast tier values can have, and how it is divided; `None` where it isn't.
+    pub(super) fn fast_to_divide(&self) -> Option<(Division, u64)> {
+        let tiers = self.tiers.as_ref().filter(|_| self.settings.tier_division != Division::Free)?;
+        let used_bytes = self.usage.bytes_by_bin(&self.observer.partitions.binning);
+        let movable: u64 = tiers.fast_bytes_by_bin(&used_bytes).iter().sum();
+        let fixed = tiers.fast_bytes().saturating_sub(movable);
+        Some((self.settings.tier_division, tiers.fast_limit_bytes().saturating_sub(fixed)))
     }
 
     /// What stands against two tiers with these settings.
@@ -149,7 +164,7 @@ impl Tenure {
 
     /// For the policy: what decides about moves, and whether the fast tier is divided.
     pub(super) fn placer_config(&self) -> tenure_core::tiers::placer::PlacerConfig {
-        crate::enforce::tier::placer_config(self.settings.tier_rule, !self.tier_targets().is_empty())
+        crate::enforce::tier::placer_config(self.settings.tier_rule, self.settings.tier_division != Division::Free)
     }
 
     /// What was learned of who is hot is of another rule, or of other partitions.

@@ -213,6 +213,8 @@ pub struct Tenure {
     pub tiers_standing: String,
     /// Why the slow tier can't be opened.
     tiers_failed: Option<String>,
+    /// Nothing that is met moves: no search until then.
+    tiers_rest_until_us: u64,
     /// Tenure was started with the server, before any client.
     is_server_start: bool,
     /// The folder can't be used.
@@ -270,6 +272,7 @@ impl Tenure {
             tiers: None,
             tiers_standing: "off".to_owned(),
             tiers_failed: None,
+            tiers_rest_until_us: 0,
             is_server_start: server.info_field(b"stats", "total_connections_received").is_some_and(|n| n == "0"),
             spill_failed: None,
             may_be_short: true,
@@ -513,7 +516,7 @@ impl Tenure {
         self.note_reuses(now_us);
         // What wakes needs room before the next commands do: else the server takes what has just come, which is the longest idle.
         self.sleep_some(server, now_us);
-        self.place_some(server, When::BeforeReplies);
+        self.place_some(server, now_us, When::BeforeReplies);
         if self.may_be_short {
             self.relieve(server, now_us, When::BeforeReplies);
         }
@@ -526,7 +529,7 @@ impl Tenure {
     pub fn idle(&mut self, server: &Server) {
         if !self.observer.is_busy {
             self.sleep_some(server, now_us());
-            self.place_some(server, When::Idle);
+            self.place_some(server, now_us(), When::Idle);
             self.relieve(server, now_us(), When::Idle);
         }
     }

@@ -89,6 +89,8 @@ pub struct SlowMemory {
     page_bytes: usize,
     /// Pages flushed so far.
     flushed: AtomicUsize,
+    /// Values came since the last flush.
+    wants_flush: AtomicBool,
 }
 
 // SAFETY: what changes is behind locks or atomic; the range is reserved for good.
@@ -167,6 +169,7 @@ impl SlowMemory {
             written: Mutex::default(),
             page_bytes: page_bytes(),
             flushed: AtomicUsize::new(0),
+            wants_flush: AtomicBool::new(false),
         };
         // A place that gives nothing is told now and not by the first value.
         let mut taken = memory.taken.lock().unwrap_or_else(PoisonError::into_inner);
@@ -234,9 +237,9 @@ impl SlowMemory {
         self.elsewhere_bytes.load(Ordering::Relaxed)
     }
 
-    /// True where pages have to be flushed.
-    pub fn is_file(&self) -> bool {
-        self.file.is_some()
+    /// True where pages are to be flushed, and may be.
+    pub fn wants_flush(&self) -> bool {
+        self.wants_flush.load(Ordering::Relaxed) && !has_child()
     }
 
     /// Pages that were put into the file so far.
@@ -259,11 +262,16 @@ impl SlowMemory {
         let at = written.n % RECENT;
         written.recent[at] = (first + bytes) / self.page_bytes;
         written.n += 1;
+        // Sooner only pages would be found that are spared.
+        if written.n.is_multiple_of(RECENT) {
+            self.wants_flush.store(true, Ordering::Relaxed);
+        }
     }
 
     /// Puts what was written into the file, about `pages_max` pages of it, and lets go of the copies in memory. Returns how many pages.
-    /// About 2 µs a page, on the main thread: no other writes to values. Does nothing while there may be a child.
-    pub fn flush(&self, _proof: &impl MainThread, pages_max: usize) -> usize {
+    /// About 2 µs a page, on the main thread: no other writes to values. With `search`, what the server wrote by itself is looked for too,
+    /// a little each time. Does nothing while there may be a child.
+    pub fn flush(&self, _proof: &impl MainThread, pages_max: usize, search: bool) -> usize {
         let (Some(file), Some(pagemap)) = (&self.file, &self.pagemap) else { return 0 };
         if has_child() {
             return 0;
@@ -272,24 +280,23 @@ impl SlowMemory {
         let end = self.taken.lock().unwrap_or_else(PoisonError::into_inner).next;
         let mut flushed = 0;
         let due = written.chunks.len();
-        for turn in 0..=due {
+        if search {
+            written.cursor = (written.cursor + 1) % (end / CHUNK_BYTES + 1);
+            let chunk = written.cursor;
+            flushed += self.flush_chunk(file, pagemap, chunk, &written.recent, pages_max).0;
+        }
+        for _ in 0..due {
             if flushed >= pages_max {
                 break;
             }
-            let chunk = match written.chunks.pop_front().filter(|_| turn < due) {
-                Some(chunk) => chunk,
-                None => {
-                    // What the server wrote by itself is found by looking everywhere, a little each time.
-                    written.cursor = (written.cursor + 1) % (end / CHUNK_BYTES + 1);
-                    written.cursor
-                }
-            };
+            let Some(chunk) = written.chunks.pop_front() else { break };
             let (done, is_left) = self.flush_chunk(file, pagemap, chunk, &written.recent, pages_max - flushed);
             flushed += done;
             if is_left && !written.chunks.contains(&chunk) {
                 written.chunks.push_back(chunk);
             }
         }
+        self.wants_flush.store(flushed >= pages_max, Ordering::Relaxed);
         self.flushed.fetch_add(flushed, Ordering::Relaxed);
         flushed
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tenure_core::tiers::Tier;
 use tenure_core::tiers::division::Division;
 
-use super::{Tenure, When};
+use super::{TICK_US, Tenure, When};
 use crate::config::Policy;
 use crate::enforce::tier::{Around, Tiers};
 use crate::ffi::server::{Level, Server};
@@ -60,8 +60,10 @@ impl Tenure {
         let sample_size = self.settings.samples as usize;
         let Tenure { tiers, observer, usage, walk, db_sizes, .. } = self;
         let table = &published.learned.table;
+        let worths = &observer.worths.clone();
         let target_bytes = &target_bytes;
-        let mut around = Around { server, observer, usage, walk, db_sizes, table, target_bytes, sample_size, budget };
+        let mut around =
+            Around { server, observer, usage, walk, db_sizes, table, worths, target_bytes, sample_size, budget };
         tiers.as_mut().map(|tiers| body(tiers, &mut around))
     }
 
@@ -138,13 +140,13 @@ impl Tenure {
             (None, Some(why), _) => format!("off: {why}"),
             (None, None, Ok(())) => "off: not opened yet".to_owned(),
         };
-        self.place_some(server, When::BeforeReplies);
+        self.place_some(server, now_us, When::BeforeReplies);
     }
 
     /// A slice of moves. Where there is more to do, an idle event loop is asked for more.
-    pub(super) fn place_some(&mut self, server: &Server, when: When) {
-        let is_busy = self.tiers.as_ref().is_some_and(|tiers| tiers.is_busy(&self.observer));
-        if !is_busy || server.flags().is_loading() {
+    pub(super) fn place_some(&mut self, server: &Server, now_us: u64, when: When) {
+        let is_busy = self.tiers.as_mut().is_some_and(|tiers| tiers.is_busy(&self.observer));
+        if !is_busy || now_us < self.tiers_rest_until_us || server.flags().is_loading() {
             return;
         }
         let budget = match when {
@@ -157,8 +159,18 @@ impl Tenure {
         if self.db_sizes.is_empty() {
             self.count_keys(server);
         }
-        if self.with_tiers(budget, server, Tiers::work) == Some(true) {
+        let moved =
+            |tenure: &Tenure| tenure.tiers.as_ref().map_or(0, |tiers| tiers.counts.demoted + tiers.counts.promoted);
+        let moved_before = moved(self);
+        if self.with_tiers(budget, server, Tiers::work) != Some(true) {
+            return;
+        }
+        let is_draining = self.tiers.as_ref().is_some_and(Tiers::is_draining);
+        if is_draining || moved(self) > moved_before {
             soon::call_soon(server);
+        } else {
+            // What is met doesn't move: asking again at once would keep the event loop from sleeping.
+            self.tiers_rest_until_us = now_us + TICK_US;
         }
     }
 

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use tenure_core::decide::density::DensityTable;
 use tenure_core::key_table::Entry;
 use tenure_core::policy::over_target::OverTarget;
-use tenure_core::policy::pools::{PATIENCE, Pools, next_giver};
+use tenure_core::policy::pools::{Giver, PATIENCE, Pools, next_giver};
 use tenure_core::tiers::marks::{FreeSpace, Marks, Overflow, Usage as TierUsage};
 use tenure_core::tiers::placed::Placed;
 use tenure_core::tiers::placer::PlacerConfig;
@@ -32,6 +32,7 @@ use crate::ffi::tier_memory::{self, SlowMemory};
 use crate::observe::Observer;
 use crate::observe::partitions::in_database;
 use crate::observe::placements::Placements;
+use crate::observe::worths::Worths;
 
 /// What a thread cache may hold at the most for tiers to be kept apart, in bytes: values must be larger to move.
 const TCACHE_BYTES_MAX: usize = 1024;
@@ -41,6 +42,12 @@ const LENGTH_MIN: usize = 256;
 const STEPS_PER_LOOK: usize = 4;
 /// Moves that fail in a row: enough for this turn.
 const FAILURES_MAX: usize = 16;
+/// Steps of the walk in a slice that moves everything up, before the time is looked at.
+const STEPS_MIN: usize = 16;
+/// Moves of a slice before the time is looked at.
+const MOVES_MIN: usize = 4;
+/// Moves after which who gives is decided anew.
+const MOVES_PER_GIVER: usize = 16;
 /// Pages that one slice puts into the file of a tier.
 const PAGES_PER_SLICE: usize = 64;
 /// What the mean of a partition's bytes met is moved by, of the difference.
@@ -83,6 +90,8 @@ pub struct Around<'a> {
     pub db_sizes: &'a [(u16, u64)],
     /// What was learned, where it was.
     pub table: &'a DensityTable,
+    /// What misses cost.
+    pub worths: &'a Worths,
     /// Bytes of the fast tier by bin; none at all where whoever has the coldest value gives.
     pub target_bytes: &'a [u64],
     /// Keys met per demotion.
@@ -182,6 +191,7 @@ impl Tiers {
     /// Ten times a second: what the settings and the server's limit say, and whether the slow tier is to be given up.
     pub fn tick(&mut self, server: &Server, fast_bytes: u64, limit_bytes: u64, is_wanted: bool) {
         tier_memory::settle_children(server);
+        self.memory.flush(server, PAGES_PER_SLICE, true);
         self.count();
         self.is_draining = !is_wanted;
         self.fast_limit_bytes = match (fast_bytes, limit_bytes) {
@@ -234,9 +244,7 @@ impl Tiers {
         }
         placements.forget_slow_reads();
         around.observer.partitions.classes.placements = Some(placements);
-        if self.memory.is_file() {
-            self.memory.flush(around.server, PAGES_PER_SLICE);
-        }
+        self.memory.flush(around.server, PAGES_PER_SLICE, false);
         let spent_us = started.elapsed().as_micros() as u64;
         self.counts.spent_us += spent_us;
         self.counts.slice_us_max = self.counts.slice_us_max.max(spent_us);
@@ -244,12 +252,12 @@ impl Tiers {
     }
 
     /// True where a slice has something to do.
-    pub fn is_busy(&self, observer: &Observer) -> bool {
+    pub fn is_busy(&mut self, observer: &Observer) -> bool {
         let placements = observer.partitions.classes.placements.as_ref();
         self.is_draining
-            || self.memory.is_file()
+            || self.memory.wants_flush()
             || placements.is_some_and(|placements| placements.slow_reads().next().is_some())
-            || self.fast_bytes() > self.fast_limit_bytes - self.fast_limit_bytes / 50
+            || self.space.due(self.tier_usage()).demote_bytes > 0
     }
 
     /// Ends the policy's window where it is over.
@@ -301,15 +309,24 @@ impl Tiers {
     fn demote(&mut self, around: &mut Around, placements: &mut Placements, started: Instant) -> bool {
         let mut failures = 0;
         self.pools.set_sample_sizes(around.sample_size, &[]);
-        loop {
+        let budget = around.budget;
+        let mut giver = None;
+        // The first are moved whatever the time: another program may have had the core meanwhile.
+        let until = |n| (n >= MOVES_MIN).then_some(started + budget);
+        for n in 0.. {
             if self.space.due(self.tier_usage()).demote_bytes == 0 || failures > FAILURES_MAX {
                 return false;
             }
-            if started.elapsed() >= around.budget {
+            if n >= MOVES_MIN && started.elapsed() >= around.budget {
                 self.counts.slices_out_of_time += 1;
                 return true;
             }
-            let Some(candidate) = self.find(around, placements, started) else { return true };
+            if n % MOVES_PER_GIVER == 0 {
+                giver = self.giver(around);
+            }
+            let Some(candidate) = giver.and_then(|giver| self.find(around, placements, giver, until(n))) else {
+                return true;
+            };
             let hash = in_database(KeyHash::of(candidate.name.as_ref()), candidate.db);
             let partition = around.observer.partitions.of(candidate.db, candidate.name.as_ref());
             let entry = around.observer.partitions.classes.entry(hash);
@@ -319,16 +336,28 @@ impl Tiers {
             };
             failures = if is_moved { 0 } else { failures + 1 };
         }
+        false
+    }
+
+    /// Who gives the next.
+    fn giver(&self, around: &Around) -> Option<Giver> {
+        let n = around.target_bytes.len();
+        if n == 0 {
+            return Some(Giver::Anyone);
+        }
+        let used_bytes = around.usage.bytes_by_bin(&around.observer.partitions.binning);
+        let fast_bytes = self.fast_bytes_by_bin(&used_bytes[..n]);
+        next_giver(&fast_bytes, around.target_bytes, &vec![u64::MAX; n], OverTarget::default, true)
     }
 
     /// The next to go down; `None` where none was met in time.
-    fn find(&mut self, around: &mut Around, placements: &mut Placements, started: Instant) -> Option<Candidate> {
-        let giver = {
-            let used_bytes = around.usage.bytes_by_bin(&around.observer.partitions.binning);
-            let n = around.target_bytes.len();
-            let fast_bytes = if n == 0 { Vec::new() } else { self.fast_bytes_by_bin(&used_bytes[..n]) };
-            next_giver(&fast_bytes, around.target_bytes, &vec![u64::MAX; n], OverTarget::default, true)?
-        };
+    fn find(
+        &mut self,
+        around: &mut Around,
+        placements: &mut Placements,
+        giver: Giver,
+        until: Option<Instant>,
+    ) -> Option<Candidate> {
         let patience = PATIENCE * self.pools.sample_size(giver);
         let mut met = 0;
         for step in 0..2 * patience {
@@ -337,7 +366,7 @@ impl Tiers {
             {
                 return Some(candidate);
             }
-            if step % STEPS_PER_LOOK == STEPS_PER_LOOK - 1 && started.elapsed() >= around.budget {
+            if step % STEPS_PER_LOOK == STEPS_PER_LOOK - 1 && until.is_some_and(|until| Instant::now() >= until) {
                 break;
             }
             met += self.step(around, placements, |_, _| {});
@@ -355,7 +384,6 @@ impl Tiers {
         let Some(db) = self.pick_db(around.db_sizes) else { return 0 };
         let mut found: Vec<(KeyHash, Tier)> = Vec::new();
         let clock = around.observer.partitions.classes.asked.clock();
-        let worths = around.observer.worths.clone();
         let (partitions, sizes) = around.observer.guides();
         let mut guides = Guides { partitions, sizes, usage: around.usage, sizes_all: false };
         let Tiers { mover, pools, met, is_draining, .. } = self;
@@ -366,7 +394,7 @@ impl Tiers {
             let hash = in_database(KeyHash::of(seen.name.as_ref()), seen.db);
             let entry = classes.entry(hash);
             let size_bytes = allocated_bytes(seen.key.length()) as u32;
-            let (feature, _) = worths.of(entry, seen.partition, clock.ticks_per_us);
+            let (feature, _) = around.worths.of(entry, seen.partition, clock.ticks_per_us);
             let value = Value { feature, ..value_of(entry, seen.partition, size_bytes, tier, clock.now, clock.since) };
             met[seen.bin.index()].add(tier, size_bytes);
             if entry.is_some_and(|entry| entry.placed().tier() != tier) {
@@ -391,7 +419,10 @@ impl Tiers {
 
     /// Moves what the walk meets up, until nothing is slow.
     fn drain(&mut self, around: &mut Around, placements: &mut Placements, started: Instant) -> bool {
-        while started.elapsed() < around.budget && self.slow_bytes() > 0 {
+        for step in 0.. {
+            if self.slow_bytes() == 0 || (step >= STEPS_MIN && started.elapsed() >= around.budget) {
+                break;
+            }
             let mut slow = Vec::new();
             self.step(around, placements, |value, key| slow.push((*value, key)));
             for (value, (hash, db, name)) in slow {

@@ -165,8 +165,7 @@ impl Tenure {
         if self.with_tiers(budget, server, Tiers::work) != Some(true) {
             return;
         }
-        let is_draining = self.tiers.as_ref().is_some_and(Tiers::is_draining);
-        if is_draining || moved(self) > moved_before {
+        if moved(self) > moved_before {
             soon::call_soon(server);
         } else {
             // What is met doesn't move: asking again at once would keep the event loop from sleeping.

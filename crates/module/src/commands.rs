@@ -7,6 +7,7 @@ use tenure_core::curve::{MissRatioCurve, even_sizes};
 use tenure_core::decide::allocation::shared_curve;
 use tenure_core::decide::sample_size::SAMPLE_SIZES;
 use tenure_core::policy::kredis::SAMPLE_SIZES as SAMPLE_SIZES_MODELLED;
+use tenure_core::tiers::Tier;
 use tenure_core::units::{KeyHash, PartitionId};
 
 use crate::config::{TABLE, allowed};
@@ -21,7 +22,7 @@ use crate::tenure::{Tenure, Why};
 use crate::worker::PartitionView;
 
 /// The commands, as they are registered: names and flags. Those that change what Tenure does are for who may write or administer.
-pub const COMMANDS: [(&CStr, &CStr); 11] = [
+pub const COMMANDS: [(&CStr, &CStr); 12] = [
     (c"tenure.help", LOOKS),
     (c"tenure.status", LOOKS),
     (c"tenure.partitions", LOOKS),
@@ -29,6 +30,7 @@ pub const COMMANDS: [(&CStr, &CStr); 11] = [
     (c"tenure.sizes", LOOKS),
     (c"tenure.mrc", LOOKS),
     (c"tenure.why", LOOKS),
+    (c"tenure.tiers", LOOKS),
     (c"tenure.class", c"write fast allow-stale"),
     (c"tenure.sleep", c"admin fast"),
     (c"tenure.wake", c"admin fast"),
@@ -36,7 +38,7 @@ pub const COMMANDS: [(&CStr, &CStr); 11] = [
 ];
 const LOOKS: &CStr = c"readonly fast allow-stale";
 
-const HELP: [&str; 32] = [
+const HELP: [&str; 34] = [
     "TENURE.HELP [settings]",
     "    This text, or every tenure.* setting with its allowed values, default and what it trades.",
     "TENURE.STATUS",
@@ -53,6 +55,8 @@ const HELP: [&str; 32] = [
     "    With tenure.policy kredis: the merged curve, and beside it that of each K (1, 5, 8, 16).",
     "TENURE.WHY key",
     "    With tenure.policy density: what the key is ranked by, in the cache or evicted, and how many of a sample go before it.",
+    "TENURE.TIERS",
+    "    Where the slow memory tier lies or why there is none; bytes, values and hits of both tiers, moves and what they cost.",
     "TENURE.CLASS KEY key class|none",
     "    From now on the key is of that miss-penalty class, whatever is measured; remembered after it is evicted.",
     "TENURE.CLASS CONNECTION class|none",
@@ -92,10 +96,11 @@ pub fn run(tenure: &mut Tenure, server: &Server, words: &[&[u8]]) -> Answer {
             Ok(known) => why(&known),
             Err(why) => error(why),
         },
+        ("tenure.tiers", []) => tiers(tenure),
         ("tenure.sleep", [of]) => rest(tenure, server, of, true),
         ("tenure.wake", [of]) => rest(tenure, server, of, false),
         ("tenure.class", arguments) => class(tenure, server, arguments),
-        ("tenure.debug", arguments) => debug(tenure, arguments),
+        ("tenure.debug", arguments) => debug(tenure, server, arguments),
         _ => wrong_count(&name),
     }
 }
@@ -483,17 +488,50 @@ fn list_classes(tenure: &Tenure) -> Answer {
 }
 
 /// Faults on purpose, for tests.
-fn debug(tenure: &mut Tenure, arguments: &[&[u8]]) -> Answer {
+fn debug(tenure: &mut Tenure, server: &Server, arguments: &[&[u8]]) -> Answer {
     if !tenure.settings().debug_commands {
         return error("TENURE.DEBUG needs tenure.debug-commands yes, which can be set at start only".to_owned());
     }
     let words: Vec<String> = arguments.iter().map(|word| text(word).to_ascii_lowercase()).collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    if let ["tier", rest @ ..] = &words[..]
+        && let Some(key) = arguments.get(1)
+    {
+        return debug_tier(tenure, server, key, rest.get(1).copied());
+    }
     match words[..] {
         ["panic", "worker"] => tenure.worker.shared.panic_please.store(true, Ordering::Relaxed),
         ["panic", "filter"] => tenure.observer.panic_at_next_command(),
         ["panic", "turn"] => tenure.panic_please = true,
-        _ => return error("TENURE.DEBUG takes PANIC WORKER|FILTER|TURN".to_owned()),
+        _ => return error("TENURE.DEBUG takes PANIC WORKER|FILTER|TURN, and TIER key [fast|slow]".to_owned()),
     }
     Answer::Ok
+}
+
+/// Where a key's value lies, or a move of it.
+fn debug_tier(tenure: &mut Tenure, server: &Server, key: &[u8], to: Option<&str>) -> Answer {
+    let db = server.selected_db();
+    let done = match to {
+        None => tenure.tier_of_key(server, db, key).map(str::to_owned),
+        Some("fast") => tenure.move_key(server, db, key, Tier::Fast),
+        Some("slow") => tenure.move_key(server, db, key, Tier::Slow),
+        Some(other) => Err(format!("there is no tier '{other}'")),
+    };
+    done.map_or_else(error, Answer::Text)
+}
+
+/// `TENURE.TIERS`.
+fn tiers(tenure: &Tenure) -> Answer {
+    let figures = tenure.tier_figures();
+    let state = ("state", Answer::Text(tenure.tiers_standing.clone()));
+    let fields = info::tier_fields(&figures).into_iter().map(|(name, value)| {
+        let value = match value {
+            info::Value::Count(n) => Answer::Integer(n as i64),
+            info::Value::Number(x) => Answer::Number(x),
+            info::Value::Text(text) => Answer::Text(text),
+            info::Value::Fields(_) => Answer::Text(String::new()),
+        };
+        (name, value)
+    });
+    Answer::Map(std::iter::once(state).chain(fields).collect())
 }

@@ -8,10 +8,13 @@ use std::time::Duration;
 use tenure_core::decide::objective::Objective;
 use tenure_core::decide::penalty_class::ClassLimits;
 use tenure_core::sampling::SampleRate;
+use tenure_core::tiers::division::Division;
+use tenure_core::tiers::placer::Rule;
 
 use crate::enforce::replies::mode::{Mode, OnTimeout};
 use crate::enforce::spill::file::Folder;
-use crate::ffi::{filter, holding};
+use crate::enforce::tier::{self, place::Place};
+use crate::ffi::{filter, holding, load};
 use crate::observe::classes::{ClassRules, ClassSpec, Remembers, Source};
 use crate::observe::tenants::TenantSpec;
 use crate::worker::Instructions;
@@ -170,6 +173,16 @@ pub struct Settings {
     pub spill_run_intervals: i64,
     /// `tenure.warm-restart`
     pub warm_restart: bool,
+    /// `tenure.tier-slow`, as written.
+    pub tier_slow_text: String,
+    /// `tenure.tier-slow`, read.
+    pub tier_slow: Option<Place>,
+    /// `tenure.tier-fast-bytes`
+    pub tier_fast_bytes: i64,
+    /// `tenure.tier-rule`
+    pub tier_rule: Rule,
+    /// `tenure.tier-division`
+    pub tier_division: Division,
     /// `tenure.replies`
     pub replies: Mode,
     /// `tenure.replies-replicas`
@@ -482,6 +495,43 @@ pub const TABLE: &[Setting] = &[
         about: "Whether an orderly stop writes the hottest values into spill-dir, and a start has them back, hottest first, while it serves. What changed at the backend meanwhile is not known to a cache that was down.",
     },
     Setting {
+        name: c"tier-slow",
+        kind: Kind::Text { get: |s| &s.tier_slow_text, set: Settings::set_tier_slow },
+        about: "Where values lie that are seldom asked for: 'anon' (ordinary memory, to try it), 'numa:NODE' (another socket, or CXL memory, which appears as a node), 'file:PATH' (a file, or one in that folder, mapped into memory). Strings above 256 bytes move; they are read where they lie. Needs jemalloc and MALLOC_CONF=tcache_max:256 in the server's environment. Empty: all memory is alike; values that are slow move back.",
+    },
+    number!(
+        tier_fast_bytes,
+        c"tier-fast-bytes",
+        0,
+        0..=1125899906842624,
+        true,
+        "How much of maxmemory may be fast: keys, short values, collections and the server's own structures are, and the values asked for most. 0: a fifth of maxmemory."
+    ),
+    Setting {
+        name: c"tier-rule",
+        kind: Kind::Choice {
+            names: &[c"reuse-time", c"worth"],
+            get: |s| s.tier_rule as usize,
+            set: |s, i| {
+                s.tier_rule = [Rule::ReuseTime, Rule::Worth][i.min(1)];
+                Ok(())
+            },
+        },
+        about: "What decides who lies in fast memory: 'reuse-time' moves up what is asked for again sooner than fast values are on average, and down what wasn't asked for the longest, 'worth' goes by accesses per byte times what fast memory saves.",
+    },
+    Setting {
+        name: c"tier-division",
+        kind: Kind::Choice {
+            names: &[c"guided", c"free", c"equal"],
+            get: |s| s.tier_division as usize,
+            set: |s, i| {
+                s.tier_division = Division::ALL[i.min(2)];
+                Ok(())
+            },
+        },
+        about: "How tenants share fast memory: 'guided' by their miss ratio curves, so that most reads are fast, 'free' not at all: whoever has the coldest value gives, 'equal' alike.",
+    },
+    Setting {
         name: c"replies",
         kind: Kind::Choice {
             names: Mode::NAMES,
@@ -561,6 +611,11 @@ impl Default for Settings {
             spill_interval_seconds: 0,
             spill_run_intervals: 0,
             warm_restart: false,
+            tier_slow_text: String::new(),
+            tier_slow: None,
+            tier_fast_bytes: 0,
+            tier_rule: Rule::ReuseTime,
+            tier_division: Division::Guided,
             replies: Mode::Async,
             replies_replicas: 0,
             replies_timeout_ms: 0,
@@ -645,6 +700,29 @@ impl Settings {
         Ok(())
     }
 
+    /// Takes another place for `tenure.tier-slow`.
+    ///
+    /// # Errors
+    /// As [`Place::parse`]; where the server serves already, also where its allocator can't keep tiers apart. Nothing changes then.
+    pub fn set_tier_slow(&mut self, text: &str) -> Result<(), String> {
+        let place = Place::parse(text)?;
+        // At the start the server is not to fail over it: it says so and runs without tiers.
+        if place.is_some() && load::is_loaded() {
+            tier::check_allocator()?;
+        }
+        self.tier_slow = place;
+        self.tier_slow_text = text.to_owned();
+        Ok(())
+    }
+
+    /// What of each key has to be remembered, for the policy and for tiers.
+    pub fn remembers(&self) -> Remembers {
+        match self.policy.remembers() {
+            Remembers::Classes if self.tier_slow.is_some() => Remembers::History,
+            by_policy => by_policy,
+        }
+    }
+
     /// Into how many bins partitions are to be divided.
     pub fn bins(&self) -> usize {
         if self.policy.has_targets() { self.size_classes.max(1) as usize } else { 1 }
@@ -652,7 +730,7 @@ impl Settings {
 
     /// True where single keys have to be remembered.
     pub fn remembers_keys(&self) -> bool {
-        self.classes.source != Source::Off || self.policy.remembers() != Remembers::Classes
+        self.classes.source != Source::Off || self.remembers() != Remembers::Classes
     }
 
     /// What the worker models.

@@ -6,7 +6,7 @@ use tenure_core::units::PartitionId;
 use crate::config::Policy;
 use crate::ffi::{alloc, guard};
 use crate::observe::owners::Owners;
-use crate::tenure::Tenure;
+use crate::tenure::{Tenure, TierFigures};
 use crate::worker::PartitionView;
 
 /// A value of an INFO field.
@@ -114,12 +114,44 @@ pub fn write(tenure: &Tenure, sink: &mut impl Sink) {
     for (name, value) in fields {
         sink.field(name, value);
     }
+    sink.field("tiers", Text(tenure.tiers_standing.clone()));
+    for (name, value) in tier_fields(&tenure.tier_figures()) {
+        sink.field(&format!("tier_{name}"), value);
+    }
     for tenant in tenants(tenure) {
         sink.field(&format!("tenant_{}", tenant.name), Value::Fields(tenant.fields()));
         for view in &tenant.partitions {
             sink.field(&format!("partition_{}", view.name), Value::Fields(view.fields()));
         }
     }
+}
+
+/// What is shown of the memory tiers, by INFO with `tier_` before each name.
+pub fn tier_fields(figures: &TierFigures) -> Vec<(&'static str, Value)> {
+    use Value::{Count, Number, Text};
+    let counts = &figures.counts;
+    let moves = counts.demoted + counts.promoted;
+    vec![
+        ("slow_place", Text(figures.place.clone())),
+        ("fast_bytes", Count(figures.fast_bytes)),
+        ("fast_limit_bytes", Count(figures.fast_limit_bytes)),
+        ("slow_bytes", Count(figures.slow_bytes)),
+        ("slow_values", Count(figures.slow_values)),
+        ("slow_active_bytes", Count(figures.slow_active_bytes)),
+        ("elsewhere_bytes", Count(figures.elsewhere_bytes)),
+        ("fast_hits", Count(figures.fast_hits)),
+        ("slow_hits", Count(figures.slow_hits)),
+        ("demotions", Count(counts.demoted)),
+        ("promotions", Count(counts.promoted)),
+        ("moved_bytes", Count(counts.moved_bytes)),
+        ("strays", Count(counts.strays)),
+        ("move_us_mean", Number(counts.move_ns as f64 / 1000.0 / moves.max(1) as f64)),
+        ("spent_us", Count(counts.spent_us)),
+        ("slice_us_max", Count(counts.slice_us_max)),
+        ("slices_out_of_time", Count(counts.slices_out_of_time)),
+        ("flushed_pages", Count(figures.flushed_pages)),
+        ("hot_requests", Number(figures.hot_requests)),
+    ]
 }
 
 /// The ranking in force under Tenure's own policy, `none` under others.

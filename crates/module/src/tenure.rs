@@ -4,6 +4,7 @@
 mod cluster;
 mod samples;
 pub mod sleep;
+mod tiers;
 mod why;
 mod writes;
 
@@ -18,6 +19,7 @@ use tenure_core::units::{KeyHash, PARTITIONS_MAX, PartitionId};
 
 use self::cluster::Clustered;
 use self::samples::ServerSamples;
+pub use self::tiers::TierFigures;
 pub use self::why::Why;
 use crate::config::{DlruEvictor, Policy, Settings};
 use crate::enforce::evict::{EVICTED_MIN, Evictor, Orders, Scoring};
@@ -25,6 +27,7 @@ use crate::enforce::newcomers::Newcomer;
 use crate::enforce::ranks::{Basis, Ranks};
 use crate::enforce::replies::Replies;
 use crate::enforce::spill::Spill;
+use crate::enforce::tier::Tiers;
 use crate::enforce::usage::Usage;
 use crate::enforce::walk::{Guides, Walk};
 use crate::ffi::callbacks::now_us;
@@ -225,6 +228,14 @@ pub struct Tenure {
     pub spill: Option<Spill>,
     /// Whether they may, and why not.
     pub spill_standing: &'static str,
+    /// The two memory tiers, where there are.
+    tiers: Option<Tiers>,
+    /// Why there are none, or what they are up to.
+    pub tiers_standing: String,
+    /// Why the slow tier can't be opened.
+    tiers_failed: Option<String>,
+    /// Nothing that is met moves: no search until then.
+    tiers_rest_until_us: u64,
     /// Tenure was started with the server, before any client.
     is_server_start: bool,
     /// The folder can't be used.
@@ -280,6 +291,10 @@ impl Tenure {
             cluster: server.flags().is_cluster().then(Clustered::default),
             spill: None,
             spill_standing: "off",
+            tiers: None,
+            tiers_standing: "off".to_owned(),
+            tiers_failed: None,
+            tiers_rest_until_us: 0,
             is_server_start: server.info_field(b"stats", "total_connections_received").is_some_and(|n| n == "0"),
             spill_failed: None,
             may_be_short: true,
@@ -314,7 +329,7 @@ impl Tenure {
             || settings.classes != self.settings.classes
             || settings.remembers_keys() != self.settings.remembers_keys()
             || settings.modelling() != self.settings.modelling()
-            || settings.policy.remembers() != self.settings.policy.remembers()
+            || settings.remembers() != self.settings.remembers()
             || settings.key_table_bytes != self.settings.key_table_bytes
             || settings.bins() != self.settings.bins();
         self.apply(&settings);
@@ -323,12 +338,17 @@ impl Tenure {
         }
         // Whatever was set may be what was missing.
         self.spill_failed = None;
+        self.tiers_failed = None;
+        let is_other_rule =
+            (settings.tier_rule, settings.tier_division) != (self.settings.tier_rule, self.settings.tier_division);
         if let Some(spill) = &mut self.spill {
             spill.take_settings(&settings, now_us());
         }
         self.settings = settings;
         if others {
             self.divide_anew();
+        } else if is_other_rule {
+            self.renew_placements();
         }
     }
 
@@ -337,7 +357,7 @@ impl Tenure {
         let settings = &self.settings;
         let table_bytes = settings.remembers_keys().then(|| self.key_table_bytes());
         let held = std::mem::take(&mut self.observer.partitions.classes);
-        let classes = held.renewed(settings.classes.clone(), table_bytes, settings.policy.remembers());
+        let classes = held.renewed(settings.classes.clone(), table_bytes, settings.remembers());
         let tenants = Tenants::new(&settings.tenants);
         let owners = self.observer.partitions.owners.take();
         self.observer.set_partitions(Partitions::new(tenants, classes, owners, settings.bins()));
@@ -349,6 +369,7 @@ impl Tenure {
         if let Some(spill) = &mut self.spill {
             spill.divide_anew(&mut self.observer);
         }
+        self.renew_placements();
     }
 
     /// What the table of keys may take, in bytes.
@@ -364,7 +385,7 @@ impl Tenure {
     fn fit_key_table(&mut self) {
         let held = self.observer.partitions.classes.keys.as_ref().map(KeyTable::memory_bytes);
         let wanted = self.key_table_bytes();
-        let may_forget = self.settings.policy.remembers() == Remembers::History;
+        let may_forget = self.settings.remembers() == Remembers::History;
         if held.is_some_and(|held| wanted >= 4 * held || (may_forget && held >= 4 * wanted)) {
             self.divide_anew();
         }
@@ -526,6 +547,7 @@ impl Tenure {
         self.note_reuses(now_us);
         // What wakes needs room before the next commands do: else the server takes what has just come, which is the longest idle.
         self.sleep_some(server, now_us);
+        self.place_some(server, now_us, When::BeforeReplies);
         if self.may_be_short {
             self.relieve(server, now_us, When::BeforeReplies);
         }
@@ -538,6 +560,7 @@ impl Tenure {
     pub fn idle(&mut self, server: &Server) {
         if !self.observer.is_busy {
             self.sleep_some(server, now_us());
+            self.place_some(server, now_us(), When::Idle);
             self.relieve(server, now_us(), When::Idle);
         }
     }
@@ -776,6 +799,7 @@ impl Tenure {
         self.usage.settle(&self.db_sizes, partitions, sizes);
         self.cluster_tick(server, now_us);
         self.sleep_tick(server, now_us);
+        self.tier_tick(server, now_us);
         self.watch_or_pause(server, now_us);
         self.leave_snapshot(server);
     }
@@ -798,8 +822,9 @@ impl Tenure {
     fn watch_or_pause(&mut self, server: &Server, now_us: u64) {
         let has_maximum = self.observer.partitions.tenants().bytes_max().iter().any(|&max| max < u64::MAX);
         self.may_be_short = has_maximum || self.is_near_limit(self.used_bytes(server));
+        let is_clock_wanted = self.clock_is_wanted();
         let asked = &mut self.observer.partitions.classes.asked;
-        asked.turn(self.may_be_short && self.settings.policy == Policy::Density);
+        asked.turn(is_clock_wanted);
         asked.pace(now_us);
         if !self.may_be_short {
             self.standing = self.standing_by_plan(now_us);
@@ -807,7 +832,11 @@ impl Tenure {
         let enough_per_second = self.settings.watched_per_second as u64;
         // Of a key that comes unseen nobody knows whose it is.
         let has_owners = self.observer.partitions.owners.is_some();
-        let may_pause = !self.may_be_short && !has_owners && !self.sleep_needs_watching() && !self.replies.needs_keys();
+        let may_pause = !self.may_be_short
+            && !has_owners
+            && !self.sleep_needs_watching()
+            && !self.tiers_need_watching()
+            && !self.replies.needs_keys();
         let wanted = self.duty.decide(now_us, self.observer.requests(), may_pause, enough_per_second);
         self.watch(server, wanted);
     }
@@ -892,6 +921,7 @@ impl Tenure {
             capacity_bytes: if limit_bytes == 0 { 0 } else { (items as i64 + room_bytes).max(1) as u64 },
             keys: self.usage.keys()[..partitions.len()].iter().map(|&keys| keys as u64).collect(),
             evictions: (self.evictor.work.evicted.iter().sum(), self.evictor.work.spent_us),
+            fast: self.fast_to_divide(),
             is_watching: !self.observer.is_paused,
             is_replica: server.flags().is_replica(),
             instructions: self.instructions(used_bytes),

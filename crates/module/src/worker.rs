@@ -26,6 +26,7 @@ use tenure_core::decide::size_class::SizeLimits;
 use tenure_core::model::merged::MergedCurve;
 use tenure_core::policy::kredis::SAMPLE_SIZES;
 use tenure_core::sampling::SampleRate;
+use tenure_core::tiers::division::{self as fast_division, Division as FastDivision};
 use tenure_core::units::{PartitionId, TenantId};
 
 use self::chooser::{Choice, Chooser, Whole};
@@ -54,6 +55,8 @@ const NAP: Duration = Duration::from_millis(10);
 /// How often the rate is looked at.
 const RATE_EVERY: Duration = Duration::from_millis(100);
 
+/// Into so many units the fast memory tier is divided.
+const FAST_UNITS: u64 = 500;
 /// Points of the curve of a divided partition.
 const WHOLE_POINTS: usize = 200;
 
@@ -105,6 +108,8 @@ pub struct Snapshot {
     pub keys: Vec<u64>,
     /// Keys evicted so far, and the time that took, in µs.
     pub evictions: (u64, u64),
+    /// Where there are two memory tiers, how the fast one is divided, and how much of it there is to divide, in bytes.
+    pub fast: Option<(FastDivision, u64)>,
     /// False while commands run unseen: the counters stand still.
     pub is_watching: bool,
     /// This server follows a primary: what it is asked for is no guide.
@@ -159,6 +164,8 @@ pub struct Published {
     pub window: u64,
     /// Target bytes by bin, and what they are predicted to cost; `None` where there is nothing to divide.
     pub plan: Option<Plan>,
+    /// Bytes of the fast memory tier by bin; empty where it isn't divided.
+    pub fast_target_bytes: Vec<u64>,
     /// Where the size classes begin that it is about, by partition.
     pub limits: Vec<SizeLimits>,
     /// Keys sampled per eviction, by bin, as they go with the plan; empty where they are as set.
@@ -655,6 +662,7 @@ impl Models {
         Published {
             choice: self.chooser.choice(),
             is_taught: true,
+            fast_target_bytes: self.divide_fast(snapshot, &bins),
             limits: vec![SizeLimits::NONE; views.len()],
             partitions: views,
             bins,
@@ -717,6 +725,7 @@ impl Models {
             }
         }
         Published {
+            fast_target_bytes: self.divide_fast(snapshot, &bins),
             limits,
             choice,
             learned,
@@ -883,6 +892,19 @@ impl Models {
         next_plan(self.plan.as_ref(), &claims, &groups, &terms).ok()
     }
 
+    /// How the fast memory tier is divided: a read that it misses costs the same whoever's it is, but for the tenant's weight.
+    fn divide_fast(&self, snapshot: &Snapshot, bins: &[BinView]) -> Vec<u64> {
+        let Some((division, fast_bytes)) = snapshot.fast else { return Vec::new() };
+        let claims_of = |(tenant, of_one): (&TenantId, &Bins)| {
+            let group = tenant.0 as usize;
+            let weight = f64::from(snapshot.weights[group]);
+            bins[of_one.range()].iter().map(move |bin| bin.claim(weight, group, self.rate))
+        };
+        let claims: Vec<Claim> = snapshot.tenant_of.iter().zip(&snapshot.bins).flat_map(claims_of).collect();
+        let unit_bytes = (fast_bytes / FAST_UNITS).max(1);
+        fast_division::divide(division, &claims, snapshot.weights.len(), fast_bytes, unit_bytes).unwrap_or_default()
+    }
+
     /// Mean penalty by partition; where none was measured, the mean of all; where none was measured at all, the same for all, so
     /// that the plan saves the most misses.
     fn penalties_us(&self, views: &[PartitionView]) -> Vec<f64> {
@@ -972,6 +994,7 @@ mod tests {
             capacity_bytes,
             keys: vec![10_000; 2],
             evictions: (0, 0),
+            fast: None,
             is_watching: true,
             is_replica: false,
             instructions: instructions(),

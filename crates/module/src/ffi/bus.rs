@@ -60,7 +60,7 @@ pub(super) fn release() {
 }
 
 /// Keeps this library in memory for good.
-fn stay_mapped() -> bool {
+pub(super) fn stay_mapped() -> bool {
     let mut place = libc::Dl_info {
         dli_fname: ptr::null(),
         dli_fbase: ptr::null_mut(),

@@ -1,6 +1,7 @@
 //! Loading and unloading: what the server calls first and last.
 
 use std::ffi::{CStr, CString, c_char, c_int};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use valkey_module::raw;
 
@@ -66,6 +67,8 @@ required!(
     RedisModule_SetModuleOptions,
     RedisModule_SignalModifiedKey,
     RedisModule_StopTimer,
+    RedisModule_StringDMA,
+    RedisModule_StringTruncate,
     RedisModule_SubscribeToKeyspaceEvents,
     RedisModule_SubscribeToServerEvent,
     RedisModule_UnblockClient,
@@ -125,7 +128,16 @@ fn give_up(server: &Server) -> c_int {
     ERR
 }
 
+/// The settings that the server began with have been taken.
+static IS_LOADED: AtomicBool = AtomicBool::new(false);
+
+/// True once the module serves: what is set then may be refused.
+pub fn is_loaded() -> bool {
+    IS_LOADED.load(Ordering::Relaxed)
+}
+
 fn load(server: &Server, words: &[String]) -> Result<(), String> {
+    IS_LOADED.store(false, Ordering::Relaxed);
     if let Some(name) = missing() {
         return Err(format!("this server lacks {name}; Valkey 7.2 or Redis 7.0 and later have it"));
     }
@@ -146,7 +158,9 @@ fn load(server: &Server, words: &[String]) -> Result<(), String> {
         server.log(Level::Warning, "no messages between nodes: limits are split by slots, and replicas are not taught");
     }
     callbacks::start(server);
-    watch(server)
+    watch(server)?;
+    IS_LOADED.store(true, Ordering::Relaxed);
+    Ok(())
 }
 
 /// The server's kind of command.

@@ -13,11 +13,13 @@ pub mod callbacks;
 pub mod filter;
 pub mod guard;
 pub mod holding;
+pub mod jemalloc;
 pub mod load;
 pub mod reply;
 pub mod server;
 pub mod settings;
 pub mod soon;
+pub mod tier_memory;
 
 /// Proof that the caller runs on the server's main thread. Only this folder makes values that implement it.
 pub trait MainThread {}

@@ -251,6 +251,11 @@ impl Flags {
         self.0 & raw::REDISMODULE_CTX_FLAGS_CLUSTER != 0
     }
 
+    /// True while a child of this server saves, rewrites or sends the data set.
+    pub fn has_child(self) -> bool {
+        self.0 & raw::REDISMODULE_CTX_FLAGS_ACTIVE_CHILD != 0
+    }
+
     /// True while a data set is being loaded, also beside the one being served.
     pub fn is_loading(self) -> bool {
         self.0 & (raw::REDISMODULE_CTX_FLAGS_LOADING | raw::REDISMODULE_CTX_FLAGS_ASYNC_LOADING) != 0
@@ -406,6 +411,38 @@ impl Key<'_> {
         // SAFETY: the handle is open.
         let at = unsafe { api!(RedisModule_GetAbsExpire(self.key)) };
         if at == raw::mstime_t::from(raw::REDISMODULE_NO_EXPIRE) { 0 } else { at.max(1) as u64 }
+    }
+
+    /// The bytes of a string as they lie in memory; `None` where it is none. A string of numbers may be turned into text by that.
+    pub fn bytes(&self) -> Option<&[u8]> {
+        if self.kind() != Kind::String {
+            return None;
+        }
+        let mut length = 0;
+        // SAFETY: the handle is open.
+        let start = unsafe { api!(RedisModule_StringDMA(self.key, &mut length, raw::REDISMODULE_READ as c_int)) };
+        // SAFETY: so many bytes start there, until the value is changed, for which `self` has to be borrowed anew.
+        (!start.is_null()).then(|| unsafe { slice::from_raw_parts(start.cast(), length) })
+    }
+
+    /// Cuts a string, or makes it longer with zeros; its memory is allocated anew where that changes much. Nobody is told. False where
+    /// the server refused: it isn't a string, not open for writing, or would be longer than the server allows.
+    pub fn set_length(&mut self, bytes: usize) -> bool {
+        // SAFETY: the handle is open.
+        unsafe { api!(RedisModule_StringTruncate(self.key, bytes)) as isize == raw::REDISMODULE_OK }
+    }
+
+    /// Writes over the first bytes of a string that is at least as long. Nobody is told. False where it is shorter.
+    pub fn overwrite(&mut self, bytes: &[u8]) -> bool {
+        let mut length = 0;
+        // SAFETY: the handle is open.
+        let start = unsafe { api!(RedisModule_StringDMA(self.key, &mut length, raw::REDISMODULE_WRITE as c_int)) };
+        if start.is_null() || length < bytes.len() {
+            return false;
+        }
+        // SAFETY: so many bytes start there, and `bytes` is elsewhere: who borrows a string's bytes can't change it.
+        unsafe { start.cast::<u8>().copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
+        true
     }
 
     /// Removes the key; its memory is freed at once or, where that would take long, by the server's own thread. False where

@@ -9,9 +9,10 @@ use std::collections::HashMap;
 
 use tenure_core::decide::penalty_class::{ClassLimits, PENALTY_CLASSES};
 use tenure_core::key_table::{BUCKET_BYTES, Entry, KeyTable};
-use tenure_core::units::KeyHash;
+use tenure_core::units::{KeyHash, PartitionId};
 
 use super::command_table::Effect;
+use super::placements::Placements;
 use super::prefixes::Prefixes;
 use tenure_core::asked::{Asked, Kind};
 
@@ -115,6 +116,8 @@ pub struct Classes {
     remembers: Remembers,
     /// Accesses on their way into the table, where it holds what keys have shown.
     pub asked: Asked,
+    /// Where there are two tiers of memory, who is asked for in which.
+    pub placements: Option<Box<Placements>>,
     /// Keys that changed class, or were forgotten, maybe while they were in the cache.
     pub moved: u64,
 }
@@ -148,9 +151,9 @@ impl Classes {
         let Some(keys) = keys else {
             return Classes::new(spec, table_bytes.map(KeyTable::new), remembers);
         };
-        let (hinted, connections, asked) = (self.hinted, self.connections, self.asked);
+        let (hinted, connections, asked, placements) = (self.hinted, self.connections, self.asked, self.placements);
         let mut classes =
-            Classes { spec, keys: Some(keys), remembers, asked, hinted, connections, ..Classes::default() };
+            Classes { spec, keys: Some(keys), remembers, asked, hinted, connections, placements, ..Classes::default() };
         classes.take_rules();
         classes
     }
@@ -226,12 +229,28 @@ impl Classes {
         self.moved += self.asked.note(keys, key, kind);
     }
 
+    /// Where there are two tiers, a key is about to be asked for: to be told before [`Classes::used`] is.
+    #[inline]
+    pub fn note_placement(&mut self, key: KeyHash, name: &[u8], place: (u16, PartitionId), effect: Effect) {
+        let Some(placements) = &self.placements else { return };
+        if placements.are_full(name) {
+            self.settle();
+        }
+        let tick = self.asked.now() as u32;
+        if let Some(placements) = &mut self.placements {
+            placements.note(key, name, place, effect, tick);
+        }
+    }
+
     /// Accesses that wait are in the table from now on. A comparison, where there are none.
     #[inline]
     pub fn settle(&mut self) {
         if let Some(keys) = &mut self.keys
             && self.asked.are_waiting()
         {
+            if let Some(placements) = &mut self.placements {
+                placements.look(keys);
+            }
             self.moved += self.asked.settle(keys);
         }
     }

@@ -14,6 +14,7 @@ pub mod duty;
 pub mod misses;
 pub mod owners;
 pub mod partitions;
+pub mod placements;
 pub mod prefixes;
 pub mod ring;
 pub mod sizes;
@@ -395,6 +396,7 @@ impl Observer {
                 counted.count_penalty(penalty_us);
             }
             let requests = counted.requests();
+            self.partitions.classes.note_placement(in_database(hash, db), key, (db, partition), effect);
             self.partitions.classes.used(in_database(hash, db), effect, is_answer, self.tick);
             (db, partition, requests)
         });

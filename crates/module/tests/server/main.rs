@@ -23,5 +23,6 @@ mod replies;
 mod sample_sizes;
 mod size_classes;
 mod sleep;
+mod tiers;
 mod unload;
 mod users;

@@ -1,0 +1,577 @@
+//! Two memory tiers: carries out what `tenure_core::tiers` decides, a few values at the end of each turn and while the event loop is idle.
+//!
+//! Source: sdTMM (Wang's dissertation, 2024, ch. 5), for a server that is not changed. New values come to lie in ordinary memory, the fast
+//! tier. Where less than the low mark of `tenure.tier-fast-bytes` is free, the walk through the key space offers values to shortlists, and the
+//! coldest of those met move down until the high mark is free. Slow values that are read go up where the policy finds them hot and there
+//! is room. What leaves the cache does so by the evictor, whichever tier it lies in, so neither tier's moves wait for an eviction.
+//! Keys, short values, collections and the server's own structures stay fast and count as such.
+//! Where a value lies is told by its address; the table of keys remembers it, and the walk puts right what has changed since.
+//! Cost: about K visited keys and one move per demotion, one move per promotion; bounded per turn.
+
+pub mod mover;
+pub mod place;
+
+use std::time::{Duration, Instant};
+
+use tenure_core::decide::density::DensityTable;
+use tenure_core::key_table::Entry;
+use tenure_core::policy::over_target::OverTarget;
+use tenure_core::policy::pools::{Giver, PATIENCE, Pools, next_giver};
+use tenure_core::tiers::marks::{FreeSpace, Marks, Overflow, Usage as TierUsage};
+use tenure_core::tiers::placed::Placed;
+use tenure_core::tiers::placer::PlacerConfig;
+use tenure_core::tiers::{Tier, Value};
+use tenure_core::units::{KeyHash, PARTITIONS_MAX, PartitionId};
+
+use self::mover::{Moved, Mover, allocated_bytes};
+use super::usage::Usage;
+use super::walk::{Guides, Walk};
+use crate::ffi::jemalloc::{ArenaUse, Jemalloc, server_used_bytes};
+use crate::ffi::server::{Server, Text};
+use crate::ffi::tier_memory::{self, SlowMemory};
+use crate::observe::Observer;
+use crate::observe::partitions::in_database;
+use crate::observe::placements::Placements;
+use crate::observe::worths::Worths;
+
+/// What a thread cache may hold at the most for tiers to be kept apart, in bytes: values must be larger to move.
+const TCACHE_BYTES_MAX: usize = 1024;
+/// Shorter values don't move, whatever the thread cache holds, in bytes.
+const LENGTH_MIN: usize = 256;
+/// Steps of the walk between two looks at the clock.
+const STEPS_PER_LOOK: usize = 4;
+/// Moves that fail in a row: enough for this turn.
+const FAILURES_MAX: usize = 16;
+/// Steps of the walk in a slice that moves everything up, before the time is looked at.
+const STEPS_MIN: usize = 16;
+/// Moves of a slice before the time is looked at.
+const MOVES_MIN: usize = 4;
+/// Moves after which who gives is decided anew.
+const MOVES_PER_GIVER: usize = 16;
+/// Pages that one slice puts into the file of a tier.
+const PAGES_PER_SLICE: usize = 64;
+/// What the mean of a partition's bytes met is moved by, of the difference.
+const SHARE_WEIGHT: f64 = 1.0 / 256.0;
+/// Without `tenure.tier-fast-bytes`, this share of the limit is fast: the chapter's.
+const FAST_SHARE: u64 = 5;
+
+/// What has been done since the tiers were opened.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Counts {
+    /// Values moved down.
+    pub demoted: u64,
+    /// Values moved up.
+    pub promoted: u64,
+    /// Bytes moved, both ways.
+    pub moved_bytes: u64,
+    /// Values that lay elsewhere than they should after a move.
+    pub strays: u64,
+    /// Time spent on moves alone, in ns.
+    pub move_ns: u64,
+    /// Time spent in all, in µs.
+    pub spent_us: u64,
+    /// The longest slice, in µs.
+    pub slice_us_max: u64,
+    /// Slices that ended with work left to do.
+    pub slices_out_of_time: u64,
+}
+
+/// What a slice works on, and within which limits.
+pub struct Around<'a> {
+    /// The server.
+    pub server: &'a Server,
+    /// Knows the keys.
+    pub observer: &'a mut Observer,
+    /// How much each partition has.
+    pub usage: &'a mut Usage,
+    /// The walk that all share.
+    pub walk: &'a mut Walk,
+    /// The databases that hold keys, with their number of keys.
+    pub db_sizes: &'a [(u16, u64)],
+    /// What was learned, where it was.
+    pub table: &'a DensityTable,
+    /// What misses cost.
+    pub worths: &'a Worths,
+    /// Bytes of the fast tier by bin; none at all where whoever has the coldest value gives.
+    pub target_bytes: &'a [u64],
+    /// Keys met per demotion.
+    pub sample_size: usize,
+    /// The turn's share of time.
+    pub budget: Duration,
+}
+
+struct Candidate {
+    name: Text,
+    db: u16,
+    /// When it was last asked for; `None` where that isn't known.
+    last: Option<u32>,
+}
+
+/// How much of what was met of a bin is fast.
+#[derive(Clone, Copy, Debug, Default)]
+struct Met {
+    fast_bytes: f64,
+    bytes: f64,
+}
+
+/// The tiers, while there are two. See the file's opening.
+pub struct Tiers {
+    memory: &'static SlowMemory,
+    mover: Mover,
+    space: FreeSpace,
+    pools: Pools<Candidate>,
+    met: [Met; PARTITIONS_MAX],
+    seed: u64,
+    /// What the slow tier held when it was last counted.
+    counted: ArenaUse,
+    /// Moved down since, less what moved up, in bytes.
+    moved_since: i64,
+    fast_limit_bytes: u64,
+    /// All values go up: the slow tier is to be given up.
+    is_draining: bool,
+    /// When the policy's window began: ticks, and µs.
+    window_began: (u64, u64),
+    /// What has been done.
+    pub counts: Counts,
+}
+
+impl Tiers {
+    /// Opens the slow tier.
+    ///
+    /// # Errors
+    /// Why there is none, as a sentence, with what to set.
+    pub fn start(server: &Server, place: &place::Place) -> Result<Tiers, String> {
+        let tcache_bytes = check_allocator()?;
+        let memory = SlowMemory::open(server, place)?;
+        let mut tiers = Tiers {
+            memory,
+            mover: Mover::new(memory, tcache_bytes.max(LENGTH_MIN)),
+            space: FreeSpace::new(Marks::default(), Overflow::DownWhereRoom),
+            pools: Pools::new(1),
+            met: [Met::default(); PARTITIONS_MAX],
+            seed: 0x2545_f491_4f6c_dd1d,
+            counted: ArenaUse::default(),
+            moved_since: 0,
+            fast_limit_bytes: u64::MAX,
+            is_draining: false,
+            window_began: (0, 0),
+            counts: Counts::default(),
+        };
+        tiers.count();
+        Ok(tiers)
+    }
+
+    /// Where the slow tier lies.
+    pub fn memory(&self) -> &'static SlowMemory {
+        self.memory
+    }
+
+    /// Counts what the slow tier holds. Tens of microseconds.
+    pub fn count(&mut self) -> ArenaUse {
+        self.counted = self.memory.used();
+        self.moved_since = 0;
+        self.counted
+    }
+
+    /// Bytes in the slow tier: as counted, and moved since.
+    pub fn slow_bytes(&self) -> u64 {
+        self.counted.allocated_bytes.saturating_add_signed(self.moved_since)
+    }
+
+    /// All other bytes that the server uses.
+    pub fn fast_bytes(&self) -> u64 {
+        server_used_bytes().saturating_sub(self.slow_bytes())
+    }
+
+    /// What of the server's memory may be fast, in bytes.
+    pub fn fast_limit_bytes(&self) -> u64 {
+        self.fast_limit_bytes
+    }
+
+    /// Ten times a second: what the settings and the server's limit say, and whether the slow tier is to be given up.
+    pub fn tick(&mut self, server: &Server, fast_bytes: u64, limit_bytes: u64, is_wanted: bool) {
+        tier_memory::settle_children(server);
+        self.memory.flush(server, PAGES_PER_SLICE, true);
+        self.count();
+        self.is_draining = !is_wanted;
+        self.fast_limit_bytes = match (fast_bytes, limit_bytes) {
+            (0, 0) => u64::MAX,
+            (0, limit) => limit / FAST_SHARE,
+            (set, _) => set,
+        };
+    }
+
+    /// True while all values go up.
+    pub fn is_draining(&self) -> bool {
+        self.is_draining
+    }
+
+    /// True where the fast tier holds more than it may.
+    pub fn is_full(&self) -> bool {
+        self.fast_bytes() > self.fast_limit_bytes
+    }
+
+    /// True once nothing is left in a slow tier that is to be given up.
+    pub fn is_drained(&self) -> bool {
+        self.is_draining && self.counted.allocations == 0
+    }
+
+    /// Forgets whose keys are whose.
+    pub fn divide_anew(&mut self) {
+        self.pools.clear();
+        self.met = [Met::default(); PARTITIONS_MAX];
+    }
+
+    /// Bytes in the fast tier that could move, by bin, estimated.
+    pub fn fast_bytes_by_bin(&self, used_bytes: &[u64]) -> Vec<u64> {
+        let of = |(met, &used): (&Met, &u64)| {
+            if met.bytes > 0.0 { (used as f64 * met.fast_bytes / met.bytes) as u64 } else { used }
+        };
+        self.met.iter().zip(used_bytes).map(of).collect()
+    }
+
+    /// One slice: hot values up, cold ones down, written pages into the file. True where there is more to do.
+    pub fn work(&mut self, around: &mut Around) -> bool {
+        let started = Instant::now();
+        around.observer.partitions.classes.settle();
+        let Some(mut placements) = around.observer.partitions.classes.placements.take() else { return false };
+        let mut is_left = false;
+        if self.is_draining {
+            is_left = self.drain(around, &mut placements, started);
+        } else {
+            self.promote(around, &mut placements);
+            is_left |= self.demote(around, &mut placements, started);
+        }
+        placements.forget_slow_reads();
+        around.observer.partitions.classes.placements = Some(placements);
+        self.memory.flush(around.server, PAGES_PER_SLICE, false);
+        let spent_us = started.elapsed().as_micros() as u64;
+        self.counts.spent_us += spent_us;
+        self.counts.slice_us_max = self.counts.slice_us_max.max(spent_us);
+        is_left
+    }
+
+    /// True where a slice has something to do.
+    pub fn is_busy(&mut self, observer: &Observer) -> bool {
+        let placements = observer.partitions.classes.placements.as_ref();
+        self.is_draining
+            || self.memory.wants_flush()
+            || placements.is_some_and(|placements| placements.slow_reads().next().is_some())
+            || self.space.due(self.tier_usage()).demote_bytes > 0
+    }
+
+    /// Ends the policy's window where it is over.
+    pub fn end_window(&mut self, observer: &mut Observer, requests: u64, seconds: u64, now_us: u64) {
+        let now = observer.partitions.classes.asked.now();
+        let (began, began_us) = self.window_began;
+        let ticks = requests / tenure_core::asked::REQUESTS_PER_TICK;
+        if now.saturating_sub(began) < ticks && now_us.saturating_sub(began_us) < seconds * 1_000_000 {
+            return;
+        }
+        self.window_began = (now, now_us);
+        let fast_bytes = self.fast_bytes();
+        if let Some(placements) = &mut observer.partitions.classes.placements {
+            placements.placer.end_window(now, fast_bytes);
+        }
+    }
+
+    fn tier_usage(&self) -> TierUsage {
+        TierUsage {
+            fast_bytes: self.fast_bytes(),
+            fast_limit_bytes: self.fast_limit_bytes,
+            slow_bytes: self.slow_bytes(),
+            // Both tiers together are held to the server's own limit by the evictor.
+            slow_limit_bytes: u64::MAX,
+        }
+    }
+
+    /// What was read in the slow tier and is hot goes up, as far as there is room.
+    fn promote(&mut self, around: &mut Around, placements: &mut Placements) {
+        let has_spare = self.space.has_spare(self.tier_usage());
+        let reads: Vec<_> = placements
+            .slow_reads()
+            .map(|read| (read.key, read.db, read.partition, read.reuse, read.name.to_vec()))
+            .collect();
+        for (hash, db, partition, reuse, name) in reads {
+            if self.fast_bytes() >= self.fast_limit_bytes {
+                return;
+            }
+            let size_bytes = around.observer.sizes().mean_bytes(partition);
+            let Some(value) = known_value(around.observer, hash, partition, size_bytes) else { continue };
+            let value = Value { idle: 0, reuse: Some(reuse), ..value };
+            if placements.placer.wants_up(&value, around.table, has_spare) {
+                self.carry_out(around, placements, (hash, db, &around.server.text(&name)), value, Tier::Fast);
+            }
+        }
+    }
+
+    /// The coldest of the fast values that are met go down, until enough is free.
+    fn demote(&mut self, around: &mut Around, placements: &mut Placements, started: Instant) -> bool {
+        let mut failures = 0;
+        self.pools.set_sample_sizes(around.sample_size, &[]);
+        let budget = around.budget;
+        let mut giver = None;
+        // The first are moved whatever the time: another program may have had the core meanwhile.
+        let until = |n| (n >= MOVES_MIN).then_some(started + budget);
+        for n in 0.. {
+            if self.space.due(self.tier_usage()).demote_bytes == 0 || failures > FAILURES_MAX {
+                return false;
+            }
+            if n >= MOVES_MIN && started.elapsed() >= around.budget {
+                self.counts.slices_out_of_time += 1;
+                return true;
+            }
+            if n % MOVES_PER_GIVER == 0 {
+                giver = self.giver(around);
+            }
+            let Some(candidate) = giver.and_then(|giver| self.find(around, placements, giver, until(n))) else {
+                return true;
+            };
+            let hash = in_database(KeyHash::of(candidate.name.as_ref()), candidate.db);
+            let partition = around.observer.partitions.of(candidate.db, candidate.name.as_ref());
+            let entry = around.observer.partitions.classes.entry(hash);
+            let is_moved = entry.map(|entry| entry.last) == candidate.last && {
+                let value = known_or_unseen(around.observer, hash, partition, Tier::Fast, 0);
+                self.carry_out(around, placements, (hash, candidate.db, &candidate.name), value, Tier::Slow)
+            };
+            failures = if is_moved { 0 } else { failures + 1 };
+        }
+        false
+    }
+
+    /// Who gives the next.
+    fn giver(&self, around: &Around) -> Option<Giver> {
+        let n = around.target_bytes.len();
+        if n == 0 {
+            return Some(Giver::Anyone);
+        }
+        let used_bytes = around.usage.bytes_by_bin();
+        let fast_bytes = self.fast_bytes_by_bin(&used_bytes[..n]);
+        next_giver(&fast_bytes, around.target_bytes, &vec![u64::MAX; n], OverTarget::default, true)
+    }
+
+    /// The next to go down; `None` where none was met in time.
+    fn find(
+        &mut self,
+        around: &mut Around,
+        placements: &mut Placements,
+        giver: Giver,
+        until: Option<Instant>,
+    ) -> Option<Candidate> {
+        let patience = PATIENCE * self.pools.sample_size(giver);
+        let mut met = 0;
+        for step in 0..2 * patience {
+            if self.pools.will_do(giver, met)
+                && let Some(candidate) = self.pools.take(giver)
+            {
+                return Some(candidate);
+            }
+            if step % STEPS_PER_LOOK == STEPS_PER_LOOK - 1 && until.is_some_and(|until| Instant::now() >= until) {
+                break;
+            }
+            met += self.step(around, placements, |_, _| {});
+        }
+        None
+    }
+
+    /// One step of the walk: what is met is offered, and what the table holds of it is put right. `visit` sees each value that moves.
+    fn step(
+        &mut self,
+        around: &mut Around,
+        placements: &mut Placements,
+        mut visit: impl FnMut(&Value, (KeyHash, u16, Text)),
+    ) -> usize {
+        let Some(db) = self.pick_db(around.db_sizes) else { return 0 };
+        let mut found: Vec<(KeyHash, Tier)> = Vec::new();
+        let clock = around.observer.partitions.classes.asked.clock();
+        let (partitions, sizes, _) = around.observer.guides();
+        let mut guides = Guides { partitions, sizes, usage: around.usage, sizes_all: false };
+        let Tiers { mover, pools, met, is_draining, .. } = self;
+        let (table, is_draining) = (around.table, *is_draining);
+        let mut offered = 0;
+        around.walk.step(around.server, db, &mut guides, |seen, classes| {
+            let Some(tier) = mover.tier_of(seen.key) else { return };
+            let hash = in_database(KeyHash::of(seen.name.as_ref()), seen.db);
+            let entry = classes.entry(hash);
+            let size_bytes = allocated_bytes(seen.key.length()) as u32;
+            let (feature, _) = around.worths.of(entry, seen.partition, clock.ticks_per_us);
+            let value = Value { feature, ..value_of(entry, seen.partition, size_bytes, tier, clock.now, clock.since) };
+            met[seen.bin.index()].add(tier, size_bytes);
+            if entry.is_some_and(|entry| entry.placed().tier() != tier) {
+                found.push((hash, tier));
+            }
+            placements.placer.met(&value, table);
+            if is_draining && tier == Tier::Slow {
+                visit(&value, (hash, seen.db, seen.name.keep()));
+            }
+            if tier == Tier::Fast && !is_draining {
+                offered += 1;
+                let last = entry.map(|entry| entry.last);
+                let rank = placements.placer.rank(&value, table);
+                pools.offer(seen.bin.in_pools(), rank, || Candidate { name: seen.name.keep(), db: seen.db, last });
+            }
+        });
+        for (hash, tier) in found {
+            put_right(around.observer, hash, |placed| placed.found_in(tier));
+        }
+        offered
+    }
+
+    /// Moves what the walk meets up, until nothing is slow.
+    fn drain(&mut self, around: &mut Around, placements: &mut Placements, started: Instant) -> bool {
+        for step in 0.. {
+            if self.slow_bytes() == 0 || (step >= STEPS_MIN && started.elapsed() >= around.budget) {
+                break;
+            }
+            let mut slow = Vec::new();
+            self.step(around, placements, |value, key| slow.push((*value, key)));
+            for (value, (hash, db, name)) in slow {
+                self.carry_out(around, placements, (hash, db, &name), value, Tier::Fast);
+            }
+        }
+        self.slow_bytes() > 0
+    }
+
+    /// Moves one value, and remembers where it is.
+    fn carry_out(
+        &mut self,
+        around: &mut Around,
+        placements: &mut Placements,
+        (hash, db, name): (KeyHash, u16, &Text),
+        value: Value,
+        tier: Tier,
+    ) -> bool {
+        let started = Instant::now();
+        around.server.select_db(db);
+        let mut key = around.server.open(name);
+        let moved = self.mover.move_to(around.server, &mut key, tier);
+        drop(key);
+        match moved {
+            Moved::There(bytes) => {
+                self.counts.move_ns += started.elapsed().as_nanos() as u64;
+                self.counts.moved_bytes += bytes;
+                let (count, bytes) = match tier {
+                    Tier::Slow => (&mut self.counts.demoted, bytes as i64),
+                    Tier::Fast => (&mut self.counts.promoted, -(bytes as i64)),
+                };
+                *count += 1;
+                self.moved_since += bytes;
+                let value = Value { size_bytes: bytes.unsigned_abs() as u32, ..value };
+                let placed = placements.placer.moved(&value);
+                put_right(around.observer, hash, |_| placed);
+                true
+            }
+            Moved::Already => {
+                put_right(around.observer, hash, |placed| placed.found_in(tier));
+                false
+            }
+            Moved::Stray => {
+                self.counts.strays += 1;
+                false
+            }
+            Moved::Unfit => false,
+        }
+    }
+
+    /// Moves one key's value, for tests. What became of it, as text.
+    pub fn move_key(&mut self, around: &mut Around, db: u16, name: &[u8], tier: Tier) -> String {
+        around.observer.partitions.classes.settle();
+        let Some(mut placements) = around.observer.partitions.classes.placements.take() else {
+            return "off".to_owned();
+        };
+        let name = around.server.text(name);
+        let hash = in_database(KeyHash::of(name.as_ref()), db);
+        let partition = around.observer.partitions.of(db, name.as_ref());
+        let from = if tier == Tier::Fast { Tier::Slow } else { Tier::Fast };
+        let value = known_or_unseen(around.observer, hash, partition, from, 0);
+        let is_moved = self.carry_out(around, &mut placements, (hash, db, &name), value, tier);
+        around.observer.partitions.classes.placements = Some(placements);
+        if is_moved { "moved" } else { "not moved" }.to_owned()
+    }
+
+    /// In which tier a key's value lies.
+    pub fn tier_of(&self, server: &Server, db: u16, name: &[u8]) -> Option<Tier> {
+        server.select_db(db);
+        self.mover.tier_of(&server.open(&server.text(name)))
+    }
+
+    /// A database, by its number of keys.
+    fn pick_db(&mut self, db_sizes: &[(u16, u64)]) -> Option<u16> {
+        let total: u64 = db_sizes.iter().map(|(_, n)| n).sum();
+        self.seed ^= self.seed << 13;
+        self.seed ^= self.seed >> 7;
+        self.seed ^= self.seed << 17;
+        let mut at = self.seed % total.max(1);
+        for &(db, n) in db_sizes {
+            if at < n {
+                return Some(db);
+            }
+            at -= n;
+        }
+        None
+    }
+}
+
+impl Met {
+    fn add(&mut self, tier: Tier, size_bytes: u32) {
+        let size = f64::from(size_bytes);
+        let fast = if tier == Tier::Fast { size } else { 0.0 };
+        self.fast_bytes += SHARE_WEIGHT * (fast - self.fast_bytes);
+        self.bytes += SHARE_WEIGHT * (size - self.bytes);
+    }
+}
+
+/// What thread caches hold at the most, in bytes.
+///
+/// # Errors
+/// Why there can be no tiers, and what to set.
+pub fn check_allocator() -> Result<usize, String> {
+    let tcache_bytes = Jemalloc::find()?.tcache_max_bytes().unwrap_or(usize::MAX);
+    if tcache_bytes > TCACHE_BYTES_MAX {
+        return Err(format!(
+            "jemalloc's thread cache holds allocations of up to {tcache_bytes} bytes and would mix the tiers; start the server with \
+             MALLOC_CONF=tcache_max:256 in its environment"
+        ));
+    }
+    Ok(tcache_bytes)
+}
+
+fn value_of(entry: Option<&Entry>, partition: PartitionId, size_bytes: u32, tier: Tier, now: u64, since: u64) -> Value {
+    Value {
+        partition,
+        size_bytes,
+        // Who isn't remembered was not asked for since the clock goes.
+        idle: entry.map_or(now.saturating_sub(since), |entry| u64::from((now as u32).wrapping_sub(entry.last))),
+        reuse: entry.and_then(|entry| entry.history().gap_ticks()).map(|gap| gap as u64),
+        feature: Default::default(),
+        placed: entry.map_or(Placed::default(), Entry::placed).found_in(tier),
+    }
+}
+
+/// What is known of a key that is remembered, where its value is said to be slow.
+fn known_value(observer: &Observer, hash: KeyHash, partition: PartitionId, size_bytes: u32) -> Option<Value> {
+    let classes = &observer.partitions.classes;
+    let entry = classes.entry(hash).filter(|entry| entry.placed().tier() == Tier::Slow)?;
+    let clock = classes.asked.clock();
+    let (feature, _) = observer.worths.of(Some(entry), partition, clock.ticks_per_us);
+    Some(Value { feature, ..value_of(Some(entry), partition, size_bytes, Tier::Slow, clock.now, clock.since) })
+}
+
+fn known_or_unseen(observer: &Observer, hash: KeyHash, partition: PartitionId, tier: Tier, size_bytes: u32) -> Value {
+    let classes = &observer.partitions.classes;
+    let (entry, clock) = (classes.entry(hash), classes.asked.clock());
+    let (feature, _) = observer.worths.of(entry, partition, clock.ticks_per_us);
+    Value { feature, ..value_of(entry, partition, size_bytes, tier, clock.now, clock.since) }
+}
+
+/// Changes what the table knows of where a value lies.
+fn put_right(observer: &mut Observer, hash: KeyHash, change: impl FnOnce(Placed) -> Placed) {
+    if let Some(entry) = observer.partitions.classes.keys.as_mut().and_then(|keys| keys.get_mut(hash)) {
+        entry.set_placed(change(entry.placed()));
+    }
+}
+
+/// How values are placed, as the settings say.
+pub fn placer_config(rule: tenure_core::tiers::placer::Rule, is_divided: bool) -> PlacerConfig {
+    PlacerConfig { rule, is_divided, ..PlacerConfig::default() }
+}

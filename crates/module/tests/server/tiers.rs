@@ -1,0 +1,517 @@
+//! Two memory tiers: values move between them, and are the same wherever they lie.
+
+use std::collections::HashMap;
+
+use redis::Connection;
+use tenure_servers::{Server, ServerOptions};
+
+use crate::harness::{
+    Random, config_get, config_set, error_of, info, oldest_and_newest, on_every_server, on_oldest_and_newest, send,
+    start, status, used_memory, wait_for, with_module,
+};
+
+const MB: u64 = 1 << 20;
+
+/// Without a thread cache that would mix tiers, and with commands that move a single value.
+fn without_tiers() -> ServerOptions {
+    let mut options = with_module();
+    options.module_args = vec!["debug-commands".to_owned(), "yes".to_owned()];
+    options.environment.push(("MALLOC_CONF".to_owned(), "tcache_max:256".to_owned()));
+    options
+}
+
+/// The same with a slow tier, and a fast one into which everything fits until a test says otherwise.
+fn with_tiers(place: &str) -> ServerOptions {
+    without_tiers().set("tenure.tier-slow", place).set("tenure.tier-fast-bytes", "1gb")
+}
+
+fn text(server: &Server, name: &str) -> String {
+    server.info("tenure").unwrap()[&format!("tenure_{name}")].clone()
+}
+
+fn wait_until_ready(server: &Server) {
+    wait_for("the slow tier", || text(server, "tiers") == "ready");
+}
+
+fn tier_of(connection: &mut Connection, key: &str) -> String {
+    send(connection, &format!("TENURE.DEBUG TIER {key}"))
+}
+
+fn move_to(connection: &mut Connection, key: &str, tier: &str) -> String {
+    send(connection, &format!("TENURE.DEBUG TIER {key} {tier}"))
+}
+
+/// `length` bytes that are those of this seed only.
+fn value(seed: u64, length: usize) -> Vec<u8> {
+    let mut random = Random::new(seed);
+    (0..length).map(|_| random.next() as u8).collect()
+}
+
+fn set(connection: &mut Connection, key: &str, value: &[u8]) {
+    redis::cmd("SET").arg(key).arg(value).exec(connection).unwrap();
+}
+
+fn get(connection: &mut Connection, key: &str) -> Option<Vec<u8>> {
+    redis::cmd("GET").arg(key).query(connection).unwrap()
+}
+
+/// What INFO says of the slow tier is what jemalloc's own report says of the arena that isn't its own: bytes, and one size class.
+fn check_statistics(server: &Server, values: u64, bytes_each: u64) {
+    assert_eq!(info(server, "tier_slow_values") as u64, values);
+    assert_eq!(info(server, "tier_slow_bytes") as u64, values * bytes_each);
+    assert_eq!(info(server, "tier_strays"), 0.0);
+    assert_eq!(info(server, "tier_elsewhere_bytes"), 0.0);
+}
+
+/// Sizes around the header's and the allocator's steps, small and large classes.
+const LENGTHS: [usize; 12] = [256, 300, 1000, 1018, 4090, 13_999, 14_000, 16_384, 65_530, 65_536, 300_000, 1 << 20];
+
+#[test]
+fn a_moved_value_is_the_same_and_nobody_notices() {
+    on_every_server(&with_tiers("anon").set("notify-keyspace-events", "KEA"), |server| {
+        wait_until_ready(server);
+        let mut connection = server.connection().unwrap();
+        let mut watcher = server.connection().unwrap();
+        let mut listener = server.connection().unwrap();
+        for (i, length) in LENGTHS.into_iter().enumerate() {
+            set(&mut connection, &format!("k{i}"), &value(i as u64, length));
+            send::<()>(&mut connection, &format!("EXPIRE k{i} 10000"));
+        }
+        let keys: Vec<String> = (0..LENGTHS.len()).map(|i| format!("k{i}")).collect();
+        redis::cmd("WATCH").arg(&keys).exec(&mut watcher).unwrap();
+        let mut events = listener.as_pubsub();
+        events.psubscribe("__keyevent@*__:*").unwrap();
+        let digest: String = send(&mut connection, "DEBUG DIGEST");
+        let changes = server.info("persistence").unwrap()["rdb_changes_since_last_save"].clone();
+        for tier in ["slow", "fast", "slow"] {
+            for (i, key) in keys.iter().enumerate() {
+                assert_eq!(move_to(&mut connection, key, tier), "moved", "{} bytes to {tier}", LENGTHS[i]);
+                assert_eq!(move_to(&mut connection, key, tier), "not moved", "it is there already");
+                assert_eq!(tier_of(&mut connection, key), tier);
+                assert_eq!(send::<String>(&mut connection, &format!("OBJECT ENCODING {key}")), "raw");
+                assert!(send::<i64>(&mut connection, &format!("TTL {key}")) > 9000);
+            }
+            assert_eq!(send::<String>(&mut connection, "DEBUG DIGEST"), digest, "all in the {tier} tier");
+        }
+        assert_eq!(info(server, "tier_slow_values") as usize, LENGTHS.len());
+        for (i, key) in keys.iter().enumerate() {
+            assert_eq!(get(&mut connection, key), Some(value(i as u64, LENGTHS[i])), "{} bytes", LENGTHS[i]);
+        }
+        assert_eq!(server.info("persistence").unwrap()["rdb_changes_since_last_save"], changes, "nothing was changed");
+        // The first event is that of a key written now: moves raise none.
+        set(&mut connection, "after", b"x");
+        assert_eq!(events.get_message().unwrap().get_payload::<String>().unwrap(), "after");
+        // Who watched the keys may go on.
+        let ran: Option<Vec<String>> = redis::pipe().atomic().cmd("PING").query(&mut watcher).unwrap();
+        assert_eq!(ran, Some(vec!["PONG".to_owned()]));
+        send::<()>(&mut connection, "FLUSHALL");
+        wait_for("slow memory to be free", || info(server, "tier_slow_bytes") == 0.0);
+    });
+}
+
+#[test]
+fn what_is_short_or_no_string_or_too_large_stays() {
+    on_oldest_and_newest(&with_tiers("anon"), |server| {
+        wait_until_ready(server);
+        let mut connection = server.connection().unwrap();
+        set(&mut connection, "short", &value(1, 255));
+        set(&mut connection, "large", &value(1, (1 << 20) + 1));
+        send::<()>(&mut connection, "SET number 12345");
+        redis::cmd("RPUSH").arg("list").arg(value(2, 1000)).exec(&mut connection).unwrap();
+        for key in ["short", "large", "number", "list", "none"] {
+            assert_eq!(move_to(&mut connection, key, "slow"), "not moved", "{key}");
+            assert_eq!(tier_of(&mut connection, key), "none", "{key}");
+        }
+        assert_eq!(send::<String>(&mut connection, "OBJECT ENCODING number"), "int");
+        check_statistics(server, 0, 0);
+    });
+}
+
+/// The age that the server evicts by stays, also where the value is moved by being copied.
+#[test]
+fn a_move_makes_no_value_younger() {
+    let options = crate::harness::with_fine_clock(with_tiers("anon"));
+    on_oldest_and_newest(&options, |server| {
+        wait_until_ready(server);
+        let mut connection = server.connection().unwrap();
+        for (key, length) in [("small", 1000), ("large", 100_000)] {
+            set(&mut connection, key, &value(1, length));
+            let idle = |connection: &mut Connection| send::<i64>(connection, &format!("OBJECT IDLETIME {key}"));
+            wait_for("the value to grow old", || idle(&mut connection) >= 30);
+            assert_eq!(move_to(&mut connection, key, "slow"), "moved");
+            assert!(idle(&mut connection) >= 30, "{key}");
+        }
+    });
+}
+
+/// A client's account of what it wrote, beside what the server has.
+struct Account {
+    connection: Connection,
+    random: Random,
+    values: HashMap<String, Vec<u8>>,
+    prefix: &'static str,
+}
+
+impl Account {
+    fn new(server: &Server, prefix: &'static str) -> Account {
+        Account { connection: server.connection().unwrap(), random: Random::new(9), values: HashMap::new(), prefix }
+    }
+
+    /// Writes, changes, deletes or reads one of `keys` keys.
+    fn act(&mut self, keys: u64) {
+        let key = format!("{}{}", self.prefix, self.random.below(keys));
+        let seed = self.random.next();
+        let length = 200 + self.random.below(3000) as usize;
+        let connection = &mut self.connection;
+        match self.random.below(12) {
+            0..=3 => {
+                let value = value(seed, length);
+                set(connection, &key, &value);
+                self.values.insert(key, value);
+            }
+            4 | 5 => {
+                let more = value(seed, 1 + length / 10);
+                redis::cmd("APPEND").arg(&key).arg(&more).exec(connection).unwrap();
+                self.values.entry(key).or_default().extend(more);
+            }
+            6 | 7 => {
+                let (at, part) = (length / 2, value(seed, 50));
+                redis::cmd("SETRANGE").arg(&key).arg(at).arg(&part).exec(connection).unwrap();
+                let held = self.values.entry(key).or_default();
+                if held.len() < at + 50 {
+                    held.resize(at + 50, 0);
+                }
+                held[at..at + 50].copy_from_slice(&part);
+            }
+            8 => {
+                redis::cmd("DEL").arg(&key).exec(connection).unwrap();
+                self.values.remove(&key);
+            }
+            9 => redis::cmd("EXPIRE").arg(&key).arg(100_000).exec(connection).unwrap(),
+            _ => assert_eq!(get(connection, &key), self.values.get(&key).cloned(), "{key}"),
+        }
+    }
+
+    fn check(&mut self) {
+        for (key, value) in &self.values {
+            assert!(get(&mut self.connection, key).as_ref() == Some(value), "{key} has another value");
+        }
+    }
+}
+
+/// Everything that changes a value, on values that move all the time.
+#[test]
+fn values_that_move_while_clients_change_them_are_right() {
+    for place in ["anon", "file:/tmp"] {
+        on_oldest_and_newest(&with_tiers(place), |server| {
+            wait_until_ready(server);
+            let mut connection = server.connection().unwrap();
+            let mut account = Account::new(server, "k");
+            (0..6000).for_each(|_| account.act(3000));
+            // Less than it takes: most of what moves is slow from now on.
+            let fast_bytes = used_memory(server) - 2 * MB;
+            config_set(&mut connection, "tenure.tier-fast-bytes", fast_bytes);
+            wait_for("values to move down", || {
+                account.act(3000);
+                info(server, "tier_demotions") > 300.0
+            });
+            (0..6000).for_each(|_| account.act(3000));
+            // One key after another goes up and down while it changes.
+            for i in 0..1500 {
+                account.act(300);
+                move_to(&mut connection, &format!("k{}", i % 300), if i % 2 == 0 { "slow" } else { "fast" });
+            }
+            account.check();
+            assert_eq!(send::<u64>(&mut connection, "DBSIZE") as usize, account.values.len());
+            assert!(info(server, "tier_demotions") > 300.0 && info(server, "tier_promotions") > 0.0);
+            assert_eq!(info(server, "tier_strays"), 0.0);
+            send::<()>(&mut connection, "FLUSHALL");
+            wait_for("slow memory to be free", || info(server, "tier_slow_bytes") == 0.0);
+            assert_eq!(info(server, "tier_slow_values"), 0.0);
+        });
+    }
+}
+
+/// The fast tier has as much free as its high mark wants.
+fn settled(server: &Server) -> bool {
+    info(server, "tier_fast_bytes") < 0.97 * info(server, "tier_fast_limit_bytes")
+}
+
+fn fill(connection: &mut Connection, keys: u64, length: usize) {
+    for chunk in (0..keys).collect::<Vec<_>>().chunks(500) {
+        let mut pipeline = redis::pipe();
+        chunk.iter().for_each(|i| {
+            pipeline.cmd("SET").arg(format!("k{i}")).arg(value(*i, length)).ignore();
+        });
+        pipeline.exec(connection).unwrap();
+    }
+}
+
+#[test]
+fn cold_values_move_down_and_the_fast_tier_keeps_its_limit() {
+    on_every_server(&with_tiers("anon"), |server| {
+        wait_until_ready(server);
+        let mut connection = server.connection().unwrap();
+        fill(&mut connection, 20_000, 1000);
+        let limit = used_memory(server) - 15 * MB;
+        config_set(&mut connection, "tenure.tier-fast-bytes", limit);
+        wait_for("the fast tier to keep its limit", || info(server, "tier_fast_bytes") < 0.99 * limit as f64);
+        let moves = || info(server, "tier_demotions") + info(server, "tier_promotions");
+        let mut before = -1.0;
+        wait_for("the moves to end", || std::mem::replace(&mut before, moves()) == moves() && settled(server));
+        let values = info(server, "tier_slow_values") as u64;
+        assert!((14_000..19_000).contains(&values), "{values}");
+        // 1000 bytes, a header of 6, in the class of 1024.
+        check_statistics(server, values, 1024);
+        assert_eq!(values as f64, info(server, "tier_demotions") - info(server, "tier_promotions"));
+        let report: String = send(&mut connection, "MEMORY MALLOC-STATS");
+        assert!(report.contains(&format!(" {} ", values * 1024)), "jemalloc's own report has the arena's bytes");
+        for i in 0..20_000 {
+            assert!(get(&mut connection, &format!("k{i}")) == Some(value(i, 1000)));
+        }
+        // What is read is counted where it was found.
+        assert!(info(server, "tier_slow_hits") > 1000.0 && info(server, "tier_fast_hits") > 100.0);
+    });
+}
+
+#[test]
+fn hot_values_move_up() {
+    on_oldest_and_newest(&with_tiers("anon").set("tenure.window-requests", 2000), |server| {
+        wait_until_ready(server);
+        let mut connection = server.connection().unwrap();
+        fill(&mut connection, 10_000, 1000);
+        let limit = used_memory(server) - 8 * MB;
+        config_set(&mut connection, "tenure.tier-fast-bytes", limit);
+        wait_for("the fast tier to keep its limit", || info(server, "tier_fast_bytes") < 0.99 * limit as f64);
+        // A hundred keys that nobody asked for so far, of which most are slow, are all that is asked for.
+        let hot: Vec<String> = (0..100).map(|i| format!("k{}", i * 97)).collect();
+        let mut random = Random::new(4);
+        wait_for("hot values to be fast", || {
+            let mut pipeline = redis::pipe();
+            (0..200).for_each(|_| {
+                pipeline.cmd("GET").arg(&hot[random.below(100) as usize]).ignore();
+                pipeline.cmd("GET").arg(format!("k{}", random.below(10_000))).ignore();
+            });
+            pipeline.exec(&mut connection).unwrap();
+            hot.iter().filter(|key| tier_of(&mut connection, key) == "fast").count() > 90
+        });
+        assert!(info(server, "tier_promotions") > 20.0);
+        assert!(info(server, "tier_hot_requests") > 0.0);
+        assert!(info(server, "tier_fast_bytes") < 1.01 * limit as f64);
+    });
+}
+
+/// A save sees the values of the moment when it began, wherever they lay and whatever becomes of them meanwhile.
+#[test]
+fn a_save_of_slow_values_that_are_overwritten_meanwhile_is_right() {
+    for place in ["anon", "file:/tmp"] {
+        for binary in oldest_and_newest() {
+            println!("on {} with {place}", binary.label);
+            let server = start(&binary, &with_tiers(place).set("dbfilename", "dump.rdb"));
+            wait_until_ready(&server);
+            let mut connection = server.connection().unwrap();
+            const KEYS: u64 = 2000;
+            fill(&mut connection, KEYS, 1000);
+            (0..KEYS).for_each(|i| assert_eq!(move_to(&mut connection, &format!("k{i}"), "slow"), "moved"));
+            if place.starts_with("file") {
+                wait_for("values to be in the file", || info(&server, "tier_flushed_pages") > 300.0);
+            }
+            let digest: String = send(&mut connection, "DEBUG DIGEST");
+            // Half a millisecond for each key: a second for what follows.
+            config_set(&mut connection, "rdb-key-save-delay", 500);
+            send::<String>(&mut connection, "BGSAVE");
+            // At once: a busy machine must not let the save end meanwhile.
+            let mut changes = redis::pipe();
+            for i in 0..KEYS {
+                let (key, other) = (format!("k{i}"), format!("other{i}"));
+                match i % 4 {
+                    0 => changes.cmd("SETRANGE").arg(key).arg(10).arg("changed in place").ignore(),
+                    1 => changes.cmd("DEL").arg(key).ignore(),
+                    2 => {
+                        // Its place in slow memory is another's now.
+                        changes.cmd("DEL").arg(key).ignore();
+                        changes.cmd("SET").arg(&other).arg(value(7 * i, 1000)).ignore();
+                        changes.cmd("TENURE.DEBUG").arg("TIER").arg(&other).arg("slow").ignore()
+                    }
+                    _ => changes.cmd("TENURE.DEBUG").arg("TIER").arg(key).arg("fast").ignore(),
+                };
+            }
+            changes.exec(&mut connection).unwrap();
+            let is_saving = server.info("persistence").unwrap()["rdb_bgsave_in_progress"] == "1";
+            assert!(is_saving, "the save was over before what it must not see");
+            config_set(&mut connection, "rdb-key-save-delay", 0);
+            wait_for("the save", || {
+                let persistence = server.info("persistence").unwrap();
+                persistence["rdb_bgsave_in_progress"] == "0" && persistence["rdb_last_bgsave_status"] == "ok"
+            });
+            let now: String = send(&mut connection, "DEBUG DIGEST");
+            assert_ne!(now, digest);
+            let saved = start(&binary, &without_tiers());
+            std::fs::copy(server.directory().join("dump.rdb"), saved.directory().join("dump.rdb")).unwrap();
+            let mut its = saved.connection().unwrap();
+            send::<()>(&mut its, "DEBUG RELOAD NOSAVE");
+            assert_eq!(send::<String>(&mut its, "DEBUG DIGEST"), digest);
+            // And the server's own values are right as well, after the pages that waited for the child's end were put into the file.
+            for i in (0..KEYS).filter(|i| i % 4 == 2) {
+                assert!(get(&mut connection, &format!("other{i}")) == Some(value(7 * i, 1000)));
+            }
+            for i in (0..KEYS).filter(|i| i % 4 == 0) {
+                let mut changed = value(i, 1000);
+                changed[10..26].copy_from_slice(b"changed in place");
+                assert!(get(&mut connection, &format!("k{i}")) == Some(changed));
+            }
+        }
+    }
+}
+
+#[test]
+fn a_replica_is_the_same_whatever_moves() {
+    for binary in oldest_and_newest() {
+        println!("on {}", binary.label);
+        let primary = start(&binary, &with_tiers("anon"));
+        let replica = start(&binary, &with_tiers("anon"));
+        replica.replica_of(&primary).unwrap();
+        wait_until_ready(&primary);
+        let mut connection = primary.connection().unwrap();
+        let mut its = replica.connection().unwrap();
+        fill(&mut connection, 5000, 1000);
+        let offset = |server: &Server| server.info("replication").unwrap()["master_repl_offset"].clone();
+        config_set(&mut connection, "tenure.tier-fast-bytes", used_memory(&primary) - 4 * MB);
+        wait_for("values to move down", || info(&primary, "tier_demotions") > 3000.0);
+        config_set(&mut its, "tenure.tier-fast-bytes", used_memory(&replica) - 2 * MB);
+        wait_for("the replica to place its own", || info(&replica, "tier_demotions") > 1000.0);
+        let mut account = Account::new(&primary, "k");
+        (0..2000).for_each(|_| {
+            account.act(1);
+        });
+        wait_for("the replica to follow", || offset(&primary) == offset(&replica));
+        assert_eq!(send::<String>(&mut connection, "DEBUG DIGEST"), send::<String>(&mut its, "DEBUG DIGEST"));
+    }
+}
+
+#[test]
+fn wrong_settings_are_refused_and_say_what_is_allowed() {
+    on_oldest_and_newest(&without_tiers(), |server| {
+        let mut connection = server.connection().unwrap();
+        for (value, part) in [
+            ("cxl", "allowed are anon"),
+            ("numa:x", "0 to 1023"),
+            ("file:here", "not absolute"),
+            ("dax:/dev/dax0.0", "numa:NODE"),
+        ] {
+            let error = error_of(&mut connection, &format!("CONFIG SET tenure.tier-slow {value}"));
+            assert!(error.contains(part), "{error}");
+        }
+        assert_eq!(config_get(&mut connection, "tenure.tier-slow"), "");
+        assert!(text(server, "tiers").starts_with("off: tenure.tier-slow is empty"));
+        config_set(&mut connection, "tenure.tier-slow", "anon");
+        wait_for("a reason", || text(server, "tiers").contains("maxmemory"));
+        // A place that can't be had is told once it is tried.
+        config_set(&mut connection, "tenure.tier-fast-bytes", "10mb");
+        wait_until_ready(server);
+        config_set(&mut connection, "tenure.tier-slow", "");
+        wait_for("no tiers", || text(server, "tiers").starts_with("off"));
+        for (place, part) in [("file:/nowhere/at/all", "can't make"), ("numa:1000", "gives no memory")] {
+            config_set(&mut connection, "tenure.tier-slow", place);
+            wait_for("the reason", || text(server, "tiers").contains(part));
+            assert!(server.log().contains("no memory tiers"), "{place}");
+        }
+        config_set(&mut connection, "tenure.tier-slow", "anon");
+        config_set(&mut connection, "tenure.policy", "hyperbolic");
+        wait_for("the reason", || text(server, "tiers").contains("hyperbolic"));
+        assert_eq!(status(&mut connection)["state"], "running");
+    });
+}
+
+#[test]
+fn with_the_usual_thread_cache_there_are_no_tiers_and_a_word_what_to_set() {
+    let options = with_module().set("tenure.tier-slow", "anon").set("tenure.tier-fast-bytes", "10mb");
+    on_every_server(&options, |server| {
+        wait_for("the reason", || text(server, "tiers").contains("MALLOC_CONF=tcache_max:256"));
+        assert!(server.log().contains("no memory tiers"));
+        let mut connection = server.connection().unwrap();
+        fill(&mut connection, 20_000, 1000);
+        assert_eq!(info(server, "tier_slow_values"), 0.0);
+        let error = error_of(&mut connection, "CONFIG SET tenure.tier-slow file:/tmp");
+        assert!(error.contains("MALLOC_CONF=tcache_max:256"), "{error}");
+    });
+}
+
+/// Twice as much memory, half of it, none: the fast tier's part follows, and what is slow comes back when it is given up.
+#[test]
+fn limits_follow_and_a_slow_tier_can_be_given_up() {
+    let options = without_tiers().set("tenure.tier-slow", "file:/tmp").set("maxmemory-policy", "allkeys-lru");
+    on_oldest_and_newest(&options, |server| {
+        let mut connection = server.connection().unwrap();
+        config_set(&mut connection, "maxmemory", "100mb");
+        wait_until_ready(server);
+        wait_for("a fifth", || info(server, "tier_fast_limit_bytes") as u64 == 20 * MB);
+        fill(&mut connection, 40_000, 1000);
+        wait_for("the fast tier to keep its limit", || info(server, "tier_fast_bytes") < 19.9 * MB as f64);
+        config_set(&mut connection, "maxmemory", "200mb");
+        wait_for("a fifth", || info(server, "tier_fast_limit_bytes") as u64 == 40 * MB);
+        config_set(&mut connection, "maxmemory", "40mb");
+        wait_for("keys to go", || used_memory(server) < 41 * MB);
+        assert!(info(server, "evictions") > 1000.0, "by Tenure, whichever tier they lay in");
+        config_set(&mut connection, "maxmemory", "1gb");
+        let digest: String = send(&mut connection, "DEBUG DIGEST");
+        config_set(&mut connection, "tenure.tier-slow", "");
+        wait_for("everything to be fast", || text(server, "tiers").starts_with("off"));
+        assert_eq!(send::<String>(&mut connection, "DEBUG DIGEST"), digest);
+        config_set(&mut connection, "tenure.tier-fast-bytes", "30mb");
+        config_set(&mut connection, "tenure.tier-slow", "file:/tmp");
+        wait_until_ready(server);
+        wait_for("values to move down again", || info(server, "tier_demotions") > 1000.0);
+        assert_eq!(send::<String>(&mut connection, "DEBUG DIGEST"), digest);
+        // Stopped and started again, Tenure knows by its address what is slow.
+        let slow = info(server, "tier_slow_values");
+        config_set(&mut connection, "tenure.enabled", "no");
+        wait_for("Tenure to stop", || status(&mut connection)["state"] == "stopped");
+        config_set(&mut connection, "tenure.enabled", "yes");
+        wait_for("Tenure to start", || status(&mut connection)["state"] == "running");
+        wait_until_ready(server);
+        assert!(info(server, "tier_slow_values") >= slow);
+        let left = std::fs::read_dir("/tmp").unwrap().flatten();
+        let name = format!("tenure-slow-{}", server.pid());
+        assert!(left.into_iter().all(|entry| entry.file_name().to_string_lossy() != name), "the file has no name");
+    });
+}
+
+/// Two tenants whose values are asked for alike: equal parts are kept apart, and whoever has the colder values gives where there are none.
+#[test]
+fn tenants_share_fast_memory_as_they_are_told_to() {
+    let options = with_tiers("anon").set("tenure.tier-division", "equal").set("tenure.window-requests", 2000);
+    let options = options.set("tenure.tenants", "\"a=a:* b=b:*\"").set("maxmemory", "1gb");
+    on_oldest_and_newest(&options, |server| {
+        wait_until_ready(server);
+        let mut connection = server.connection().unwrap();
+        // The first has three times as many values as the second.
+        for i in 0..12_000u64 {
+            let name = if i % 4 == 3 { format!("b:{i}") } else { format!("a:{i}") };
+            redis::cmd("SET").arg(name).arg(value(i, 1000)).exec(&mut connection).unwrap();
+        }
+        config_set(&mut connection, "tenure.tier-fast-bytes", used_memory(server) - 6 * MB);
+        let read_some = |connection: &mut Connection, random: &mut Random| {
+            let mut pipeline = redis::pipe();
+            for _ in 0..200 {
+                let i = random.below(3000) * 4;
+                pipeline.cmd("GET").arg(format!("a:{i}")).ignore().cmd("GET").arg(format!("b:{}", i + 3)).ignore();
+            }
+            pipeline.exec(connection).unwrap();
+        };
+        let mut random = Random::new(5);
+        wait_for("the fast tier to keep its limit", || {
+            read_some(&mut connection, &mut random);
+            settled(server) && info(server, "tier_demotions") > 5000.0
+        });
+        let fast_of = |connection: &mut Connection, prefix: &str, from: u64| {
+            let keys = (0..400u64).map(|i| format!("{prefix}:{}", i * 28 + from));
+            keys.filter(|key| tier_of(connection, key) == "fast").count()
+        };
+        // Of three times as many a third as large a share: of the second, with all it has, hardly any is slow.
+        wait_for("the second to keep its part", || {
+            read_some(&mut connection, &mut random);
+            fast_of(&mut connection, "b", 3) > 2 * fast_of(&mut connection, "a", 0)
+        });
+    });
+}

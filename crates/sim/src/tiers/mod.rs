@@ -1,7 +1,7 @@
 //! Two tiers of memory over a trace: what lies where, what moves, and what that would cost.
 //!
 //! The decisions are the core's (`tenure_core::tiers`); here are the values ([`cache`]), what is learned from the accesses
-//! ([`learner`]), workloads like those of the dissertation ([`workloads`]), and what is counted. Systems as in Wang's dissertation (2024) sec. 5.2: sdTMM,
+//! (`learner`), workloads like those of the dissertation ([`workloads`]), and what is counted. Systems as in Wang's dissertation (2024) sec. 5.2: sdTMM,
 //! the same by worth, naiveTMM (whatever is found in the slow tier goes up, in plain order of recency), demotion only, all fast, all slow.
 //! Hits, moves and keys met are counted; times are modelled from them by [`Prices`], and named so.
 

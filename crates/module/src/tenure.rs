@@ -382,12 +382,18 @@ impl Tenure {
     }
 
     /// A limit that has grown fourfold deserves a larger table, and one that is a quarter can't afford it, where no class is lost.
+    /// Where the table doesn't say whose a key is, what was planned stays.
     fn fit_key_table(&mut self) {
-        let held = self.observer.partitions.classes.keys.as_ref().map(KeyTable::memory_bytes);
         let wanted = self.key_table_bytes();
         let may_forget = self.settings.remembers() == Remembers::History;
-        if held.is_some_and(|held| wanted >= 4 * held || (may_forget && held >= 4 * wanted)) {
-            self.divide_anew();
+        let classes = &mut self.observer.partitions.classes;
+        let held = classes.keys.as_ref().map(KeyTable::memory_bytes);
+        if held.is_none_or(|held| wanted < 4 * held && !(may_forget && held >= 4 * wanted)) {
+            return;
+        }
+        match classes.is_on() {
+            true => self.divide_anew(),
+            false => classes.keys = Some(KeyTable::new(wanted)),
         }
     }
 

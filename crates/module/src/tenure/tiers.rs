@@ -165,7 +165,8 @@ impl Tenure {
         if self.with_tiers(budget, server, Tiers::work) != Some(true) {
             return;
         }
-        if moved(self) > moved_before {
+        let looks_on = self.tiers.as_ref().is_some_and(|tiers| tiers.looks_for_slow_values(self.all_keys()));
+        if moved(self) > moved_before || looks_on {
             soon::call_soon(server);
         } else {
             // What is met doesn't move: asking again at once would keep the event loop from sleeping.

@@ -129,6 +129,8 @@ pub struct Tiers {
     fast_limit_bytes: u64,
     /// All values go up: the slow tier is to be given up.
     is_draining: bool,
+    /// Keys met since the last that went up so.
+    met_since_drained: u64,
     /// When the policy's window began: ticks, and µs.
     window_began: (u64, u64),
     /// What has been done.
@@ -154,6 +156,7 @@ impl Tiers {
             moved_since: 0,
             fast_limit_bytes: u64::MAX,
             is_draining: false,
+            met_since_drained: 0,
             window_began: (0, 0),
             counts: Counts::default(),
         };
@@ -419,6 +422,7 @@ impl Tiers {
 
     /// Moves what the walk meets up, until nothing is slow.
     fn drain(&mut self, around: &mut Around, placements: &mut Placements, started: Instant) -> bool {
+        let before = (self.counts.promoted, around.walk.visited);
         for step in 0.. {
             if self.slow_bytes() == 0 || (step >= STEPS_MIN && started.elapsed() >= around.budget) {
                 break;
@@ -429,7 +433,14 @@ impl Tiers {
                 self.carry_out(around, placements, (hash, db, &name), value, Tier::Fast);
             }
         }
+        let has_moved = self.counts.promoted > before.0;
+        self.met_since_drained = if has_moved { 0 } else { self.met_since_drained + around.walk.visited - before.1 };
         self.slow_bytes() > 0
+    }
+
+    /// True while a slow tier is given up and the walk hasn't met all of so many keys since the last value that went up.
+    pub fn looks_for_slow_values(&self, keys: u64) -> bool {
+        self.is_draining && self.met_since_drained <= 2 * keys
     }
 
     /// Moves one value, and remembers where it is.

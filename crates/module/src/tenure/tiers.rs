@@ -18,6 +18,9 @@ use crate::observe::placements::Placements;
 const TURN_BUDGET: Duration = Duration::from_micros(100);
 const IDLE_BUDGET: Duration = Duration::from_micros(100);
 
+/// Between two slices that met nothing slow, while all that is moves up.
+const DRAIN_REST_US: u64 = 2_000;
+
 /// What INFO and TENURE.TIERS show.
 #[derive(Clone, Debug, Default)]
 pub struct TierFigures {
@@ -170,7 +173,8 @@ impl Tenure {
             soon::call_soon(server);
         } else {
             // What is met doesn't move: asking again at once would keep the event loop from sleeping.
-            self.tiers_rest_until_us = now_us + TICK_US;
+            let is_draining = self.tiers.as_ref().is_some_and(Tiers::is_draining);
+            self.tiers_rest_until_us = now_us + if is_draining { DRAIN_REST_US } else { TICK_US };
         }
     }
 

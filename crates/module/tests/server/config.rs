@@ -40,6 +40,11 @@ const SETTINGS: &[(&str, &str, &str, &[&str])] = &[
     ("spill-interval-seconds", "5", "5", &["0", "3601"]),
     ("spill-run-intervals", "3", "3", &["0", "1001"]),
     ("warm-restart", "yes", "yes", &["1"]),
+    // Places are refused where the allocator would mix tiers, as here: see tiers.rs.
+    ("tier-slow", "", "", &["cxl", "numa:x", "file:here", "dax:/dev/dax0.0", "anon"]),
+    ("tier-fast-bytes", "1mb", "1048576", &["-1", "lots"]),
+    ("tier-rule", "worth", "worth", &["lru", ""]),
+    ("tier-division", "equal", "equal", &["fair", ""]),
     // The other modes are refused where they can't be kept: see replies.rs.
     ("replies", "async", "async", &["later", ""]),
     ("replies-replicas", "0", "0", &["-1", "65"]),

@@ -43,7 +43,7 @@ const STEPS_PER_LOOK: usize = 4;
 /// Moves that fail in a row: enough for this turn.
 const FAILURES_MAX: usize = 16;
 /// Steps of the walk in a slice that moves everything up, before the time is looked at.
-const STEPS_MIN: usize = 16;
+const STEPS_MIN: usize = 512;
 /// Moves of a slice before the time is looked at.
 const MOVES_MIN: usize = 4;
 /// Moves after which who gives is decided anew.

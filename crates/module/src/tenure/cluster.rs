@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use tenure_core::key_table::{ENTRY_BYTES, Entry, tick};
+use tenure_core::key_table::{BUCKET_BYTES, ENTRY_BYTES, Entry, tick};
 
 use super::Tenure;
 use crate::cluster::lessons::Lessons;
@@ -26,6 +26,8 @@ const TELL_US: u64 = 1_000_000;
 const PASS_TICKS: usize = 600;
 const PASS_BUCKETS_MIN: usize = 64;
 const PASS_BUCKETS_MAX: usize = 1024;
+/// Buckets that a tick looks at where they are nearly empty: 512 KiB of memory.
+const LOOKED_AT_MAX: usize = 8192;
 
 /// What a node of a cluster keeps.
 #[derive(Default)]
@@ -129,20 +131,23 @@ impl Tenure {
         let classes = &self.observer.partitions.classes;
         let keys = classes.shared_keys().filter(|keys| !keys.is_empty())?;
         let n = (keys.n_buckets() / PASS_TICKS).clamp(PASS_BUCKETS_MIN, PASS_BUCKETS_MAX);
-        let first = if *next_bucket >= keys.n_buckets() { 0 } else { *next_bucket };
-        *next_bucket = first + n;
+        let mut bucket = if *next_bucket >= keys.n_buckets() { 0 } else { *next_bucket };
+        let last = (bucket + LOOKED_AT_MAX).min(keys.n_buckets());
         let names = classes.names();
         let mut writer = Writer::default();
         writer.u64(names.len() as u64);
         names.iter().for_each(|name| _ = writer.text(name));
         writer.u64(keys.n_buckets() as u64);
         let head = writer.0.len();
-        for bucket in first..first + n {
+        let most = head + n * (BUCKET_BYTES as usize);
+        while bucket < last && writer.0.len() < most {
             for entry in keys.bucket(bucket) {
                 writer.u64(bucket as u64);
                 writer.0.extend_from_slice(&entry.to_bytes(now));
             }
+            bucket += 1;
         }
+        *next_bucket = bucket;
         (writer.0.len() > head).then_some(writer.0)
     }
 

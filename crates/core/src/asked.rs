@@ -44,6 +44,8 @@ pub struct Clock {
     pub since: u64,
     /// Ticks a µs, of late; 0 = not known.
     pub ticks_per_us: f64,
+    /// Ticks after which a request counts for half, see [`KeyTable::half_life`]; 0 before the first.
+    pub half_life: f32,
 }
 
 impl Clock {
@@ -65,6 +67,7 @@ pub struct Asked {
     is_on: bool,
     since: u64,
     ticks_per_us: f64,
+    half_life: f32,
     /// Ticks and time when the pace was last looked at.
     paced: (u64, u64),
 }
@@ -114,10 +117,11 @@ impl Asked {
     #[inline(never)]
     pub fn settle(&mut self, keys: &mut KeyTable) -> u64 {
         let displaced = keys.displaced();
+        self.half_life = (keys.half_life() / REQUESTS_PER_TICK) as f32;
         let near = self.pending.iter().fold(0, |near, pending| near ^ keys.warm(pending.key));
         std::hint::black_box(near);
         for &Pending { key, tick, kind } in &self.pending {
-            apply(keys, key, tick, kind);
+            apply(keys, key, tick, kind, self.half_life);
         }
         self.pending.clear();
         keys.displaced() - displaced
@@ -138,25 +142,25 @@ impl Asked {
 
     /// What the clock says.
     pub fn clock(&self) -> Clock {
-        Clock { now: self.now(), since: self.since, ticks_per_us: self.ticks_per_us }
+        Clock { now: self.now(), since: self.since, ticks_per_us: self.ticks_per_us, half_life: self.half_life }
     }
 }
 
 /// One access, in the table.
-fn apply(keys: &mut KeyTable, key: KeyHash, tick: u32, kind: Kind) {
+fn apply(keys: &mut KeyTable, key: KeyHash, tick: u32, kind: Kind, half_life: f32) {
     match kind {
         Kind::Asked => {
-            let entry = keys.get_or_insert(key, tick);
-            entry.set_history(entry.history().asked(u64::from(tick.wrapping_sub(entry.last))));
+            let entry = keys.get_or_insert_by_history(key, tick);
+            entry.set_history(entry.history().asked(u64::from(tick.wrapping_sub(entry.last)), half_life));
             entry.last = tick;
             entry.n_requests = entry.n_requests.saturating_add(1);
         }
         Kind::Filled => {
-            let entry = keys.get_or_insert(key, tick);
+            let entry = keys.get_or_insert_by_history(key, tick);
             entry.n_requests = 1;
             // Its miss may have been forgotten meanwhile.
             if entry.history() == History::default() {
-                entry.set_history(History::default().asked(0));
+                entry.set_history(History::default().asked(0, half_life));
             }
         }
         Kind::Deleted => {

@@ -6,6 +6,7 @@
 //! their cache lines is read before any of them is worked on, so that the waits for memory overlap.
 //! Cost: `benches/asked.rs`. 512 bytes.
 
+use crate::decide::density::History;
 use crate::key_table::KeyTable;
 use crate::tiers::placed::Placed;
 use crate::units::KeyHash;
@@ -44,8 +45,6 @@ pub struct Clock {
     pub since: u64,
     /// Ticks a µs, of late; 0 = not known.
     pub ticks_per_us: f64,
-    /// Ticks after which a request counts for half, see [`KeyTable::half_life`]; 0 before the first, and where the long run isn't kept.
-    pub half_life: f32,
 }
 
 impl Clock {
@@ -67,9 +66,6 @@ pub struct Asked {
     is_on: bool,
     since: u64,
     ticks_per_us: f64,
-    half_life: f32,
-    /// Entries say where values lie, and nothing of the long run: see [`Asked::keep_places`].
-    keeps_places: bool,
     /// Ticks and time when the pace was last looked at.
     paced: (u64, u64),
 }
@@ -115,21 +111,14 @@ impl Asked {
         !self.pending.is_empty()
     }
 
-    /// Whether the table says in which tier of memory values lie: an entry has room for that or for the long run. A table of the one kind tells nonsense
-    /// of the other.
-    pub fn keep_places(&mut self, keeps_places: bool) {
-        self.keeps_places = keeps_places;
-    }
-
     /// Puts what waits into the table. Returns how many keys that has forgotten over it.
     #[inline(never)]
     pub fn settle(&mut self, keys: &mut KeyTable) -> u64 {
         let displaced = keys.displaced();
-        self.half_life = if self.keeps_places { 0.0 } else { (keys.half_life() / REQUESTS_PER_TICK).max(1) as f32 };
         let near = self.pending.iter().fold(0, |near, pending| near ^ keys.warm(pending.key));
         std::hint::black_box(near);
         for &Pending { key, tick, kind } in &self.pending {
-            apply(keys, key, tick, kind, self.half_life);
+            apply(keys, key, tick, kind);
         }
         self.pending.clear();
         keys.displaced() - displaced
@@ -150,31 +139,27 @@ impl Asked {
 
     /// What the clock says.
     pub fn clock(&self) -> Clock {
-        Clock { now: self.now(), since: self.since, ticks_per_us: self.ticks_per_us, half_life: self.half_life }
+        Clock { now: self.now(), since: self.since, ticks_per_us: self.ticks_per_us }
     }
 }
 
 /// One access, in the table.
-fn apply(keys: &mut KeyTable, key: KeyHash, tick: u32, kind: Kind, half_life: f32) {
+fn apply(keys: &mut KeyTable, key: KeyHash, tick: u32, kind: Kind) {
     match kind {
         Kind::Asked => {
-            let entry = keys.get_or_insert_by_history(key, tick);
-            entry.set_history(entry.history().asked(u64::from(tick.wrapping_sub(entry.last)), half_life));
-            if half_life == 0.0 {
-                entry.set_placed(if entry.n_requests == 0 { Placed::default() } else { entry.placed().asked() });
-            }
+            let entry = keys.get_or_insert(key, tick);
+            entry.set_history(entry.history().asked(u64::from(tick.wrapping_sub(entry.last))));
+            entry.set_placed(if entry.n_requests == 0 { Placed::default() } else { entry.placed().asked() });
             entry.last = tick;
             entry.n_requests = entry.n_requests.saturating_add(1);
         }
         Kind::Filled => {
-            let entry = keys.get_or_insert_by_history(key, tick);
+            let entry = keys.get_or_insert(key, tick);
             entry.n_requests = 1;
-            if half_life == 0.0 {
-                entry.set_placed(Placed::default());
-            }
+            entry.set_placed(Placed::default());
             // Its miss may have been forgotten meanwhile.
-            if entry.history().n_requests() == 0 {
-                entry.set_history(entry.history().asked(0, half_life));
+            if entry.history() == History::default() {
+                entry.set_history(History::default().asked(0));
             }
         }
         Kind::Deleted => {
@@ -232,7 +217,6 @@ mod tests {
     #[test]
     fn where_a_value_lies_outlasts_a_request_and_no_fill() {
         let (mut asked, mut keys) = asked();
-        asked.keep_places(true);
         let key = KeyHash::of_number(1);
         let mut after = |keys: &mut KeyTable, kind| {
             asked.note(keys, key, kind);

@@ -13,8 +13,6 @@ use crate::tiers::placed::Placed;
 use crate::units::KeyHash;
 
 const WAYS: usize = 4;
-/// A request counts for half after so many requests for each place of the table.
-const FILLS_PER_HALF_LIFE: u64 = 128;
 /// Bytes of a bucket.
 pub const BUCKET_BYTES: u64 = 64;
 /// Bytes of an entry on its way to another table.
@@ -75,17 +73,16 @@ impl Entry {
     /// changes from one to the other begins with an empty table.
     #[inline]
     pub fn history(&self) -> History {
-        History::from_bits(self.entered)
+        History::from_bits(self.entered as u16)
     }
 
     /// Remembers what the key has shown.
     #[inline]
     pub fn set_history(&mut self, history: History) {
-        self.entered = history.to_bits();
+        self.entered = self.entered & 0xffff_0000 | u32::from(history.to_bits());
     }
 
-    /// In which tier of memory its value lies, and how it came there: in the half of `entered` where histories have the long run, which is not
-    /// kept then.
+    /// In which tier of memory its value lies, and how it came there: the other half of `entered`, where histories are kept.
     #[inline]
     pub fn placed(&self) -> Placed {
         Placed::from_bits((self.entered >> 16) as u16)
@@ -185,30 +182,16 @@ impl KeyTable {
     /// The entry of `key`, a new one where there is none: then it takes a free place or that of the bucket's longest idle at `now`, of keys
     /// that are in the cache only where there are no others.
     pub fn get_or_insert(&mut self, key: KeyHash, now: u32) -> &mut Entry {
-        self.get_or_displace(key, now, |entry| u64::from(now.wrapping_sub(entry.last)))
-    }
-
-    /// As [`KeyTable::get_or_insert`], where entries have histories: of keys that are not in the cache those go first that were idle for longest by
-    /// the requests they had. A scan passes through without taking what is known of others.
-    pub fn get_or_insert_by_history(&mut self, key: KeyHash, now: u32) -> &mut Entry {
-        self.get_or_displace(key, now, |entry| {
-            let idle = u64::from(now.wrapping_sub(entry.last));
-            if entry.n_requests == 0 { idle / u64::from(entry.history().n_requests().max(1)) } else { idle }
-        })
-    }
-
-    #[inline]
-    fn get_or_displace(&mut self, key: KeyHash, now: u32, idle: impl Fn(&Entry) -> u64) -> &mut Entry {
         let (bucket, fingerprint) = self.place(key);
         let bucket = &mut self.buckets[bucket].0;
         let held = bucket.iter().position(|entry| entry.fingerprint == fingerprint);
         let at = held.unwrap_or_else(|| {
-            let rank = |entry: &Entry| match (entry.is_free(), entry.n_requests) {
+            let idle = |entry: &Entry| match (entry.is_free(), entry.n_requests) {
                 (true, _) => u64::MAX,
-                (_, 0) => (1 << 32) + idle(entry),
-                _ => idle(entry),
+                (_, 0) => (1 << 32) + u64::from(now.wrapping_sub(entry.last)),
+                _ => u64::from(now.wrapping_sub(entry.last)),
             };
-            let oldest = (0..WAYS).max_by_key(|&i| rank(&bucket[i])).unwrap_or(0);
+            let oldest = (0..WAYS).max_by_key(|&i| idle(&bucket[i])).unwrap_or(0);
             if bucket[oldest].is_free() {
                 self.used += 1;
             } else {
@@ -250,12 +233,6 @@ impl KeyTable {
         }
         let before = std::mem::replace(&mut bucket[at], entry);
         Some(if held.is_some() { before.class } else { 0 })
-    }
-
-    /// Requests after which one counts for half. So long that it tells keys apart which are asked for less than once in the time that the table takes to
-    /// fill; without end, what was asked for once would never leave.
-    pub fn half_life(&self) -> u64 {
-        FILLS_PER_HALF_LIFE * (self.buckets.len() * WAYS) as u64
     }
 
     /// Entries in use.
@@ -371,28 +348,13 @@ mod tests {
         assert!(table.get(key(0)).is_some() && table.get(key(5)).is_none());
     }
 
-    /// The first was asked for four times, the others once each, later.
-    #[test]
-    fn what_was_asked_for_often_outlasts_a_scan() {
-        let (mut table, mut plain) = (KeyTable::new(BUCKET_BYTES), KeyTable::new(BUCKET_BYTES));
-        for table in [&mut table, &mut plain] {
-            let history = (0..4).fold(History::default(), |history, _| history.asked(1, 1e6));
-            table.get_or_insert(key(0), 10).set_history(history);
-        }
-        (1..9).for_each(|i| _ = table.get_or_insert_by_history(key(i), 10 + i as u32));
-        (1..9).for_each(|i| _ = plain.get_or_insert(key(i), 10 + i as u32));
-        assert!(table.get(key(0)).is_some() && table.get(key(8)).is_some() && plain.get(key(0)).is_none());
-        (9..99).for_each(|i| _ = table.get_or_insert_by_history(key(i), 10 + i as u32));
-        assert!(table.get(key(0)).is_none(), "not for ever");
-    }
-
     #[test]
     fn an_entry_holds_what_a_key_has_shown_and_where_its_value_lies() {
-        let (history, slow) = (History::default().asked(0, 0.0).asked(300, 0.0), Placed::from_bits(0xc005));
+        let (history, slow) = (History::default().asked(0).asked(300), Placed::from_bits(0xc005));
         let mut entry = Entry::default();
         entry.set_placed(slow);
-        entry.set_history(entry.history().asked(0, 0.0).asked(300, 0.0));
-        assert_eq!((entry.placed(), entry.history().feature(0)), (slow, history.feature(0)));
+        entry.set_history(history);
+        assert_eq!((entry.placed(), entry.history()), (slow, history));
         entry.set_placed(Placed::default());
         assert_eq!((entry.placed(), entry.history()), (Placed::default(), history));
     }

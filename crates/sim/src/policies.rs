@@ -106,6 +106,7 @@ pub const POLICIES: &[Entry] = &[
         let config = TenureConfig {
             sample_size: s.parameter.unwrap_or(tenure::SAMPLE_SIZE),
             window_requests: s.plan.window_requests,
+            decay: s.plan.decay as f32,
             sampled_keys_max: s.plan.sampled_keys_max,
             ..TenureConfig::default()
         };

@@ -35,53 +35,24 @@ pub const FEATURES: usize = GROUPS + COUNTS * GAPS;
 const GAP_WEIGHT_MIN: f32 = 0.25;
 
 /// What a parent knows weighs as much as so many accesses seen.
-const PRIOR_ACCESSES: f32 = 0.5;
-/// Where nothing was seen at all, a key of age `t` is asked for at a rate of this / `t`: as likely as not before it is twice as old.
-const PRIOR_HAZARD: f32 = 1.0;
+const PRIOR_ACCESSES: f32 = 2.0;
+/// Where nothing was seen at all, a key of age `t` is asked for at a rate of this / `t`: as likely as not before it is four times as old.
+const PRIOR_HAZARD: f32 = 0.5;
 
-/// What a key has shown: how often and how fast it is asked for. 4 bytes, to be kept with the key, also beyond its eviction.
+/// What a key has shown: how often and how fast it is asked for. 2 bytes, to be kept with the key, also beyond its eviction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct History {
     /// Requests, up to 255; 0 = none yet.
     n_requests: u8,
     /// Smoothed log2 of the time between two, in eighths.
     gap: u8,
-    /// log2 of the requests, each counting for less with time, at the last of them.
-    often: u16,
-}
-
-/// Steps per doubling of the fading number of requests.
-const OFTEN_STEPS: f32 = 2048.0;
-
-/// How often a key is asked for in the long run: its requests, where one counts for half after each half-life. Where draws are independent this alone tells
-/// rates apart; density knows ages, and is learned from few.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Often {
-    /// log2 of the number at its last request.
-    log: f32,
-    /// Half-lives in a tick.
-    fading: f32,
-}
-
-impl Often {
-    /// The number `age` ticks after its last request; above 0, or where that is too small for a number, 0.
-    #[inline]
-    pub fn at(self, age: u64) -> f32 {
-        (self.log - age as f32 * self.fading).exp2()
-    }
 }
 
 impl History {
-    /// The history after one more request, `gap` ticks after the last; of a key that had none, `gap` is not looked at. Requests count for half
-    /// after `half_life` ticks; 0: the long run is not kept, and its bits stay what they are.
+    /// The history after one more request, `gap` ticks after the last; of a key that had none, `gap` is not looked at.
     #[inline]
-    pub fn asked(self, gap: u64, half_life: f32) -> History {
+    pub fn asked(self, gap: u64) -> History {
         let shown = ((gap.max(1) as f32).log2() * GAP_STEPS).min(255.0);
-        let often = match self.n_requests {
-            _ if half_life == 0.0 => f32::from(self.often),
-            0 => 0.0,
-            _ => (1.0 + self.often(half_life).at(gap)).log2() * OFTEN_STEPS,
-        };
         let gap = match self.n_requests {
             0 => 0.0,
             1 => shown,
@@ -90,21 +61,12 @@ impl History {
                 f32::from(self.gap) + weight * (shown - f32::from(self.gap))
             }
         };
-        History { n_requests: self.n_requests.saturating_add(1), gap: gap.round() as u8, often: often.round() as u16 }
+        History { n_requests: self.n_requests.saturating_add(1), gap: gap.round() as u8 }
     }
 
     /// Requests, up to 255.
     pub fn n_requests(self) -> u32 {
         u32::from(self.n_requests)
-    }
-
-    /// How often it is asked for; `half_life` as in [`History::asked`]: with 0 all are alike.
-    #[inline]
-    pub fn often(self, half_life: f32) -> Often {
-        if half_life == 0.0 {
-            return Often { log: 0.0, fading: 0.0 };
-        }
-        Often { log: f32::from(self.often) / OFTEN_STEPS, fading: half_life.max(1.0).recip() }
     }
 
     /// Smoothed time between two requests, in ticks; `None` where there were fewer than two.
@@ -126,15 +88,15 @@ impl History {
         Feature((GROUPS + count * GAPS + usize::from(self.gap / GAP_STEPS_PER_FEATURE)) as u16)
     }
 
-    /// As four bytes, for a table that keeps them.
-    pub fn to_bits(self) -> u32 {
-        u32::from(self.n_requests) | u32::from(self.gap) << 8 | u32::from(self.often) << 16
+    /// As two bytes, for a table that keeps them.
+    pub fn to_bits(self) -> u16 {
+        u16::from_le_bytes([self.n_requests, self.gap])
     }
 
     /// What [`History::to_bits`] gave.
-    pub fn from_bits(bits: u32) -> Self {
-        let [n_requests, gap, ..] = bits.to_le_bytes();
-        History { n_requests, gap, often: (bits >> 16) as u16 }
+    pub fn from_bits(bits: u16) -> Self {
+        let [n_requests, gap] = bits.to_le_bytes();
+        History { n_requests, gap }
     }
 }
 
@@ -169,7 +131,7 @@ pub struct DensityConfig {
 
 impl Default for DensityConfig {
     fn default() -> Self {
-        DensityConfig { decay: 0.9 }
+        DensityConfig { decay: 0.7 }
     }
 }
 
@@ -438,8 +400,6 @@ mod tests {
     use super::*;
     use crate::random::Random;
 
-    const HALF_LIFE: f32 = 1000.0;
-
     fn key(i: u64) -> KeyHash {
         KeyHash::of_number(i)
     }
@@ -461,27 +421,15 @@ mod tests {
     /// Asked for at 0, 8 and 24: gaps 8 and 16, whose logarithms 3 and 4 have the mean 3.5.
     #[test]
     fn a_history_counts_and_smooths() {
-        let history = History::default().asked(99, HALF_LIFE).asked(8, HALF_LIFE).asked(16, HALF_LIFE);
+        let history = History::default().asked(99).asked(8).asked(16);
         assert_eq!(history.gap_ticks(), Some(2_f32.powf(3.5)));
         assert_eq!(History::from_bits(history.to_bits()), history);
-        assert_eq!(History::default().asked(1, HALF_LIFE).gap_ticks(), None);
-        let often = (0..1000).fold(History::default(), |history, _| history.asked(u64::MAX, HALF_LIFE));
+        assert_eq!(History::default().asked(1).gap_ticks(), None);
+        let often = (0..1000).fold(History::default(), |history, _| history.asked(u64::MAX));
         assert!(usize::from(often.feature(0).0) < FEATURES);
-        assert_eq!(History::default().asked(1, HALF_LIFE).feature(5).to_string(), "once, group 5");
+        assert_eq!(History::default().asked(1).feature(5).to_string(), "once, group 5");
         assert_eq!(history.feature(5).to_string(), "3 or 4 times, every 2^3 ticks");
         assert_eq!(often.feature(0).to_string(), "more than 16 times, every 2^31 ticks");
-    }
-
-    /// Asked for at 0, 1000 and 2000, with a half-life of 1000: 1 + 1/2 + 1/4. Another 1000 later that is worth half.
-    #[test]
-    fn what_is_long_ago_counts_for_less() {
-        let often =
-            History::default().asked(7, HALF_LIFE).asked(1000, HALF_LIFE).asked(1000, HALF_LIFE).often(HALF_LIFE);
-        assert!((often.at(0) - 1.75).abs() < 1e-3 && (often.at(1000) - 0.875).abs() < 1e-3, "{often:?}");
-        let once = History::default().asked(7, HALF_LIFE).often(HALF_LIFE);
-        assert_eq!((once.at(0), once.at(1 << 40)), (1.0, 0.0));
-        let always = (0..100_000).fold(History::default(), |history, _| history.asked(0, f32::INFINITY));
-        assert!(always.often(f32::INFINITY).at(1 << 40) > 1000.0);
     }
 
     /// Of keys asked for every 100 ticks and of keys never asked for again, the first are dense until 100 and the others never.
@@ -493,15 +441,15 @@ mod tests {
             let i = (now % 100) as usize;
             match histories.get_mut(i) {
                 Some(history) => {
-                    *history = history.asked(100, HALF_LIFE);
+                    *history = history.asked(100);
                     model.record(key(i as u64), Op::Read, now, history.feature(0));
                 }
-                None => model.record(key(now), Op::Read, now, History::default().asked(0, HALF_LIFE).feature(0)),
+                None => model.record(key(now), Op::Read, now, History::default().asked(0).feature(0)),
             }
         }
         let table = model.end_window(20_000, 1 << 20);
         let density = |feature, age| table.density(feature, age);
-        let (loops, once) = (histories[0].feature(0), History::default().asked(0, HALF_LIFE).feature(0));
+        let (loops, once) = (histories[0].feature(0), History::default().asked(0).feature(0));
         assert!((density(loops, 50) - 1.0 / 50.0).abs() < 0.006, "{}", density(loops, 50));
         assert!(density(loops, 90) > density(loops, 10), "nearer");
         assert!(density(loops, 1_000) < density(loops, 50) / 10.0, "overdue");
@@ -516,7 +464,7 @@ mod tests {
     #[test]
     fn silence_is_learned_from() {
         let mut model = model();
-        let once = History::default().asked(0, HALF_LIFE).feature(0);
+        let once = History::default().asked(0).feature(0);
         (0..1000).for_each(|i| model.record(key(i), Op::Read, i, once));
         let before = model.clone().end_window(1000, 1 << 20).density(once, 2000);
         let after = model.end_window(5000, 1 << 20).density(once, 2000);

@@ -3,12 +3,12 @@
 //! Source: miniature simulation (Waldspurger et al., ATC'17): keys are sampled by their hash, and a cache of `C` bytes is stood for by one of `C` ×
 //! rate; pRedis's authors choose between two policies so. Keys fall into sixteen strata by their hash, and what one ranking costs more than
 //! another is believed where it is by far more than strata differ by chance: one dear key may make a window, not a decision.
-//! What is learned (density, and density steadied by the long run) is returned to as soon as it is not behind.
-//! Cost: four small caches' access per sampled access, K scores per eviction; about 90 bytes per ranking and sampled key that fits.
+//! Density is returned to as soon as it is not behind.
+//! Cost: three small caches' access per sampled access, K scores per eviction; about 80 bytes per ranking and sampled key that fits.
 
 use super::key_map::{self, KeyMap};
 use crate::access::{Access, Op};
-use crate::decide::density::{DensityTable, Feature, Often};
+use crate::decide::density::{DensityTable, Feature};
 use crate::policy::ranking::{GreedyAges, Ranker, Ranking, Subject};
 use crate::random::Random;
 use crate::units::KeyHash;
@@ -22,8 +22,6 @@ const DECAY: f64 = 0.7;
 const GAIN_MIN: f64 = 0.03;
 /// … and by so many standard errors.
 const ERRORS_MIN: f64 = 3.0;
-/// Between the two that are learned less will do, with no regard to chance: they err alike, and neither can be far wrong.
-const LEARNED_GAIN_MIN: f64 = 0.01;
 /// Windows that all caches evicted in before anything is believed: who evicts the cheap first pays at once and is paid later.
 const WINDOWS_MIN: u32 = 3;
 
@@ -53,10 +51,10 @@ impl Contest {
         Contest { rivals: Ranking::ALL.map(rival), chosen: Ranking::Density, windows: 0 }
     }
 
-    /// Takes one access of the sample at `now`; `shown` is what the key has shown with it, `expires` when its value does, in ticks.
-    pub fn record(&mut self, access: &Access, now: u64, shown: (Feature, Often), expires: u64, table: &DensityTable) {
+    /// Takes one access of the sample at `now`; `feature` is what the key has shown with it, `expires` when its value does, in ticks.
+    pub fn record(&mut self, access: &Access, now: u64, feature: Feature, expires: u64, table: &DensityTable) {
         for rival in &mut self.rivals {
-            rival.record(access, now, shown, expires, table);
+            rival.record(access, now, feature, expires, table);
         }
     }
 
@@ -126,9 +124,8 @@ impl Rival {
             *difference = own - other;
         }
         let mean = differences.iter().sum::<f64>() / STRATA as f64;
-        if other.ranking.is_learned() {
-            let gain_min = if self.ranking.is_learned() { LEARNED_GAIN_MIN } else { 0.0 };
-            return (mean > gain_min * total_us / STRATA as f64).then_some(mean * STRATA as f64 / total_us);
+        if other.ranking == Ranking::Density {
+            return (mean > 0.0).then_some(mean * STRATA as f64 / total_us);
         }
         let variance = differences.iter().map(|d| (d - mean).powi(2)).sum::<f64>() / (STRATA - 1) as f64;
         let error = (variance / STRATA as f64).sqrt();
@@ -136,7 +133,7 @@ impl Rival {
         (gain > GAIN_MIN && mean > ERRORS_MIN * error).then_some(gain)
     }
 
-    fn record(&mut self, access: &Access, now: u64, shown: (Feature, Often), expires: u64, table: &DensityTable) {
+    fn record(&mut self, access: &Access, now: u64, feature: Feature, expires: u64, table: &DensityTable) {
         let place = self.place_of.get(&access.key).copied();
         let held = place.map(|place| self.remove(place as usize));
         if access.op == Op::Delete {
@@ -158,9 +155,7 @@ impl Rival {
         }
         self.place_of.insert(access.key, self.held.len() as u32);
         self.used_bytes += u64::from(size_bytes);
-        let (feature, often) = shown;
-        self.held
-            .push((access.key, Subject { feature, often, last: now, expires, n_requests, size_bytes, penalty_us }));
+        self.held.push((access.key, Subject { feature, last: now, expires, n_requests, size_bytes, penalty_us }));
     }
 
     /// Evicts the lowest of a sample.
@@ -218,12 +213,12 @@ mod tests {
         for now in 0..20_000_u64 {
             let access = Access { penalty_us: 100.0, ..Access::read(KeyHash::of_number(keys(now, &mut random)), 10) };
             let (last, history) = histories.get(&access.key).copied().unwrap_or_default();
-            let history = history.asked(now - last, 5000.0);
+            let history = history.asked(now - last);
             histories.insert(access.key, (now, history));
             let op = if table_of_lies { Op::Write } else { Op::Read };
             let feature = history.feature(0);
             model.record(access.key, if now % 7 == 0 { Op::Read } else { op }, now, feature);
-            contest.record(&access, now, (feature, history.often(5000.0)), u64::MAX, &table);
+            contest.record(&access, now, feature, u64::MAX, &table);
             if now % 2_000 == 1_999 {
                 table = model.end_window(now, 1 << 20);
                 ranking = contest.end_window();
@@ -236,7 +231,7 @@ mod tests {
     fn a_loop_is_for_density_and_everything_is_accounted_for() {
         let (contest, ranking) = run(|now, _| now % 60, false);
         assert_eq!(ranking, Ranking::Density);
-        let [density, _, _, idle] = contest.costs_us();
+        let [density, _, idle] = contest.costs_us();
         assert!(density < 0.7 * idle, "{density} {idle}");
         for rival in &contest.rivals {
             assert_eq!(rival.used_bytes, rival.held.iter().map(|(_, s)| u64::from(s.size_bytes)).sum::<u64>());
@@ -248,7 +243,7 @@ mod tests {
     #[test]
     fn a_rival_is_not_ahead_of_itself() {
         let (contest, _) = run(|_, random| random.below(100), false);
-        let own = &contest.rivals[2];
+        let own = &contest.rivals[1];
         assert_eq!(own.gain_of(own), None);
         let mut ahead = own.clone();
         ahead.cost_us[0] *= 0.5;

@@ -1,23 +1,20 @@
 //! The rankings between which Tenure's own policy chooses: cost density, GDSF and recency. Server, simulator and miniature caches all rank
 //! by this file.
 //!
-//! Cost density is penalty × density ÷ size (`decide/density.rs`). The steady ranking takes the geometric mean of that density and of how often the key is
-//! asked for in the long run: ahead where popularity stays, behind where it moves (docs/models.md, "Density"). GDSF (Cherkasova, HP Labs 1998-69) needs of a key no more than is
+//! Cost density is penalty × density ÷ size (`decide/density.rs`). GDSF (Cherkasova, HP Labs 1998-69) needs of a key no more than is
 //! remembered of it anyway: its H is the age L at its last access plus requests × penalty ÷ size, and L at any time past is looked up in
 //! a short list, the same for all keys. As in `gdsf.rs`, L is a moving mean of the victims' H.
 //! Cost: one look-up in a table of 170 KiB, or eleven steps in a list of 32 KiB.
 
 use std::collections::VecDeque;
 
-use crate::decide::density::{DensityTable, Feature, Often};
+use crate::decide::density::{DensityTable, Feature};
 
 /// How keys are ranked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Ranking {
     /// What keeping it saves per byte and time, as learned.
     Density,
-    /// The same, but for the long run: the geometric mean of density and of how often the key was asked for.
-    Steady,
     /// GDSF; also what ranks before anything was learned.
     Greedy,
     /// The longest idle goes, as in a server without Tenure.
@@ -25,19 +22,13 @@ pub enum Ranking {
 }
 
 impl Ranking {
-    /// It ranks by what was learned.
-    pub fn is_learned(self) -> bool {
-        matches!(self, Ranking::Density | Ranking::Steady)
-    }
-
     /// All of them.
-    pub const ALL: [Ranking; 4] = [Ranking::Density, Ranking::Steady, Ranking::Greedy, Ranking::Idle];
+    pub const ALL: [Ranking; 3] = [Ranking::Density, Ranking::Greedy, Ranking::Idle];
 
     /// Its name, for people.
     pub fn as_str(self) -> &'static str {
         match self {
             Ranking::Density => "density",
-            Ranking::Steady => "steady",
             Ranking::Greedy => "gdsf",
             Ranking::Idle => "lru",
         }
@@ -49,8 +40,6 @@ impl Ranking {
 pub struct Subject {
     /// What it has shown.
     pub feature: Feature,
-    /// How often it is asked for.
-    pub often: Often,
     /// When it was last asked for.
     pub last: u64,
     /// When it expires; `u64::MAX` = never.
@@ -94,18 +83,14 @@ impl Ranker<'_> {
         let age = self.now.saturating_sub(subject.last);
         match self.ranking {
             Ranking::Idle => -(age as f32),
-            Ranking::Density | Ranking::Steady if !self.table.is_empty() => {
+            Ranking::Density if !self.table.is_empty() => {
                 let density = match subject.expires {
                     u64::MAX => self.table.density(subject.feature, age),
                     expires => self.table.density_until(subject.feature, age, expires - self.now),
                 };
-                let density = match self.ranking {
-                    Ranking::Steady => (density * subject.often.at(age)).sqrt(),
-                    _ => density,
-                };
                 subject.worth() * density
             }
-            Ranking::Density | Ranking::Steady | Ranking::Greedy => self.ages.rank(subject),
+            Ranking::Density | Ranking::Greedy => self.ages.rank(subject),
         }
     }
 }
@@ -166,16 +151,8 @@ mod tests {
     use crate::units::KeyHash;
 
     fn subject(last: u64, penalty_us: f32) -> Subject {
-        let history = History::default().asked(0, 1e4);
-        Subject {
-            feature: history.feature(0),
-            often: history.often(1e4),
-            last,
-            expires: u64::MAX,
-            n_requests: 1,
-            size_bytes: 100,
-            penalty_us,
-        }
+        let feature = History::default().asked(0).feature(0);
+        Subject { feature, last, expires: u64::MAX, n_requests: 1, size_bytes: 100, penalty_us }
     }
 
     #[test]
@@ -185,7 +162,7 @@ mod tests {
         (0..2_000).for_each(|i| model.record(KeyHash::of_number(i % 100), Op::Read, i, feature));
         let table = model.end_window(2_000, 1 << 20);
         let ages = GreedyAges::new(1);
-        for ranking in [Ranking::Density, Ranking::Steady, Ranking::Greedy] {
+        for ranking in [Ranking::Density, Ranking::Greedy] {
             let score = |subject: &Subject| Ranker { ranking, table: &table, ages: &ages, now: 2_000 }.score(subject);
             let cheap = subject(1_950, 100.0);
             assert!(score(&cheap) < score(&Subject { penalty_us: 1000.0, ..cheap }));

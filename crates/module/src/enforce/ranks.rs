@@ -49,14 +49,13 @@ impl<'a> Ranks<'a> {
     /// What is known of a key of that partition that takes `size_bytes`.
     #[inline]
     pub fn subject(&self, entry: Option<&Entry>, partition: PartitionId, size_bytes: u32, key: &Key) -> Subject {
-        let (feature, often, penalty_us) = self.worths.of(entry, partition, &self.clock);
+        let (feature, penalty_us) = self.worths.of(entry, partition, self.clock.ticks_per_us);
         let age = match entry {
             Some(entry) => u64::from((self.clock.now as u32).wrapping_sub(entry.last)),
             None => self.age_of_unknown(key),
         };
         Subject {
             feature,
-            often,
             last: self.clock.now.saturating_sub(age),
             expires: match key.expires_in_ms() {
                 None => u64::MAX,

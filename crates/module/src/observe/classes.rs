@@ -242,19 +242,6 @@ impl Classes {
         }
     }
 
-    /// Where values lie is told from now on, or no longer. The table begins anew with the first and the last, where it says nothing of whose keys are.
-    pub fn set_placements(&mut self, placements: Option<Box<Placements>>) {
-        let is_other = placements.is_some() != self.placements.is_some();
-        self.asked.keep_places(placements.is_some());
-        self.placements = placements;
-        if is_other
-            && !self.is_on()
-            && let Some(keys) = &mut self.keys
-        {
-            *keys = KeyTable::new(keys.memory_bytes());
-        }
-    }
-
     /// Accesses that wait are in the table from now on. A comparison, where there are none.
     #[inline]
     pub fn settle(&mut self) {

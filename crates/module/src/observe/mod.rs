@@ -27,7 +27,7 @@ use std::sync::Arc;
 
 use crossbeam_queue::ArrayQueue;
 use tenure_core::access::{Access, Op};
-use tenure_core::decide::density::{Feature, Often};
+use tenure_core::decide::density::Feature;
 use tenure_core::key_table;
 use tenure_core::sampling::SampleRate;
 use tenure_core::units::{KeyHash, PARTITIONS_MAX, PartitionId, TenantId};
@@ -125,8 +125,6 @@ pub struct Shown {
     pub expires: u64,
     /// What it has shown with this access.
     pub feature: Feature,
-    /// How often it is asked for.
-    pub often: Often,
     /// What a miss of it costs, in µs.
     pub penalty_us: f32,
     /// What is done: [`Sampled::access`] but for the write that answers a miss, which is that read.
@@ -540,13 +538,13 @@ impl Observer {
         }
         let clock = asked.clock();
         let entry = self.partitions.classes.entry(access.key);
-        let (feature, often, penalty_us) = self.worths.of(entry, partition, &clock);
+        let (feature, penalty_us) = self.worths.of(entry, partition, clock.ticks_per_us);
         let expires = match access.ttl_us {
             0 => u64::MAX,
             ttl_us => clock.tick_after(noted.at, ttl_us),
         };
         let op = if noted.is_answer { Op::Read } else { access.op };
-        Some(Shown { now: noted.at, expires, feature, often, penalty_us, op })
+        Some(Shown { now: noted.at, expires, feature, penalty_us, op })
     }
 
     /// Redis 7.0, several databases, a key that was there: the database that holds it (of several, one of those where it was used

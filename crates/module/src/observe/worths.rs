@@ -1,9 +1,8 @@
 //! What a miss of a key costs under Tenure's own policy: as measured for the key, else as its partition's do in the mean; where many
 //! misses meet a fetch of the same key under way, the wait of all of them.
 
-use tenure_core::asked::Clock;
 use tenure_core::decide::delayed_hits::{DELAYED_MIN, aggregate_delay_us};
-use tenure_core::decide::density::{Feature, History, Often};
+use tenure_core::decide::density::{Feature, History};
 use tenure_core::decide::penalty_class::penalty_class;
 use tenure_core::key_table::Entry;
 use tenure_core::units::{PARTITIONS_MAX, PartitionId};
@@ -60,11 +59,10 @@ impl Worths {
 
     /// What a key has shown, and what a miss of it costs, in µs. Of a key that isn't remembered, that of its partition.
     #[inline]
-    pub fn of(&self, entry: Option<&Entry>, partition: PartitionId, clock: &Clock) -> (Feature, Often, f32) {
+    pub fn of(&self, entry: Option<&Entry>, partition: PartitionId, ticks_per_us: f64) -> (Feature, f32) {
         let penalty_us = entry.and_then(Entry::penalty_us).unwrap_or(self.penalty_us[partition.index()]);
         let history = entry.map_or(History::default(), Entry::history);
         let group = penalty_class(f64::from(penalty_us)) as u8;
-        let ticks_per_us = clock.ticks_per_us;
         let costs_us = match self.are_delayed {
             true => {
                 let gap_us = history.gap_ticks().filter(|_| ticks_per_us > 0.0).map(|gap| gap / ticks_per_us as f32);
@@ -72,7 +70,7 @@ impl Worths {
             }
             false => penalty_us,
         };
-        (history.feature(group), history.often(clock.half_life), costs_us)
+        (history.feature(group), costs_us)
     }
 }
 
@@ -88,12 +86,10 @@ mod tests {
         let mut table = KeyTable::new(4096);
         let entry = table.get_or_insert(KeyHash::of_number(1), 0);
         entry.learn_penalty(1000.0);
-        entry.set_history(History::default().asked(0, 1e6).asked(8, 1e6));
+        entry.set_history(History::default().asked(0).asked(8));
         let mut worths = Worths::default();
         worths.penalty_us[3] = 50.0;
-        let us = |worths: &Worths, entry| {
-            worths.of(entry, PartitionId(3), &Clock { ticks_per_us: 0.01, ..Clock::default() }).2
-        };
+        let us = |worths: &Worths, entry| worths.of(entry, PartitionId(3), 0.01).1;
         assert_eq!(us(&worths, None), 50.0);
         assert!((us(&worths, Some(entry)) - 1000.0).abs() < 1.0);
         // Every 8 ticks of 100 µs: one more comes while it is fetched, and waits for half of that in the mean.

@@ -114,8 +114,7 @@ impl Tenure {
             match Tiers::start(server, place) {
                 Ok(tiers) => {
                     self.tiers = Some(tiers);
-                    let placements = Box::new(Placements::new(self.placer_config()));
-                    self.observer.partitions.classes.set_placements(Some(placements));
+                    self.observer.partitions.classes.placements = Some(Box::new(Placements::new(self.placer_config())));
                 }
                 Err(why) => {
                     server.log(Level::Warning, &format!("no memory tiers: {why}"));
@@ -133,7 +132,7 @@ impl Tenure {
             tiers.end_window(observer, requests, seconds, now_us);
             if tiers.is_drained() {
                 self.tiers = None;
-                self.observer.partitions.classes.set_placements(None);
+                self.observer.partitions.classes.placements = None;
             }
         }
         self.tiers_standing = match (&self.tiers, &self.tiers_failed, wanted) {
@@ -187,8 +186,7 @@ impl Tenure {
     /// What was learned of who is hot is of another rule, or of other partitions.
     pub(super) fn renew_placements(&mut self) {
         let config = self.placer_config();
-        let placements = self.tiers.as_ref().map(|_| Box::new(Placements::new(config)));
-        self.observer.partitions.classes.set_placements(placements);
+        self.observer.partitions.classes.placements = self.tiers.as_ref().map(|_| Box::new(Placements::new(config)));
         if let Some(tiers) = &mut self.tiers {
             tiers.divide_anew();
         }

@@ -2,8 +2,8 @@
 //!
 //! Model and contest are the simulator's (`tenure_core::decide::density`, `tenure_core::model::contest`); here they are fed, fitted to the
 //! cache's size and the stream's rate, and read at the end of each window. Nothing comes in while memory is far from its limit.
-//! The contest takes a quarter of the sample at most: its four caches take eight times the memory per key.
-//! Memory: 0.45 MB, and about 40 bytes a sampled key and 350 a key of the contest's that fits.
+//! The contest takes a quarter of the sample at most: its three caches take six times the memory per key.
+//! Memory: 0.45 MB, and about 40 bytes a sampled key and 240 a key of the contest's that fits.
 
 use std::sync::Arc;
 
@@ -81,12 +81,12 @@ impl Learner {
         if !self.rate.takes(access.key) {
             return;
         }
-        let Shown { now, expires, feature, often, penalty_us, op } = *shown;
+        let Shown { now, expires, feature, penalty_us, op } = *shown;
         self.now = self.now.max(now);
         self.model.record(access.key, op, self.now, feature);
         if self.capacity_bytes > 0 && self.contest_rate.takes(access.key) {
             let access = Access { op, penalty_us, ..*access };
-            self.contest.record(&access, self.now, (feature, often), expires, &self.learned.table);
+            self.contest.record(&access, self.now, feature, expires, &self.learned.table);
         }
     }
 
@@ -152,14 +152,13 @@ impl Learner {
 #[cfg(test)]
 mod tests {
     use tenure_core::access::Op;
-    use tenure_core::decide::density::History;
+    use tenure_core::decide::density::{Feature, History};
     use tenure_core::units::KeyHash;
 
     use super::*;
 
-    fn shown(now: u64, history: History) -> Shown {
-        let (feature, often) = (history.feature(0), history.often(1e6));
-        Shown { now, expires: u64::MAX, feature, often, penalty_us: 100.0, op: Op::Read }
+    fn shown(now: u64, feature: Feature) -> Shown {
+        Shown { now, expires: u64::MAX, feature, penalty_us: 100.0, op: Op::Read }
     }
 
     /// A loop over 1.5 times what fits: recency misses always, density keeps some. At half the rate the miniatures are half as large.
@@ -172,15 +171,15 @@ mod tests {
             if i == 50_000 {
                 learner.set_rate(half);
             }
-            let history = History::default().asked(0, 1e6).asked(300, 1e6);
+            let history = History::default().asked(0).asked(300);
             let access = Access::read(KeyHash::of_number(i % 300), 10);
-            learner.record(&access, &shown(i, history));
+            learner.record(&access, &shown(i, history.feature(0)));
             if i % 10_000 == 9_999 {
                 learned = learner.end_window(2_000);
             }
         }
         assert_eq!(learned.ranking, Some(Ranking::Density));
-        let [density, _, _, idle] = learned.costs_us;
+        let [density, _, idle] = learned.costs_us;
         assert!(density < 0.8 * idle && density > 0.0, "{:?}", learned.costs_us);
         assert!((100..200).contains(&learned.sampled_keys), "{}", learned.sampled_keys);
         assert!(!learned.table.is_empty() && learner.memory_bytes() > 300_000);
@@ -193,7 +192,7 @@ mod tests {
         learner.set_keys_max(2_000);
         for i in 0..40_000_u64 {
             let access = Access::read(KeyHash::of_number(i % 8_000), 10);
-            learner.record(&access, &shown(i, History::default().asked(0, 1e6)));
+            learner.record(&access, &shown(i, History::default().asked(0).feature(0)));
             if i % 10_000 == 9_999 {
                 learner.end_window(40_000);
             }

@@ -55,7 +55,7 @@ impl Densities {
         let mut history = History::default();
         if access.op != Op::Delete {
             let entry = self.keys.get_or_insert(access.key, now as u32);
-            history = entry.history().asked(u64::from((now as u32).wrapping_sub(entry.last)), 0.0);
+            history = entry.history().asked(u64::from((now as u32).wrapping_sub(entry.last)));
             entry.set_history(history);
             entry.last = now as u32;
         }

@@ -397,7 +397,7 @@ impl Tiers {
             let hash = in_database(KeyHash::of(seen.name.as_ref()), seen.db);
             let entry = classes.entry(hash);
             let size_bytes = allocated_bytes(seen.key.length()) as u32;
-            let (feature, _, _) = around.worths.of(entry, seen.partition, &clock);
+            let (feature, _) = around.worths.of(entry, seen.partition, clock.ticks_per_us);
             let value = Value { feature, ..value_of(entry, seen.partition, size_bytes, tier, clock.now, clock.since) };
             met[seen.bin.index()].add(tier, size_bytes);
             if entry.is_some_and(|entry| entry.placed().tier() != tier) {
@@ -564,14 +564,14 @@ fn known_value(observer: &Observer, hash: KeyHash, partition: PartitionId, size_
     let classes = &observer.partitions.classes;
     let entry = classes.entry(hash).filter(|entry| entry.placed().tier() == Tier::Slow)?;
     let clock = classes.asked.clock();
-    let (feature, _, _) = observer.worths.of(Some(entry), partition, &clock);
+    let (feature, _) = observer.worths.of(Some(entry), partition, clock.ticks_per_us);
     Some(Value { feature, ..value_of(Some(entry), partition, size_bytes, Tier::Slow, clock.now, clock.since) })
 }
 
 fn known_or_unseen(observer: &Observer, hash: KeyHash, partition: PartitionId, tier: Tier, size_bytes: u32) -> Value {
     let classes = &observer.partitions.classes;
     let (entry, clock) = (classes.entry(hash), classes.asked.clock());
-    let (feature, _, _) = observer.worths.of(entry, partition, &clock);
+    let (feature, _) = observer.worths.of(entry, partition, clock.ticks_per_us);
     Value { feature, ..value_of(entry, partition, size_bytes, tier, clock.now, clock.since) }
 }
 

@@ -23,7 +23,7 @@ impl Place {
     /// # Errors
     /// What is wrong with it and what is allowed. Whether the place gives memory is seen when it is opened.
     pub fn parse(text: &str) -> Result<Option<Place>, String> {
-        const ALLOWED: &str = "allowed are anon, numa:NODE, file:PATH, dax:/dev/PATH, or nothing";
+        const ALLOWED: &str = "allowed are anon, numa:NODE, file:PATH, or nothing";
         let place = match text.split_once(':') {
             None if text.is_empty() => return Ok(None),
             None if text == "anon" => Place::Anon,

@@ -16,11 +16,12 @@ use tenure_core::policy::over_target::OverTarget;
 use tenure_core::policy::pools::{Giver, PATIENCE, Pools, next_giver};
 use tenure_core::policy::ranking::{GreedyAges, Subject};
 use tenure_core::policy::{Candidate, Scorer};
+use tenure_core::random::Random;
 use tenure_core::units::{KeyHash, PARTITIONS_MAX, PartitionId};
 
 use super::newcomers::{Newcomers, Oldest};
 use super::ranks::Ranks;
-use super::walk::{Guides, Visit, Walk};
+use super::walk::{Guides, Visit, Walk, draw_db};
 use crate::ffi::server::{Kind, Server, Text};
 use crate::observe::bins::BinId;
 use crate::observe::classes::Classes;
@@ -124,8 +125,8 @@ pub struct Evictor {
     pub newcomers: Newcomers,
     /// The ages of GDSF, under Tenure's own policy.
     pub ages: GreedyAges,
-    /// State of the generator that picks databases and newcomers.
-    seed: u64,
+    /// Picks databases and newcomers.
+    random: Random,
     /// What has been done.
     pub work: Work,
 }
@@ -139,7 +140,7 @@ impl Evictor {
             pools: Pools::new(1),
             newcomers: Newcomers::new(),
             ages: GreedyAges::new(age_step),
-            seed: 0x2545_f491_4f6c_dd1d,
+            random: Random::new(1),
             work,
         }
     }
@@ -263,8 +264,7 @@ impl Evictor {
         }
         let k = self.pools.sample_size(giver);
         let Oldest { name, db, idle } = if orders.keeps_to_samples && k < NEARLY_LRU {
-            let Evictor { newcomers, seed, .. } = self;
-            newcomers.oldest_of(server, bin, k, || next_random(seed))?
+            self.newcomers.oldest_of(server, bin, k, &mut self.random)?
         } else {
             self.newcomers.oldest(server, bin, orders.now_us)?
         };
@@ -280,25 +280,10 @@ impl Evictor {
             Giver::Partition(id) => Some(guides.partitions.binning.partition_of()[id.index()]),
             Giver::Anyone => None,
         };
-        let may_give =
+        let may_hold =
             |db: u16| gives.is_none_or(|id| guides.partitions.whole_database(db).is_none_or(|whole| whole == id));
-        let weigh = |all: bool| {
-            let weight = move |&(db, n): &(u16, u64)| if all || may_give(db) { n } else { 0 };
-            (orders.db_sizes.iter().map(weight).sum::<u64>(), all)
-        };
-        let (total, all) = match weigh(false) {
-            (0, _) => weigh(true),
-            some => some,
-        };
-        let mut at = next_random(&mut self.seed) % total.max(1);
-        for &(db, n) in orders.db_sizes {
-            let n = if all || may_give(db) { n } else { 0 };
-            if at < n {
-                return Some(db);
-            }
-            at -= n;
-        }
-        None
+        draw_db(&mut self.random, orders.db_sizes, may_hold)
+            .or_else(|| draw_db(&mut self.random, orders.db_sizes, |_| true))
     }
 
     /// Evicts one key, unless it was used since it was shortlisted. Bytes freed.
@@ -402,14 +387,6 @@ fn others(guides: &Guides, orders: &Orders, may_give: OverTarget) -> OverTarget 
     let used_bytes = guides.usage.bytes_by_bin();
     let over = OverTarget::new(&used_bytes[..orders.bytes_max.len()], orders.target_bytes);
     if over.is_none() { guides.partitions.above_minimums(used_bytes) } else { over }
-}
-
-/// Xorshift: which database or newcomer comes next needs no more.
-fn next_random(seed: &mut u64) -> u64 {
-    *seed ^= *seed << 13;
-    *seed ^= *seed >> 7;
-    *seed ^= *seed << 17;
-    *seed
 }
 
 /// What a visited key is worth, and how to know it again.

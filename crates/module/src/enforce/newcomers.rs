@@ -7,6 +7,7 @@
 
 use std::collections::VecDeque;
 
+use tenure_core::random::Random;
 use tenure_core::units::PARTITIONS_MAX;
 
 use super::CLOCK_TICK_MS;
@@ -107,13 +108,7 @@ impl Newcomers {
     }
 
     /// The longest idle of `k` keys of the bin, taken off the list; `None` where too many of those looked at were gone.
-    pub fn oldest_of(
-        &mut self,
-        server: &Server,
-        bin: BinId,
-        k: usize,
-        mut random: impl FnMut() -> u64,
-    ) -> Option<Oldest> {
+    pub fn oldest_of(&mut self, server: &Server, bin: BinId, k: usize, random: &mut Random) -> Option<Oldest> {
         let list = &mut self.lists[bin.index()];
         let mut oldest: Option<(usize, u64)> = None;
         let mut met = 0;
@@ -121,7 +116,7 @@ impl Newcomers {
             if met == k || list.is_empty() {
                 break;
             }
-            let at = random() as usize % list.len();
+            let at = random.below(list.len() as u64) as usize;
             server.select_db(list[at].db);
             let key = server.open(&list[at].name);
             if key.kind() == Kind::Absent {

@@ -3,6 +3,7 @@
 //! Hash order makes consecutive steps a random sample without replacement, so the walk is where the evictor gets its samples and
 //! where mean sizes and counts come from: no key is visited for one purpose only.
 
+use tenure_core::random::Random;
 use tenure_core::units::{KeyHash, PartitionId};
 
 use super::usage::Usage;
@@ -46,6 +47,18 @@ impl Guides<'_> {
         let known = Known { binning: &self.partitions.binning, sizes: self.sizes };
         self.usage.evicted(db, partition, size_bytes, was_met, &known);
     }
+}
+
+/// A database, by its number of keys, of those that `may` be it; `None` where they hold no key.
+pub fn draw_db(random: &mut Random, db_sizes: &[(u16, u64)], may: impl Fn(u16) -> bool) -> Option<u16> {
+    let those = || db_sizes.iter().filter(|(db, _)| may(*db));
+    let mut at = random.below(those().map(|(_, keys)| keys).sum());
+    let is_it = |&&(_, keys): &&(u16, u64)| {
+        let is_it = at < keys;
+        at = at.saturating_sub(keys);
+        is_it
+    };
+    those().find(is_it).map(|(db, _)| *db)
 }
 
 /// Where the walk stands in each database.
@@ -100,5 +113,21 @@ impl Walk {
         }
         self.visited += visited as u64;
         visited
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn databases_are_drawn_by_their_keys() {
+        let (mut random, sizes) = (Random::new(1), [(0, 100), (3, 0), (7, 300)]);
+        let drawn: Vec<u16> = (0..4000).filter_map(|_| draw_db(&mut random, &sizes, |_| true)).collect();
+        let of = |db: u16| drawn.iter().filter(|drawn| **drawn == db).count();
+        assert_eq!((drawn.len(), of(3)), (4000, 0));
+        assert!((900..1100).contains(&of(0)), "{}", of(0));
+        assert_eq!(draw_db(&mut random, &sizes, |db| db == 0), Some(0));
+        assert_eq!(draw_db(&mut random, &sizes, |db| db == 3), None, "it is empty");
     }
 }

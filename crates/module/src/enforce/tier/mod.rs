@@ -17,6 +17,7 @@ use tenure_core::decide::density::DensityTable;
 use tenure_core::key_table::Entry;
 use tenure_core::policy::over_target::OverTarget;
 use tenure_core::policy::pools::{Giver, PATIENCE, Pools, next_giver};
+use tenure_core::random::Random;
 use tenure_core::tiers::marks::{FreeSpace, Marks, Overflow, Usage as TierUsage};
 use tenure_core::tiers::placed::Placed;
 use tenure_core::tiers::placer::PlacerConfig;
@@ -25,7 +26,7 @@ use tenure_core::units::{KeyHash, PARTITIONS_MAX, PartitionId};
 
 use self::mover::{Moved, Mover, allocated_bytes};
 use super::usage::Usage;
-use super::walk::{Guides, Walk};
+use super::walk::{Guides, Walk, draw_db};
 use crate::ffi::jemalloc::{ArenaUse, Jemalloc, server_used_bytes};
 use crate::ffi::server::{Server, Text};
 use crate::ffi::tier_memory::{self, SlowMemory};
@@ -121,7 +122,7 @@ pub struct Tiers {
     space: FreeSpace,
     pools: Pools<Candidate>,
     met: [Met; PARTITIONS_MAX],
-    seed: u64,
+    random: Random,
     /// What the slow tier held when it was last counted.
     counted: ArenaUse,
     /// Moved down since, less what moved up, in bytes.
@@ -151,7 +152,7 @@ impl Tiers {
             space: FreeSpace::new(Marks::default(), Overflow::DownWhereRoom),
             pools: Pools::new(1),
             met: [Met::default(); PARTITIONS_MAX],
-            seed: 0x2545_f491_4f6c_dd1d,
+            random: Random::new(1),
             counted: ArenaUse::default(),
             moved_since: 0,
             fast_limit_bytes: u64::MAX,
@@ -384,7 +385,7 @@ impl Tiers {
         placements: &mut Placements,
         mut visit: impl FnMut(&Value, (KeyHash, u16, Text)),
     ) -> usize {
-        let Some(db) = self.pick_db(around.db_sizes) else { return 0 };
+        let Some(db) = draw_db(&mut self.random, around.db_sizes, |_| true) else { return 0 };
         let mut found: Vec<(KeyHash, Tier)> = Vec::new();
         let clock = around.observer.partitions.classes.asked.clock();
         let (partitions, sizes, _) = around.observer.guides();
@@ -504,22 +505,6 @@ impl Tiers {
     pub fn tier_of(&self, server: &Server, db: u16, name: &[u8]) -> Option<Tier> {
         server.select_db(db);
         self.mover.tier_of(&server.open(&server.text(name)))
-    }
-
-    /// A database, by its number of keys.
-    fn pick_db(&mut self, db_sizes: &[(u16, u64)]) -> Option<u16> {
-        let total: u64 = db_sizes.iter().map(|(_, n)| n).sum();
-        self.seed ^= self.seed << 13;
-        self.seed ^= self.seed >> 7;
-        self.seed ^= self.seed << 17;
-        let mut at = self.seed % total.max(1);
-        for &(db, n) in db_sizes {
-            if at < n {
-                return Some(db);
-            }
-            at -= n;
-        }
-        None
     }
 }
 

@@ -22,6 +22,7 @@ use self::samples::ServerSamples;
 pub use self::tiers::TierFigures;
 pub use self::why::Why;
 use crate::config::{DlruEvictor, Policy, Settings};
+use crate::enforce::UNBOUNDED;
 use crate::enforce::evict::{EVICTED_MIN, Evictor, Orders, Scoring};
 use crate::enforce::newcomers::Newcomer;
 use crate::enforce::ranks::{Basis, Ranks};
@@ -71,9 +72,6 @@ const KEY_TABLE_BYTES_UNLIMITED: u64 = 4 << 20;
 /// Without news from the worker for this many windows, its plan is not trusted any more.
 const STALE_WINDOWS: u64 = 6;
 const STALE_US_MIN: u64 = 60_000_000;
-
-/// What bins may hold where no tenant is above its maximum.
-static UNBOUNDED: [u64; PARTITIONS_MAX] = [u64::MAX; PARTITIONS_MAX];
 
 /// The server's memory limit and what it lets be evicted.
 #[derive(Clone, Debug, Default)]

@@ -15,5 +15,9 @@ pub mod tier;
 pub mod usage;
 pub mod walk;
 
+use tenure_core::units::PARTITIONS_MAX;
+
+/// What bins may hold where nobody is above a maximum.
+pub static UNBOUNDED: [u64; PARTITIONS_MAX] = [u64::MAX; PARTITIONS_MAX];
 /// The server's clock of last accesses ticks once a second.
 const CLOCK_TICK_MS: u64 = 1000;

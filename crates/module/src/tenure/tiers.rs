@@ -59,25 +59,13 @@ impl Tenure {
         body: impl FnOnce(&mut Tiers, &mut Around) -> R,
     ) -> Option<R> {
         let published = Arc::clone(&self.published);
-        let target_bytes = self.tier_targets().to_vec();
+        let is_divided = self.settings.tier_division != Division::Free && self.current().is_some();
+        let target_bytes = if is_divided { &published.fast_target_bytes[..] } else { &[] };
         let sample_size = self.settings.samples as usize;
         let Tenure { tiers, observer, usage, walk, db_sizes, .. } = self;
         let table = &published.learned.table;
-        let worths = &observer.worths.clone();
-        let target_bytes = &target_bytes;
-        let mut around =
-            Around { server, observer, usage, walk, db_sizes, table, worths, target_bytes, sample_size, budget };
+        let mut around = Around { server, observer, usage, walk, db_sizes, table, target_bytes, sample_size, budget };
         tiers.as_mut().map(|tiers| body(tiers, &mut around))
-    }
-
-    /// Bytes of the fast tier by bin; none at all where whoever has the coldest value gives.
-    pub fn tier_targets(&self) -> &[u64] {
-        let is_current = self.tiers.is_some() && self.published.epoch == self.observer.epoch();
-        if is_current && self.settings.tier_division != Division::Free {
-            &self.published.fast_target_bytes
-        } else {
-            &[]
-        }
     }
 
     /// What of the fast tier values can have, and how it is divided; `None` where it isn't.

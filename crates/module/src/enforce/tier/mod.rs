@@ -25,6 +25,7 @@ use tenure_core::tiers::{Tier, Value};
 use tenure_core::units::{KeyHash, PARTITIONS_MAX, PartitionId};
 
 use self::mover::{Moved, Mover, allocated_bytes};
+use super::UNBOUNDED;
 use super::usage::Usage;
 use super::walk::{Guides, Walk, draw_db};
 use crate::ffi::jemalloc::{ArenaUse, Jemalloc, server_used_bytes};
@@ -32,8 +33,7 @@ use crate::ffi::server::{Server, Text};
 use crate::ffi::tier_memory::{self, SlowMemory};
 use crate::observe::Observer;
 use crate::observe::partitions::in_database;
-use crate::observe::placements::Placements;
-use crate::observe::worths::Worths;
+use crate::observe::placements::{Placements, SlowRead};
 
 /// What a thread cache may hold at the most for tiers to be kept apart, in bytes: values must be larger to move.
 const TCACHE_BYTES_MAX: usize = 1024;
@@ -43,10 +43,9 @@ const LENGTH_MIN: usize = 256;
 const STEPS_PER_LOOK: usize = 4;
 /// Moves that fail in a row: enough for this turn.
 const FAILURES_MAX: usize = 16;
-/// Steps of the walk in a slice that moves everything up, before the time is looked at.
-const STEPS_MIN: usize = 512;
-/// Moves of a slice before the time is looked at.
+/// The first moves of a slice may take so many times its share of time: another program may have had the core meanwhile.
 const MOVES_MIN: usize = 4;
+const URGENT: u32 = 4;
 /// Moves after which who gives is decided anew.
 const MOVES_PER_GIVER: usize = 16;
 /// Pages that one slice puts into the file of a tier.
@@ -91,8 +90,6 @@ pub struct Around<'a> {
     pub db_sizes: &'a [(u16, u64)],
     /// What was learned, where it was.
     pub table: &'a DensityTable,
-    /// What misses cost.
-    pub worths: &'a Worths,
     /// Bytes of the fast tier by bin; none at all where whoever has the coldest value gives.
     pub target_bytes: &'a [u64],
     /// Keys met per demotion.
@@ -292,20 +289,19 @@ impl Tiers {
     /// What was read in the slow tier and is hot goes up, as far as there is room.
     fn promote(&mut self, around: &mut Around, placements: &mut Placements) {
         let has_spare = self.space.has_spare(self.tier_usage());
-        let reads: Vec<_> = placements
-            .slow_reads()
-            .map(|read| (read.key, read.db, read.partition, read.reuse, read.name.to_vec()))
-            .collect();
-        for (hash, db, partition, reuse, name) in reads {
+        let hot = |read: SlowRead| {
+            let size_bytes = around.observer.known().sizes.mean_bytes(read.partition);
+            let value = known_slow(around.observer, read.key, read.partition, size_bytes)?;
+            let value = Value { idle: 0, reuse: Some(read.reuse), ..value };
+            let name = || around.server.text(read.name);
+            placements.placer.wants_up(&value, around.table, has_spare).then(|| (read.key, read.db, name(), value))
+        };
+        let hot: Vec<_> = placements.slow_reads().filter_map(hot).collect();
+        for (hash, db, name, value) in hot {
             if self.fast_bytes() >= self.fast_limit_bytes {
                 return;
             }
-            let size_bytes = around.observer.sizes().mean_bytes(partition);
-            let Some(value) = known_value(around.observer, hash, partition, size_bytes) else { continue };
-            let value = Value { idle: 0, reuse: Some(reuse), ..value };
-            if placements.placer.wants_up(&value, around.table, has_spare) {
-                self.carry_out(around, placements, (hash, db, &around.server.text(&name)), value, Tier::Fast);
-            }
+            self.carry_out(around, placements, (hash, db, &name), value, Tier::Fast);
         }
     }
 
@@ -315,13 +311,12 @@ impl Tiers {
         self.pools.set_sample_sizes(around.sample_size, &[]);
         let budget = around.budget;
         let mut giver = None;
-        // The first are moved whatever the time: another program may have had the core meanwhile.
-        let until = |n| (n >= MOVES_MIN).then_some(started + budget);
+        let until = |n| started + budget * if n < MOVES_MIN { URGENT } else { 1 };
         for n in 0.. {
             if self.space.due(self.tier_usage()).demote_bytes == 0 || failures > FAILURES_MAX {
                 return false;
             }
-            if n >= MOVES_MIN && started.elapsed() >= around.budget {
+            if n > 0 && Instant::now() >= until(n) {
                 self.counts.slices_out_of_time += 1;
                 return true;
             }
@@ -335,7 +330,7 @@ impl Tiers {
             let partition = around.observer.partitions.of(candidate.db, candidate.name.as_ref());
             let entry = around.observer.partitions.classes.entry(hash);
             let is_moved = entry.map(|entry| entry.last) == candidate.last && {
-                let value = known_or_unseen(around.observer, hash, partition, Tier::Fast, 0);
+                let value = known(around.observer, hash, partition, Tier::Fast, 0);
                 self.carry_out(around, placements, (hash, candidate.db, &candidate.name), value, Tier::Slow)
             };
             failures = if is_moved { 0 } else { failures + 1 };
@@ -351,7 +346,7 @@ impl Tiers {
         }
         let used_bytes = around.usage.bytes_by_bin();
         let fast_bytes = self.fast_bytes_by_bin(&used_bytes[..n]);
-        next_giver(&fast_bytes, around.target_bytes, &vec![u64::MAX; n], OverTarget::default, true)
+        next_giver(&fast_bytes, around.target_bytes, &UNBOUNDED[..n], OverTarget::default, true)
     }
 
     /// The next to go down; `None` where none was met in time.
@@ -360,7 +355,7 @@ impl Tiers {
         around: &mut Around,
         placements: &mut Placements,
         giver: Giver,
-        until: Option<Instant>,
+        until: Instant,
     ) -> Option<Candidate> {
         let patience = PATIENCE * self.pools.sample_size(giver);
         let mut met = 0;
@@ -370,7 +365,7 @@ impl Tiers {
             {
                 return Some(candidate);
             }
-            if step % STEPS_PER_LOOK == STEPS_PER_LOOK - 1 && until.is_some_and(|until| Instant::now() >= until) {
+            if step % STEPS_PER_LOOK == STEPS_PER_LOOK - 1 && Instant::now() >= until {
                 break;
             }
             met += self.step(around, placements, |_, _| {});
@@ -388,7 +383,7 @@ impl Tiers {
         let Some(db) = draw_db(&mut self.random, around.db_sizes, |_| true) else { return 0 };
         let mut found: Vec<(KeyHash, Tier)> = Vec::new();
         let clock = around.observer.partitions.classes.asked.clock();
-        let (partitions, sizes, _) = around.observer.guides();
+        let (partitions, sizes, worths) = around.observer.guides();
         let mut guides = Guides { partitions, sizes, usage: around.usage, sizes_all: false };
         let Tiers { mover, pools, met, is_draining, .. } = self;
         let (table, is_draining) = (around.table, *is_draining);
@@ -398,7 +393,7 @@ impl Tiers {
             let hash = in_database(KeyHash::of(seen.name.as_ref()), seen.db);
             let entry = classes.entry(hash);
             let size_bytes = allocated_bytes(seen.key.length()) as u32;
-            let (feature, _) = around.worths.of(entry, seen.partition, clock.ticks_per_us);
+            let (feature, _) = worths.of(entry, seen.partition, clock.ticks_per_us);
             let value = Value { feature, ..value_of(entry, seen.partition, size_bytes, tier, clock.now, clock.since) };
             met[seen.bin.index()].add(tier, size_bytes);
             if entry.is_some_and(|entry| entry.placed().tier() != tier) {
@@ -425,7 +420,8 @@ impl Tiers {
     fn drain(&mut self, around: &mut Around, placements: &mut Placements, started: Instant) -> bool {
         let before = (self.counts.promoted, around.walk.visited);
         for step in 0.. {
-            if self.slow_bytes() == 0 || (step >= STEPS_MIN && started.elapsed() >= around.budget) {
+            let looks = step % STEPS_PER_LOOK == STEPS_PER_LOOK - 1;
+            if self.slow_bytes() == 0 || (looks && started.elapsed() >= around.budget) {
                 break;
             }
             let mut slow = Vec::new();
@@ -495,7 +491,7 @@ impl Tiers {
         let hash = in_database(KeyHash::of(name.as_ref()), db);
         let partition = around.observer.partitions.of(db, name.as_ref());
         let from = if tier == Tier::Fast { Tier::Slow } else { Tier::Fast };
-        let value = known_or_unseen(around.observer, hash, partition, from, 0);
+        let value = known(around.observer, hash, partition, from, 0);
         let is_moved = self.carry_out(around, &mut placements, (hash, db, &name), value, tier);
         around.observer.partitions.classes.placements = Some(placements);
         if is_moved { "moved" } else { "not moved" }.to_owned()
@@ -544,16 +540,14 @@ fn value_of(entry: Option<&Entry>, partition: PartitionId, size_bytes: u32, tier
     }
 }
 
-/// What is known of a key that is remembered, where its value is said to be slow.
-fn known_value(observer: &Observer, hash: KeyHash, partition: PartitionId, size_bytes: u32) -> Option<Value> {
-    let classes = &observer.partitions.classes;
-    let entry = classes.entry(hash).filter(|entry| entry.placed().tier() == Tier::Slow)?;
-    let clock = classes.asked.clock();
-    let (feature, _) = observer.worths.of(Some(entry), partition, clock.ticks_per_us);
-    Some(Value { feature, ..value_of(Some(entry), partition, size_bytes, Tier::Slow, clock.now, clock.since) })
+/// What is known of a slow value; `None` where its key isn't remembered as that of one.
+fn known_slow(observer: &Observer, hash: KeyHash, partition: PartitionId, size_bytes: u32) -> Option<Value> {
+    let is_slow = observer.partitions.classes.entry(hash).is_some_and(|entry| entry.placed().tier() == Tier::Slow);
+    is_slow.then(|| known(observer, hash, partition, Tier::Slow, size_bytes))
 }
 
-fn known_or_unseen(observer: &Observer, hash: KeyHash, partition: PartitionId, tier: Tier, size_bytes: u32) -> Value {
+/// What is known of a value, remembered or not.
+fn known(observer: &Observer, hash: KeyHash, partition: PartitionId, tier: Tier, size_bytes: u32) -> Value {
     let classes = &observer.partitions.classes;
     let (entry, clock) = (classes.entry(hash), classes.asked.clock());
     let (feature, _) = observer.worths.of(entry, partition, clock.ticks_per_us);

@@ -116,12 +116,14 @@ impl SizeClasses {
         for i in 1..self.n {
             let quantile = i as f64 / self.n as f64;
             let off = |limit: u32| (below[bucket_of(limit)] - quantile).abs();
-            let (held, wanted) = (self.limits.limits_bytes[i - 1], wanted.limits_bytes[i - 1]);
-            let holds = (held == u32::MAX) == (wanted == u32::MAX);
-            if !holds || (wanted < u32::MAX && off(held) > off(wanted) + TOLERANCE / self.n as f64) {
-                limits.limits_bytes[i - 1] = wanted;
+            let (held, new) = (self.limits.limits_bytes[i - 1], wanted.limits_bytes[i - 1]);
+            let holds = (held == u32::MAX) == (new == u32::MAX);
+            if !holds || (new < u32::MAX && off(held) > off(new) + TOLERANCE / self.n as f64) {
+                limits.limits_bytes[i - 1] = new;
             }
         }
+        // One that moved past one that stayed: the shares are so different that all move.
+        let limits = if limits.limits_bytes.is_sorted() { limits } else { wanted };
         std::mem::replace(&mut self.limits, limits) != limits
     }
 

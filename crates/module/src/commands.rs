@@ -515,7 +515,7 @@ fn debug_tier(tenure: &mut Tenure, server: &Server, key: &[u8], to: Option<&str>
         None => tenure.tier_of_key(server, db, key).map(str::to_owned),
         Some("fast") => tenure.move_key(server, db, key, Tier::Fast),
         Some("slow") => tenure.move_key(server, db, key, Tier::Slow),
-        Some(other) => Err(format!("there is no tier '{other}'")),
+        Some(other) => Err(format!("there is no tier '{other}'; there are fast and slow")),
     };
     done.map_or_else(error, Answer::Text)
 }

@@ -507,30 +507,20 @@ pub const TABLE: &[Setting] = &[
         true,
         "How much of maxmemory may be fast: keys, short values, collections and the server's own structures are, and the values asked for most. 0: a fifth of maxmemory."
     ),
-    Setting {
-        name: c"tier-rule",
-        kind: Kind::Choice {
-            names: &[c"reuse-time", c"worth"],
-            get: |s| s.tier_rule as usize,
-            set: |s, i| {
-                s.tier_rule = [Rule::ReuseTime, Rule::Worth][i.min(1)];
-                Ok(())
-            },
-        },
-        about: "What decides who lies in fast memory: 'reuse-time' moves up what is asked for again sooner than fast values are on average, and down what wasn't asked for the longest, 'worth' goes by accesses per byte times what fast memory saves.",
-    },
-    Setting {
-        name: c"tier-division",
-        kind: Kind::Choice {
-            names: &[c"guided", c"free", c"equal"],
-            get: |s| s.tier_division as usize,
-            set: |s, i| {
-                s.tier_division = Division::ALL[i.min(2)];
-                Ok(())
-            },
-        },
-        about: "How tenants share fast memory: 'guided' by their miss ratio curves, so that most reads are fast, 'free' not at all: whoever has the coldest value gives, 'equal' alike.",
-    },
+    choice!(
+        tier_rule,
+        c"tier-rule",
+        &[c"reuse-time", c"worth"],
+        [Rule::ReuseTime, Rule::Worth],
+        "What decides who lies in fast memory: 'reuse-time' moves up what is asked for again sooner than fast values are on average, and down what wasn't asked for the longest, 'worth' goes by accesses per byte times what fast memory saves."
+    ),
+    choice!(
+        tier_division,
+        c"tier-division",
+        &[c"guided", c"free", c"equal"],
+        Division::ALL,
+        "How tenants share fast memory: 'guided' by their miss ratio curves, so that most reads are fast, 'free' not at all: whoever has the coldest value gives, 'equal' alike."
+    ),
     Setting {
         name: c"replies",
         kind: Kind::Choice {

@@ -164,6 +164,12 @@ impl Own {
         self.peak_bytes = (alloc::take_peak_bytes() as f64).max(self.peak_bytes * 0.9999);
     }
 
+    /// What it held until now it won't take again.
+    fn forget(&mut self) {
+        alloc::take_peak_bytes();
+        self.peak_bytes = 0.0;
+    }
+
     /// What it may take again, in bytes, with the allocator's rounding.
     fn reserve_bytes(&self, limit_bytes: u64) -> u64 {
         let more = self.peak_bytes - alloc::allocated_bytes() as f64;
@@ -393,6 +399,7 @@ impl Tenure {
             true => self.divide_anew(),
             false => classes.keys = Some(KeyTable::new(wanted)),
         }
+        self.own.forget();
     }
 
     fn apply(&mut self, settings: &Settings) {

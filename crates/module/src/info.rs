@@ -143,6 +143,7 @@ pub fn tier_fields(figures: &TierFigures) -> Vec<(&'static str, Value)> {
         ("slow_hits", Count(figures.slow_hits)),
         ("demotions", Count(counts.demoted)),
         ("promotions", Count(counts.promoted)),
+        ("stored_slow", Count(counts.stored_slow)),
         ("moved_bytes", Count(counts.moved_bytes)),
         ("strays", Count(counts.strays)),
         ("move_us_mean", Number(counts.move_ns as f64 / 1000.0 / moves.max(1) as f64)),

@@ -529,6 +529,9 @@ impl Tenure {
         // First, so that replicas work while the rest is done.
         self.end_writes(server, now_us);
         self.observer.rate = self.worker.shared.rate();
+        if let Some(tiers) = &mut self.tiers {
+            tiers.end_turn(now_us, self.observer.is_busy);
+        }
         let dropped = self.observer.end_turn(server, now_us);
         if dropped > 0 {
             self.worker.shared.dropped.fetch_add(dropped, std::sync::atomic::Ordering::Relaxed);

@@ -37,9 +37,9 @@ pub(super) fn retire(server: &Server) {
 pub(super) unsafe extern "C" fn on_command(call: *mut raw::RedisModuleCommandFilterCtx) {
     guarded("the command filter", || {
         // SAFETY: the server runs this filter now, with this call.
-        let call = unsafe { FilterCall::new(call) };
-        let asks_for_timer = STATE.with(&call, |tenure| {
-            tenure.on_command(&call, now_us);
+        let (proof, mut call) = unsafe { (FilterCall::new(call), FilterCall::new(call)) };
+        let asks_for_timer = STATE.with(&proof, |tenure| {
+            tenure.on_command(&mut call, now_us);
             if let Some(touched) = tenure.observer.touches.take()
                 && let Some(server) = soon::own_context(&call)
             {
@@ -48,7 +48,7 @@ pub(super) unsafe extern "C" fn on_command(call: *mut raw::RedisModuleCommandFil
             tenure.observer.manages_modules
         });
         if asks_for_timer == Some(true) {
-            soon::cancel(&call);
+            soon::cancel(&proof);
         }
     });
 }

@@ -113,6 +113,14 @@ impl FilterCall {
         acl::user_name(&soon::own_context(self)?, client_id)
     }
 
+    /// Puts another string of the same bytes in the place of word `i`, which isn't used any more. `i` has to be a word of the command.
+    pub fn replace_word(&mut self, i: usize, text: Text) -> bool {
+        // SAFETY: `call` is valid while the filter runs; the server frees the word that was there, which nobody holds (`&mut`), and
+        // takes the string over.
+        let replaced = unsafe { api!(RedisModule_CommandFilterArgReplace(self.call, i as c_int, text.into_raw())) };
+        replaced as isize == raw::REDISMODULE_OK
+    }
+
     /// Puts the command behind `TENURE.AWAIT`, for a client that waits for the disk. True where the server did.
     pub fn put_behind_await(&self) -> bool {
         let word = super::awaits::command_word();

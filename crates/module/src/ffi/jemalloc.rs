@@ -113,6 +113,12 @@ impl Jemalloc {
         Some(body())
     }
 
+    /// What this thread's cache holds goes back to where it came from.
+    pub fn flush_cache(&self, _proof: &impl MainThread) {
+        // SAFETY: the name takes and gives nothing.
+        unsafe { (self.0)(c"thread.tcache.flush".as_ptr(), ptr::null_mut(), ptr::null_mut(), ptr::null_mut(), 0) };
+    }
+
     fn read<T: Copy + Default>(&self, name: &CStr) -> Option<T> {
         self.exchange::<T, ()>(name, None)
     }

@@ -31,6 +31,7 @@ required!(
     RedisModule_Call,
     RedisModule_CommandFilterArgGet,
     RedisModule_CommandFilterArgInsert,
+    RedisModule_CommandFilterArgReplace,
     RedisModule_CommandFilterArgsCount,
     RedisModule_CreateCommand,
     RedisModule_CreateTimer,

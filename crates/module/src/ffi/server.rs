@@ -272,6 +272,11 @@ impl Text {
         Text(unsafe { api!(RedisModule_CreateString(ptr::null_mut(), bytes.as_ptr().cast(), bytes.len())) })
     }
 
+    /// Where the server's object lies, which holds the string or points to it.
+    pub(super) fn object(&self) -> *const u8 {
+        self.0.cast()
+    }
+
     /// A string that is ours to free; `None` for null.
     ///
     /// # Safety

@@ -21,7 +21,7 @@ use std::sync::{Mutex, PoisonError};
 use std::{fs, io, ptr};
 
 use super::jemalloc::{ArenaId, ArenaUse, Jemalloc, page_bytes};
-use super::server::Server;
+use super::server::{Server, Text};
 use super::{MainThread, bus};
 use crate::enforce::tier::place::Place;
 
@@ -36,6 +36,8 @@ const CHUNK_BYTES: usize = 2 << 20;
 const RECENT: usize = 16;
 /// `mbind`: this node first, others where it has no memory left; a bound process would be killed instead.
 const MPOL_PREFERRED: c_int = 1;
+/// A string of so many bytes has an object of its own, on servers that put short ones into theirs, and passes through the thread's cache.
+const OWN_OBJECT_BYTES: usize = 200;
 /// What a test allocation takes: beyond any thread cache that is let through.
 const TEST_BYTES: usize = 8192;
 
@@ -212,6 +214,21 @@ impl SlowMemory {
     pub fn within<R>(&self, proof: &impl MainThread, body: impl FnOnce() -> R) -> Option<R> {
         let arena = (*self.arena.lock().unwrap_or_else(PoisonError::into_inner))?;
         self.jemalloc.within(proof, arena, body)
+    }
+
+    /// A server string with its bytes here and its object, as any, in ordinary memory; `None` where that can't be done. It has to be longer
+    /// than what passes through thread caches.
+    pub fn string(&self, server: &Server, bytes: &[u8]) -> Option<Text> {
+        // The object is small and comes from the thread's cache. An empty cache would be filled from here, so one is put back there before.
+        drop(server.text(&[0; OWN_OBJECT_BYTES]));
+        let string = self.within(server, || server.text(bytes))?;
+        if self.contains(string.object()) {
+            drop(string);
+            self.jemalloc.flush_cache(server);
+            return None;
+        }
+        self.took(string.as_ref().as_ptr(), bytes.len());
+        self.contains(string.as_ref().as_ptr()).then_some(string)
     }
 
     /// Whether an address lies here.

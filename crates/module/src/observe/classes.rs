@@ -252,6 +252,9 @@ impl Classes {
                 placements.look(keys);
             }
             self.moved += self.asked.settle(keys);
+            if let Some(placements) = &mut self.placements {
+                placements.settle(keys);
+            }
         }
     }
 

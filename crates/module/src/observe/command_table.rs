@@ -82,7 +82,7 @@ pub enum Sets {
     RunsQueued,
 }
 
-/// What a command means to replies that wait for replicas; a container's is that of all its subcommands together.
+/// What a command means to replies that wait for replicas, and to where values lie; a container's is that of all its subcommands together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Marks(u8);
 
@@ -98,6 +98,10 @@ impl Marks {
     pub const ACKNOWLEDGES: Marks = Marks(16);
     /// It may wait for keys, to be answered in a later turn.
     pub const WAITS_FOR_KEYS: Marks = Marks(32);
+    /// Its second argument is a whole string, to be stored under its only key.
+    const STORES_SECOND: Marks = Marks(64);
+    /// Its third is.
+    const STORES_THIRD: Marks = Marks(128);
 
     /// True of a command that is marked so.
     #[inline]
@@ -121,6 +125,18 @@ impl Marks {
             .with(Marks::WAITS_FOR_KEYS, has("blocking"))
             .with(Marks::RUNS_QUEUED, container == "exec")
             .with(Marks::ACKNOWLEDGES, container == "replconf")
+            .with(Marks::STORES_SECOND, ["set", "setnx", "getset"].contains(&container))
+            .with(Marks::STORES_THIRD, ["setex", "psetex"].contains(&container))
+    }
+
+    /// Which word is the string that the command stores, whole, under its only key; `None` where it doesn't.
+    #[inline]
+    pub fn stored_word(self) -> Option<usize> {
+        match self.0 & (Marks::STORES_SECOND.0 | Marks::STORES_THIRD.0) {
+            0 => None,
+            mark if mark == Marks::STORES_SECOND.0 => Some(2),
+            _ => Some(3),
+        }
     }
 
     /// A command that isn't in the table: it may do anything.

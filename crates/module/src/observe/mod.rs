@@ -348,6 +348,15 @@ impl Observer {
         any
     }
 
+    /// The key, with its database, under which a command is about to store a whole string, and which word that is; `None` where it doesn't.
+    #[inline]
+    pub fn stores(&mut self, call: &FilterCall, command: Option<Entry>) -> Option<(KeyHash, usize)> {
+        let command = command?;
+        let (value_at, (position, _)) = (command.marks.stored_word()?, command.only_key()?);
+        let db = self.clients.db_of(call, self.partitions.owners.as_mut())?;
+        Some((in_database(KeyHash::of(call.word(position)?), db), value_at))
+    }
+
     /// The one key of a command of that many words, where it has one at a fixed place.
     pub fn only_key<'a>(&self, words: &[&'a [u8]]) -> Option<&'a [u8]> {
         let (position, _) = self.commands.find(words.first()?)?.only_key()?;

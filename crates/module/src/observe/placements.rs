@@ -27,6 +27,8 @@ struct Access {
     effect: Effect,
     tick: u32,
     name: (usize, usize),
+    /// Its value was put into slow memory before the command ran.
+    is_stored_slow: bool,
 }
 
 /// A slow value that was read.
@@ -55,6 +57,10 @@ pub struct Placements {
     slow_names: Vec<u8>,
     /// Reads that found their value in the slow tier.
     pub slow_hits: u64,
+    /// Whose value the command that runs next stores in slow memory.
+    pub stores_slow: Option<KeyHash>,
+    /// Those whose value was, and who aren't in the table yet.
+    stored_slow: Vec<KeyHash>,
 }
 
 impl Placements {
@@ -67,6 +73,8 @@ impl Placements {
             slow: Vec::with_capacity(SLOW_KEYS),
             slow_names: Vec::with_capacity(SLOW_BYTES),
             slow_hits: 0,
+            stores_slow: None,
+            stored_slow: Vec::with_capacity(PENDING),
         }
     }
 
@@ -79,12 +87,17 @@ impl Placements {
     /// A key is about to be asked for, at `tick`. Of too long a name nothing is noted.
     #[inline]
     pub fn note(&mut self, key: KeyHash, name: &[u8], (db, partition): (u16, PartitionId), effect: Effect, tick: u32) {
+        let is_stored_slow = self.stores_slow.take() == Some(key);
         if self.are_full(name) {
             return;
         }
         let start = self.names.len();
-        self.names.extend_from_slice(name);
-        self.pending.push(Access { key, db, partition, effect, tick, name: (start, name.len()) });
+        // Only what is read is asked for by its name.
+        if effect == Effect::Read {
+            self.names.extend_from_slice(name);
+        }
+        let name = (start, self.names.len() - start);
+        self.pending.push(Access { key, db, partition, effect, tick, name, is_stored_slow });
     }
 
     /// Looks at what waits, before it is put into the table.
@@ -92,6 +105,9 @@ impl Placements {
         let near = self.pending.iter().fold(0, |near, access| near ^ keys.warm(access.key));
         std::hint::black_box(near);
         for access in &self.pending {
+            if access.is_stored_slow {
+                self.stored_slow.push(access.key);
+            }
             // Who isn't known to be there has no reuse time.
             let Some(entry) = keys.get_mut(access.key).filter(|entry| entry.n_requests > 0) else { continue };
             let (tier, reuse) = (entry.placed().tier(), u64::from(access.tick.wrapping_sub(entry.last)));
@@ -113,6 +129,15 @@ impl Placements {
         }
         self.pending.clear();
         self.names.clear();
+    }
+
+    /// Once what waited is in the table: newcomers that were stored in slow memory are there.
+    pub fn settle(&mut self, keys: &mut KeyTable) {
+        for key in self.stored_slow.drain(..) {
+            if let Some(entry) = keys.get_mut(key) {
+                entry.set_placed(entry.placed().found_in(Tier::Slow));
+            }
+        }
     }
 
     /// The slow values that were read in this turn, as far as there was room for their names.
@@ -177,6 +202,22 @@ mod tests {
         placements.look(&mut keys);
         assert_eq!(keys.get(KeyHash::of_number(1)).unwrap().placed().tier(), Tier::Fast);
         assert_eq!((placements.slow_hits, placements.slow_reads().count()), (0, 0));
+    }
+
+    /// Stored in slow memory it is slow, whether it was or is new; the next write of another isn't.
+    #[test]
+    fn what_is_stored_in_slow_memory_is_slow() {
+        let (mut keys, mut placements) = (table_with(1, 2), Placements::new(PlacerConfig::default()));
+        for number in [1, 2] {
+            placements.stores_slow = Some(KeyHash::of_number(number));
+            note(&mut placements, number, b"k", Effect::Write);
+        }
+        keys.get_or_insert(KeyHash::of_number(3), 10).n_requests = 1;
+        note(&mut placements, 3, b"k", Effect::Write);
+        placements.look(&mut keys);
+        placements.settle(&mut keys);
+        let tier = |number| keys.get(KeyHash::of_number(number)).unwrap().placed().tier();
+        assert_eq!([1, 2, 3].map(tier), [Tier::Slow, Tier::Slow, Tier::Fast]);
     }
 
     #[test]

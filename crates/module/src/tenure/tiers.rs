@@ -9,13 +9,15 @@ use tenure_core::tiers::division::Division;
 use super::{TICK_US, Tenure, When};
 use crate::config::Policy;
 use crate::enforce::tier::{Around, Tiers};
+use crate::ffi::filter::FilterCall;
 use crate::ffi::server::{Level, Server};
 use crate::ffi::soon;
 use crate::observe::classes::Remembers;
+use crate::observe::command_table::{Entry, Words};
 use crate::observe::placements::Placements;
 
 /// What a slice of moves may take: at the end of a turn, where the fast tier is full, and while the event loop is idle.
-const TURN_BUDGET: Duration = Duration::from_micros(100);
+const TURN_BUDGET: Duration = Duration::from_micros(50);
 const IDLE_BUDGET: Duration = Duration::from_micros(100);
 
 /// Between two slices that met nothing slow, while all that is moves up.
@@ -134,6 +136,23 @@ impl Tenure {
         self.place_some(server, now_us, When::BeforeReplies);
     }
 
+    /// A command is about to run: the string that it stores, if it stores one, goes where it should lie. The server keeps the memory that it is
+    /// handed. About 0.3 µs for a string of 1 KB that is to be slow, else a look into the table of keys.
+    #[inline]
+    pub(super) fn before_store(&mut self, call: &mut FilterCall, command: Option<Entry>) {
+        let Some((key, value_at)) = self.observer.stores(call, command) else { return };
+        let (Some(tiers), Some(value)) = (&mut self.tiers, call.word(value_at)) else { return };
+        if !tiers.stores_slow(&self.observer, key, value.len()) {
+            return;
+        }
+        let Some(stored) = soon::own_context(call).and_then(|server| tiers.stored(&server, value)) else { return };
+        if call.replace_word(value_at, stored)
+            && let Some(placements) = &mut self.observer.partitions.classes.placements
+        {
+            placements.stores_slow = Some(key);
+        }
+    }
+
     /// A slice of moves. Where there is more to do, an idle event loop is asked for more.
     pub(super) fn place_some(&mut self, server: &Server, now_us: u64, when: When) {
         let is_busy = self.tiers.as_mut().is_some_and(|tiers| tiers.is_busy(&self.observer));
@@ -142,11 +161,12 @@ impl Tenure {
         }
         let budget = match when {
             When::Idle => IDLE_BUDGET,
-            When::BeforeReplies if self.tiers.as_ref().is_some_and(Tiers::is_full) => {
-                Duration::from_micros(self.settings.turn_budget_us as u64)
-            }
             When::BeforeReplies => TURN_BUDGET,
         };
+        let may_begin = |tiers: &Tiers| tiers.is_draining() || tiers.time.allows(budget.as_micros() as u64);
+        if !self.tiers.as_ref().is_some_and(may_begin) {
+            return;
+        }
         if self.db_sizes.is_empty() {
             self.count_keys(server);
         }

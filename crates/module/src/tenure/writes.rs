@@ -9,8 +9,13 @@ use crate::observe::command_table::{Entry, Marks};
 impl Tenure {
     /// A command is about to run: it is watched, and its reply waits for replicas where it should.
     #[inline]
-    pub fn on_command(&mut self, call: &FilterCall, now_us: impl Fn() -> u64) {
+    pub fn on_command(&mut self, call: &mut FilterCall, now_us: impl Fn() -> u64) {
         let command = self.observer.command(call);
+        // Before another word may come in front.
+        if self.tiers.is_some() {
+            self.before_store(call, command);
+        }
+        let call = &*call;
         if self.replies.is_on() {
             self.before_write(call, command);
         }

@@ -3,13 +3,16 @@
 //! Source: sdTMM (Wang's dissertation, 2024, ch. 5), for a server that is not changed. New values come to lie in ordinary memory, the fast
 //! tier. Where less than the low mark of `tenure.tier-fast-bytes` is free, the walk through the key space offers values to shortlists, and the
 //! coldest of those met move down until the high mark is free. Slow values that are read go up where the policy finds them hot and there
-//! is room. What leaves the cache does so by the evictor, whichever tier it lies in, so neither tier's moves wait for an eviction.
+//! is room. A string that is stored whole over a slow one, or where the fast tier is full, is copied into slow memory before the command that
+//! stores it runs, and the server keeps that copy: it needs no move. What leaves the cache does so by the evictor, whichever tier it lies in, so
+//! neither tier's moves wait for an eviction.
 //! Keys, short values, collections and the server's own structures stay fast and count as such.
 //! Where a value lies is told by its address; the table of keys remembers it, and the walk puts right what has changed since.
-//! Cost: about K visited keys and one move per demotion, one move per promotion; bounded per turn.
+//! Cost: about K visited keys and one move per demotion, one move per promotion; bounded per turn, and by a share of the time ([`share`]).
 
 pub mod mover;
 pub mod place;
+pub mod share;
 
 use std::time::{Duration, Instant};
 
@@ -24,7 +27,8 @@ use tenure_core::tiers::placer::PlacerConfig;
 use tenure_core::tiers::{Tier, Value};
 use tenure_core::units::{KeyHash, PARTITIONS_MAX, PartitionId};
 
-use self::mover::{Moved, Mover, allocated_bytes};
+use self::mover::{MOVED_MAX_BYTES, Moved, Mover, allocated_bytes};
+use self::share::TimeShare;
 use super::UNBOUNDED;
 use super::usage::Usage;
 use super::walk::{Guides, Walk, draw_db};
@@ -62,6 +66,8 @@ pub struct Counts {
     pub demoted: u64,
     /// Values moved up.
     pub promoted: u64,
+    /// Values put into slow memory as they were stored.
+    pub stored_slow: u64,
     /// Bytes moved, both ways.
     pub moved_bytes: u64,
     /// Values that lay elsewhere than they should after a move.
@@ -98,6 +104,13 @@ pub struct Around<'a> {
     pub budget: Duration,
 }
 
+impl Around<'_> {
+    /// Until when a slice that began then may go on after so many moves.
+    fn until(&self, started: Instant, moves: usize) -> Instant {
+        started + self.budget * if moves < MOVES_MIN { URGENT } else { 1 }
+    }
+}
+
 struct Candidate {
     name: Text,
     db: u16,
@@ -125,6 +138,12 @@ pub struct Tiers {
     /// Moved down since, less what moved up, in bytes.
     moved_since: i64,
     fast_limit_bytes: u64,
+    /// What newcomers may still take of the fast tier in this turn, in bytes.
+    room_bytes: i64,
+    /// Nothing is slow, and there is room.
+    is_all_fast: bool,
+    /// How much of the time moves may take.
+    pub time: TimeShare,
     /// All values go up: the slow tier is to be given up.
     is_draining: bool,
     /// Keys met since the last that went up so.
@@ -153,6 +172,9 @@ impl Tiers {
             counted: ArenaUse::default(),
             moved_since: 0,
             fast_limit_bytes: u64::MAX,
+            room_bytes: i64::MAX,
+            is_all_fast: true,
+            time: TimeShare::default(),
             is_draining: false,
             met_since_drained: 0,
             window_began: (0, 0),
@@ -202,14 +224,47 @@ impl Tiers {
         };
     }
 
+    /// A turn of the event loop is over; `is_busy` says that commands came.
+    pub fn end_turn(&mut self, now_us: u64, is_busy: bool) {
+        let free = i128::from(self.fast_limit_bytes) - i128::from(self.fast_bytes());
+        self.room_bytes = free.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64;
+        self.is_all_fast = self.slow_bytes() == 0 && self.room_bytes > MOVED_MAX_BYTES as i64;
+        self.time.go_on(now_us, is_busy, self.room_bytes < 0);
+    }
+
+    /// Where a string that is about to be stored under `key` should lie from the start: over a slow value in slow memory, and where the fast
+    /// tier has no room for another.
+    #[inline]
+    pub fn stores_slow(&mut self, observer: &Observer, key: KeyHash, length: usize) -> bool {
+        if self.is_all_fast || self.is_draining || !self.mover.is_of_size(length) {
+            return false;
+        }
+        let held = observer.partitions.classes.entry(key).filter(|entry| entry.n_requests > 0);
+        match held {
+            Some(entry) => entry.placed().tier() == Tier::Slow,
+            None => {
+                let bytes = allocated_bytes(length) as i64;
+                let is_slow = self.room_bytes < bytes;
+                if is_slow {
+                    self.moved_since += bytes
+                } else {
+                    self.room_bytes -= bytes
+                }
+                is_slow
+            }
+        }
+    }
+
+    /// A copy of a string in slow memory; `None` where it would lie elsewhere.
+    pub fn stored(&mut self, server: &Server, string: &[u8]) -> Option<Text> {
+        let stored = self.memory.string(server, string)?;
+        self.counts.stored_slow += 1;
+        Some(stored)
+    }
+
     /// True while all values go up.
     pub fn is_draining(&self) -> bool {
         self.is_draining
-    }
-
-    /// True where the fast tier holds more than it may.
-    pub fn is_full(&self) -> bool {
-        self.fast_bytes() > self.fast_limit_bytes
     }
 
     /// True once nothing is left in a slow tier that is to be given up.
@@ -240,13 +295,14 @@ impl Tiers {
         if self.is_draining {
             is_left = self.drain(around, &mut placements, started);
         } else {
-            self.promote(around, &mut placements);
+            self.promote(around, &mut placements, started);
             is_left |= self.demote(around, &mut placements, started);
         }
         placements.forget_slow_reads();
         around.observer.partitions.classes.placements = Some(placements);
         self.memory.flush(around.server, PAGES_PER_SLICE, false);
         let spent_us = started.elapsed().as_micros() as u64;
+        self.time.spend(spent_us);
         self.counts.spent_us += spent_us;
         self.counts.slice_us_max = self.counts.slice_us_max.max(spent_us);
         is_left
@@ -286,8 +342,8 @@ impl Tiers {
         }
     }
 
-    /// What was read in the slow tier and is hot goes up, as far as there is room.
-    fn promote(&mut self, around: &mut Around, placements: &mut Placements) {
+    /// What was read in the slow tier and is hot goes up, the hottest first, as far as there are room and time.
+    fn promote(&mut self, around: &mut Around, placements: &mut Placements, started: Instant) {
         let has_spare = self.space.has_spare(self.tier_usage());
         let hot = |read: SlowRead| {
             let size_bytes = around.observer.known().sizes.mean_bytes(read.partition);
@@ -296,9 +352,11 @@ impl Tiers {
             let name = || around.server.text(read.name);
             placements.placer.wants_up(&value, around.table, has_spare).then(|| (read.key, read.db, name(), value))
         };
-        let hot: Vec<_> = placements.slow_reads().filter_map(hot).collect();
-        for (hash, db, name, value) in hot {
-            if self.fast_bytes() >= self.fast_limit_bytes {
+        let mut hot: Vec<_> = placements.slow_reads().filter_map(hot).collect();
+        hot.sort_by_key(|(.., value)| value.reuse);
+        for (n, (hash, db, name, value)) in hot.into_iter().enumerate() {
+            let is_over = n > 0 && Instant::now() >= around.until(started, n);
+            if is_over || self.fast_bytes() >= self.fast_limit_bytes {
                 return;
             }
             self.carry_out(around, placements, (hash, db, &name), value, Tier::Fast);
@@ -309,21 +367,20 @@ impl Tiers {
     fn demote(&mut self, around: &mut Around, placements: &mut Placements, started: Instant) -> bool {
         let mut failures = 0;
         self.pools.set_sample_sizes(around.sample_size, &[]);
-        let budget = around.budget;
         let mut giver = None;
-        let until = |n| started + budget * if n < MOVES_MIN { URGENT } else { 1 };
         for n in 0.. {
+            let until = around.until(started, n);
             if self.space.due(self.tier_usage()).demote_bytes == 0 || failures > FAILURES_MAX {
                 return false;
             }
-            if n > 0 && Instant::now() >= until(n) {
+            if n > 0 && Instant::now() >= until {
                 self.counts.slices_out_of_time += 1;
                 return true;
             }
             if n % MOVES_PER_GIVER == 0 {
                 giver = self.giver(around);
             }
-            let Some(candidate) = giver.and_then(|giver| self.find(around, placements, giver, until(n))) else {
+            let Some(candidate) = giver.and_then(|giver| self.find(around, placements, giver, until)) else {
                 return true;
             };
             let hash = in_database(KeyHash::of(candidate.name.as_ref()), candidate.db);

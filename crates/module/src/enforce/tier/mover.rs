@@ -59,7 +59,12 @@ impl Mover {
 
     /// Whether a value's kind and size let it move.
     pub fn may_move(&self, key: &Key) -> bool {
-        key.kind() == Kind::String && (self.length_min..=MOVED_MAX_BYTES).contains(&key.length())
+        key.kind() == Kind::String && self.is_of_size(key.length())
+    }
+
+    /// Whether a string of that length moves.
+    pub fn is_of_size(&self, length: usize) -> bool {
+        (self.length_min..=MOVED_MAX_BYTES).contains(&length)
     }
 
     /// In which tier a string lies; `None` where it isn't one that moves.

@@ -11,6 +11,7 @@ pub mod bound;
 pub mod costs;
 pub mod grid;
 pub mod ladder;
+mod lives;
 pub mod offline;
 pub mod policies;
 pub mod replay;

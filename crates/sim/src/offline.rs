@@ -14,8 +14,8 @@ pub const NEVER: u32 = u32::MAX;
 pub struct Offline {
     /// The trace.
     pub accesses: Arc<[Access]>,
-    /// By access: the index of the next read or write that would find what this access leaves behind; [`NEVER`] where there is none,
-    /// the key is deleted first, or the value has expired by then.
+    /// By access: the index of the next read or write that would find what this access leaves behind, were it never evicted; [`NEVER`]
+    /// where there is none, the key is deleted first, or the value has expired by then.
     pub next_use: Vec<u32>,
 }
 
@@ -44,14 +44,19 @@ impl Offline {
     }
 
     /// What the next use of what access `i` leaves behind saves if the value is still there, in µs, and how many accesses away it
-    /// is; `None` where there is no next use. A write saves nothing: it brings its own value.
+    /// is; `None` where there is no next use.
     #[inline]
     pub fn saving(&self, i: usize) -> Option<(f64, u32)> {
         let next = self.next_use[i];
         let access = self.accesses.get(next as usize)?;
-        let saved_us = if access.op == Op::Read { f64::from(access.penalty_us) } else { 0.0 };
-        Some((saved_us, next - i as u32))
+        Some((saved_us(access), next - i as u32))
     }
+}
+
+/// What `access` saves if it finds the value, in µs. A write saves nothing: it brings its own value.
+#[inline]
+pub fn saved_us(access: &Access) -> f64 {
+    if access.op == Op::Read { f64::from(access.penalty_us) } else { 0.0 }
 }
 
 #[cfg(test)]

@@ -18,6 +18,7 @@ pub mod load;
 pub mod reply;
 pub mod server;
 pub mod settings;
+pub mod slow_strings;
 pub mod soon;
 pub mod tier_memory;
 

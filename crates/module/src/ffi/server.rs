@@ -272,6 +272,18 @@ impl Text {
         Text(unsafe { api!(RedisModule_CreateString(ptr::null_mut(), bytes.as_ptr().cast(), bytes.len())) })
     }
 
+    /// Gives a string that we made, and that nobody else holds, other bytes, as many as it has.
+    ///
+    /// # Panics
+    /// For another length.
+    pub(super) fn fill(&mut self, bytes: &[u8]) {
+        let start = self.as_ref().as_ptr().cast_mut();
+        assert_eq!(self.as_ref().len(), bytes.len(), "a string is filled with as many bytes as it has");
+        // SAFETY: so many bytes start there, in memory that the server allocated for this string alone; they are const in its interface because
+        // strings are shared, which this one isn't: the caller made it, and `&mut` says that nobody reads it now.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), start, bytes.len()) };
+    }
+
     /// Where the server's object lies, which holds the string or points to it.
     pub(super) fn object(&self) -> *const u8 {
         self.0.cast()

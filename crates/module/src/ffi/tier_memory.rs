@@ -216,19 +216,21 @@ impl SlowMemory {
         self.jemalloc.within(proof, arena, body)
     }
 
-    /// A server string with its bytes here and its object, as any, in ordinary memory; `None` where that can't be done. It has to be longer
-    /// than what passes through thread caches.
-    pub fn string(&self, server: &Server, bytes: &[u8]) -> Option<Text> {
-        // The object is small and comes from the thread's cache. An empty cache would be filled from here, so one is put back there before.
-        drop(server.text(&[0; OWN_OBJECT_BYTES]));
-        let string = self.within(server, || server.text(bytes))?;
-        if self.contains(string.object()) {
-            drop(string);
+    /// `n` server strings of `length` bytes each, all zero, that lie here, with their objects, as any, in ordinary memory; none at all where that
+    /// can't be done. They have to be longer than what passes through thread caches.
+    pub(super) fn strings(&self, server: &Server, length: usize, n: usize) -> Vec<Text> {
+        let zeros = vec![0; length.max(OWN_OBJECT_BYTES)];
+        let make = |length: usize| (0..n).map(|_| server.text(&zeros[..length])).collect::<Vec<Text>>();
+        // Objects are small and come from the thread's cache. An empty cache would be filled from here, so as many are put back there before.
+        drop(make(OWN_OBJECT_BYTES));
+        let strings = self.within(server, || make(length)).unwrap_or_default();
+        if strings.iter().any(|string| self.contains(string.object())) {
+            drop(strings);
             self.jemalloc.flush_cache(server);
-            return None;
+            return Vec::new();
         }
-        self.took(string.as_ref().as_ptr(), bytes.len());
-        self.contains(string.as_ref().as_ptr()).then_some(string)
+        let lies_here = |string: &Text| self.contains(string.as_ref().as_ptr());
+        if strings.iter().all(lies_here) { strings } else { Vec::new() }
     }
 
     /// Whether an address lies here.

@@ -9,6 +9,7 @@ use std::collections::HashMap;
 
 use tenure_core::decide::penalty_class::{ClassLimits, PENALTY_CLASSES};
 use tenure_core::key_table::{BUCKET_BYTES, Entry, KeyTable};
+use tenure_core::tiers::placed::Placed;
 use tenure_core::units::{KeyHash, PartitionId};
 
 use super::command_table::Effect;
@@ -240,6 +241,17 @@ impl Classes {
         if let Some(placements) = &mut self.placements {
             placements.note(key, name, place, effect, tick);
         }
+    }
+
+    /// The key's value lies there now. Who isn't remembered is from now on, as of whom nothing was seen since the clock goes.
+    pub fn set_placed(&mut self, key: KeyHash, placed: Placed) {
+        let since = self.asked.clock().since as u32;
+        let Some(keys) = &mut self.keys else { return };
+        let displaced = keys.displaced();
+        let entry = keys.get_or_insert(key, since);
+        entry.n_requests = entry.n_requests.max(1);
+        entry.set_placed(placed);
+        self.moved += keys.displaced() - displaced;
     }
 
     /// Accesses that wait are in the table from now on. A comparison, where there are none.

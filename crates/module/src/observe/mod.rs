@@ -194,6 +194,16 @@ pub struct Observer {
     epoch: u32,
 }
 
+/// A string that is about to be stored whole.
+pub struct Store<'a> {
+    /// Its key's hash, with the database.
+    pub key: KeyHash,
+    /// The string.
+    pub value: &'a [u8],
+    /// Which word of the command it is.
+    pub value_at: usize,
+}
+
 impl Observer {
     /// An observer that passes its sample to `queue`.
     pub fn new(commands: CommandTable, partitions: Partitions, queue: Arc<ArrayQueue<Sampled>>) -> Self {
@@ -348,13 +358,14 @@ impl Observer {
         any
     }
 
-    /// The key, with its database, under which a command is about to store a whole string, and which word that is; `None` where it doesn't.
+    /// What a command is about to store whole, if it does so.
     #[inline]
-    pub fn stores(&mut self, call: &FilterCall, command: Option<Entry>) -> Option<(KeyHash, usize)> {
+    pub fn stores<'a>(&mut self, call: &'a FilterCall, command: Option<Entry>) -> Option<Store<'a>> {
         let command = command?;
         let (value_at, (position, _)) = (command.marks.stored_word()?, command.only_key()?);
         let db = self.clients.db_of(call, self.partitions.owners.as_mut())?;
-        Some((in_database(KeyHash::of(call.word(position)?), db), value_at))
+        let key = in_database(KeyHash::of(call.word(position)?), db);
+        Some(Store { key, value: call.word(value_at)?, value_at })
     }
 
     /// The one key of a command of that many words, where it has one at a fixed place.

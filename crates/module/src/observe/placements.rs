@@ -15,9 +15,9 @@ use super::command_table::Effect;
 
 /// Accesses that wait at the most: as many as the table's own ring takes, or they would be in the table before they are looked at.
 const PENDING: usize = 32;
-/// Bytes of names of one turn's slow reads, and how many.
-const SLOW_BYTES: usize = 16 << 10;
-const SLOW_KEYS: usize = 256;
+/// Bytes of the names of slow reads that are kept from one slice of moves to the next, and how many.
+const SLOW_BYTES: usize = 8 << 10;
+const SLOW_KEYS: usize = 64;
 
 #[derive(Clone, Copy, Debug)]
 struct Access {

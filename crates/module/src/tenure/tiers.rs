@@ -13,7 +13,7 @@ use crate::ffi::filter::FilterCall;
 use crate::ffi::server::{Level, Server};
 use crate::ffi::soon;
 use crate::observe::classes::Remembers;
-use crate::observe::command_table::{Entry, Words};
+use crate::observe::command_table::Entry;
 use crate::observe::placements::Placements;
 
 /// What a slice of moves may take: at the end of a turn, where the fast tier is full, and while the event loop is idle.
@@ -140,12 +140,15 @@ impl Tenure {
     /// handed. About 0.3 µs for a string of 1 KB that is to be slow, else a look into the table of keys.
     #[inline]
     pub(super) fn before_store(&mut self, call: &mut FilterCall, command: Option<Entry>) {
-        let Some((key, value_at)) = self.observer.stores(call, command) else { return };
-        let (Some(tiers), Some(value)) = (&mut self.tiers, call.word(value_at)) else { return };
-        if !tiers.stores_slow(&self.observer, key, value.len()) {
+        let Some(tiers) = &mut self.tiers else { return };
+        let (Some(store), Some(server)) = (self.observer.stores(call, command), soon::own_context(call)) else {
+            return;
+        };
+        if !tiers.stores_slow(&self.observer, store.key, store.value.len()) {
             return;
         }
-        let Some(stored) = soon::own_context(call).and_then(|server| tiers.stored(&server, value)) else { return };
+        let Some(stored) = tiers.stored(&server, store.value) else { return };
+        let (key, value_at) = (store.key, store.value_at);
         if call.replace_word(value_at, stored)
             && let Some(placements) = &mut self.observer.partitions.classes.placements
         {
@@ -214,7 +217,7 @@ impl Tenure {
     pub fn tier_figures(&self) -> TierFigures {
         let Some(tiers) = &self.tiers else { return TierFigures::default() };
         let memory = tiers.memory();
-        let used = memory.used();
+        let used = tiers.used();
         let placements = self.observer.partitions.classes.placements.as_ref();
         let counters = &self.observer.counters;
         let hits: u64 = counters.iter().map(|c| c.reads.saturating_sub(c.misses)).sum();

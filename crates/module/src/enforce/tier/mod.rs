@@ -34,6 +34,7 @@ use super::usage::Usage;
 use super::walk::{Guides, Walk, draw_db};
 use crate::ffi::jemalloc::{ArenaUse, Jemalloc, server_used_bytes};
 use crate::ffi::server::{Server, Text};
+use crate::ffi::slow_strings::SlowStrings;
 use crate::ffi::tier_memory::{self, SlowMemory};
 use crate::observe::Observer;
 use crate::observe::partitions::in_database;
@@ -50,6 +51,8 @@ const FAILURES_MAX: usize = 16;
 /// The first moves of a slice may take so many times its share of time: another program may have had the core meanwhile.
 const MOVES_MIN: usize = 4;
 const URGENT: u32 = 4;
+/// Values that go up in one slice at the most.
+const PROMOTIONS_MAX: usize = 16;
 /// Moves after which who gives is decided anew.
 const MOVES_PER_GIVER: usize = 16;
 /// Pages that one slice puts into the file of a tier.
@@ -128,6 +131,7 @@ struct Met {
 /// The tiers, while there are two. See the file's opening.
 pub struct Tiers {
     memory: &'static SlowMemory,
+    strings: SlowStrings,
     mover: Mover,
     space: FreeSpace,
     pools: Pools<Candidate>,
@@ -164,6 +168,7 @@ impl Tiers {
         let memory = SlowMemory::open(server, place)?;
         let mut tiers = Tiers {
             memory,
+            strings: SlowStrings::default(),
             mover: Mover::new(memory, tcache_bytes.max(LENGTH_MIN)),
             space: FreeSpace::new(Marks::default(), Overflow::DownWhereRoom),
             pools: Pools::new(1),
@@ -191,9 +196,19 @@ impl Tiers {
 
     /// Counts what the slow tier holds. Tens of microseconds.
     pub fn count(&mut self) -> ArenaUse {
-        self.counted = self.memory.used();
+        self.counted = self.used();
         self.moved_since = 0;
         self.counted
+    }
+
+    /// What values take in the slow tier, as of now. Tens of microseconds.
+    pub fn used(&self) -> ArenaUse {
+        let mut used = self.memory.used();
+        for length in self.strings.ready() {
+            used.allocated_bytes = used.allocated_bytes.saturating_sub(allocated_bytes(length));
+            used.allocations = used.allocations.saturating_sub(1);
+        }
+        used
     }
 
     /// Bytes in the slow tier: as counted, and moved since.
@@ -215,6 +230,7 @@ impl Tiers {
     pub fn tick(&mut self, server: &Server, fast_bytes: u64, limit_bytes: u64, is_wanted: bool) {
         tier_memory::settle_children(server);
         self.memory.flush(server, PAGES_PER_SLICE, true);
+        self.strings.tick();
         self.count();
         self.is_draining = !is_wanted;
         self.fast_limit_bytes = match (fast_bytes, limit_bytes) {
@@ -233,31 +249,32 @@ impl Tiers {
     }
 
     /// Where a string that is about to be stored under `key` should lie from the start: over a slow value in slow memory, and where the fast
-    /// tier has no room for another.
+    /// tier has no room for another. A key that was forgotten counts as a newcomer.
     #[inline]
     pub fn stores_slow(&mut self, observer: &Observer, key: KeyHash, length: usize) -> bool {
         if self.is_all_fast || self.is_draining || !self.mover.is_of_size(length) {
             return false;
         }
-        let held = observer.partitions.classes.entry(key).filter(|entry| entry.n_requests > 0);
-        match held {
+        match observer.partitions.classes.entry(key).filter(|entry| entry.n_requests > 0) {
             Some(entry) => entry.placed().tier() == Tier::Slow,
-            None => {
-                let bytes = allocated_bytes(length) as i64;
-                let is_slow = self.room_bytes < bytes;
-                if is_slow {
-                    self.moved_since += bytes
-                } else {
-                    self.room_bytes -= bytes
-                }
-                is_slow
-            }
+            None => !self.takes_room(allocated_bytes(length) as i64),
         }
+    }
+
+    /// Whether a newcomer finds room in the fast tier. It is counted where it goes.
+    fn takes_room(&mut self, bytes: i64) -> bool {
+        let has_room = self.room_bytes >= bytes;
+        if has_room {
+            self.room_bytes -= bytes;
+        } else {
+            self.moved_since += bytes;
+        }
+        has_room
     }
 
     /// A copy of a string in slow memory; `None` where it would lie elsewhere.
     pub fn stored(&mut self, server: &Server, string: &[u8]) -> Option<Text> {
-        let stored = self.memory.string(server, string)?;
+        let stored = self.strings.take(server, self.memory, string)?;
         self.counts.stored_slow += 1;
         Some(stored)
     }
@@ -352,8 +369,9 @@ impl Tiers {
             let name = || around.server.text(read.name);
             placements.placer.wants_up(&value, around.table, has_spare).then(|| (read.key, read.db, name(), value))
         };
-        let mut hot: Vec<_> = placements.slow_reads().filter_map(hot).collect();
-        hot.sort_by_key(|(.., value)| value.reuse);
+        let mut reads: Vec<SlowRead> = placements.slow_reads().collect();
+        reads.sort_unstable_by_key(|read| read.reuse);
+        let hot: Vec<_> = reads.into_iter().filter_map(hot).take(PROMOTIONS_MAX).collect();
         for (n, (hash, db, name, value)) in hot.into_iter().enumerate() {
             let is_over = n > 0 && Instant::now() >= around.until(started, n);
             if is_over || self.fast_bytes() >= self.fast_limit_bytes {
@@ -388,7 +406,13 @@ impl Tiers {
             let entry = around.observer.partitions.classes.entry(hash);
             let is_moved = entry.map(|entry| entry.last) == candidate.last && {
                 let value = known(around.observer, hash, partition, Tier::Fast, 0);
-                self.carry_out(around, placements, (hash, candidate.db, &candidate.name), value, Tier::Slow)
+                let rank = placements.placer.rank(&value, around.table);
+                let key = (hash, candidate.db, &candidate.name);
+                let is_moved = self.carry_out(around, placements, key, value, Tier::Slow);
+                if is_moved {
+                    placements.placer.left(&value, rank);
+                }
+                is_moved
             };
             failures = if is_moved { 0 } else { failures + 1 };
         }
@@ -406,7 +430,7 @@ impl Tiers {
         next_giver(&fast_bytes, around.target_bytes, &UNBOUNDED[..n], OverTarget::default, true)
     }
 
-    /// The next to go down; `None` where none was met in time.
+    /// The next to go down: the worst of those met, or one about as bad as those that went of late; `None` where none was met in time.
     fn find(
         &mut self,
         around: &mut Around,
@@ -425,16 +449,24 @@ impl Tiers {
             if step % STEPS_PER_LOOK == STEPS_PER_LOOK - 1 && Instant::now() >= until {
                 break;
             }
-            met += self.step(around, placements, |_, _| {});
+            let mut as_bad = None;
+            let gives = |partition| giver == Giver::Anyone || giver == Giver::Partition(partition);
+            met += self.step(around, placements, gives, &mut as_bad, |_, _| {});
+            if as_bad.is_some() {
+                return as_bad;
+            }
         }
         None
     }
 
-    /// One step of the walk: what is met is offered, and what the table holds of it is put right. `visit` sees each value that moves.
+    /// One step of the walk: what is met is offered, and what the table holds of it is put right. `as_bad` is a value of who gives that ranks
+    /// about as low as those that went of late. `visit` sees each slow value where all of them go up.
     fn step(
         &mut self,
         around: &mut Around,
         placements: &mut Placements,
+        gives: impl Fn(PartitionId) -> bool,
+        as_bad: &mut Option<Candidate>,
         mut visit: impl FnMut(&Value, (KeyHash, u16, Text)),
     ) -> usize {
         let Some(db) = draw_db(&mut self.random, around.db_sizes, |_| true) else { return 0 };
@@ -464,7 +496,13 @@ impl Tiers {
                 offered += 1;
                 let last = entry.map(|entry| entry.last);
                 let rank = placements.placer.rank(&value, table);
-                pools.offer(seen.bin.in_pools(), rank, || Candidate { name: seen.name.keep(), db: seen.db, last });
+                let partition = seen.bin.in_pools();
+                let candidate = || Candidate { name: seen.name.keep(), db: seen.db, last };
+                if as_bad.is_none() && gives(partition) && placements.placer.may_leave(&value, rank) {
+                    *as_bad = Some(candidate());
+                } else {
+                    pools.offer(partition, rank, candidate);
+                }
             }
         });
         for (hash, tier) in found {
@@ -482,7 +520,7 @@ impl Tiers {
                 break;
             }
             let mut slow = Vec::new();
-            self.step(around, placements, |value, key| slow.push((*value, key)));
+            self.step(around, placements, |_| false, &mut None, |value, key| slow.push((*value, key)));
             for (value, (hash, db, name)) in slow {
                 self.carry_out(around, placements, (hash, db, &name), value, Tier::Fast);
             }
@@ -523,7 +561,7 @@ impl Tiers {
                 self.moved_since += bytes;
                 let value = Value { size_bytes: bytes.unsigned_abs() as u32, ..value };
                 let placed = placements.placer.moved(&value);
-                put_right(around.observer, hash, |_| placed);
+                around.observer.partitions.classes.set_placed(hash, placed);
                 true
             }
             Moved::Already => {

@@ -193,7 +193,8 @@ impl Tiers {
     pub fn tick(&mut self, server: &Server, fast_bytes: u64, limit_bytes: u64, is_wanted: bool) {
         tier_memory::settle_children(server);
         self.memory.flush(server, PAGES_PER_SLICE, true);
-        self.count();
+        let used = self.count();
+        self.memory.look_at_nodes(used.active_bytes);
         self.is_draining = !is_wanted;
         self.fast_limit_bytes = match (fast_bytes, limit_bytes) {
             (0, 0) => u64::MAX,

@@ -15,6 +15,7 @@ pub mod guard;
 pub mod holding;
 pub mod jemalloc;
 pub mod load;
+pub mod numa;
 pub mod reply;
 pub mod server;
 pub mod settings;

@@ -22,7 +22,7 @@ use std::{fs, io, ptr};
 
 use super::jemalloc::{ArenaId, ArenaUse, Jemalloc, page_bytes};
 use super::server::{Server, Text};
-use super::{MainThread, bus};
+use super::{MainThread, bus, numa};
 use crate::enforce::tier::place::Place;
 
 /// Addresses reserved, less where the process may not have so many.
@@ -34,8 +34,6 @@ const STEP_BYTES: usize = 64 << 20;
 const CHUNK_BYTES: usize = 2 << 20;
 /// Pages that took values last are left until others did: the next values go there too.
 const RECENT: usize = 16;
-/// `mbind`: this node first, others where it has no memory left; a bound process would be killed instead.
-const MPOL_PREFERRED: c_int = 1;
 /// A string of so many bytes has an object of its own, on servers that put short ones into theirs, and passes through the thread's cache.
 const OWN_OBJECT_BYTES: usize = 200;
 /// What a test allocation takes: beyond any thread cache that is let through.
@@ -87,6 +85,9 @@ pub struct SlowMemory {
     arena: Mutex<Option<ArenaId>>,
     /// Bytes that the place could not give, which lie in ordinary memory.
     elsewhere_bytes: AtomicU64,
+    foreign: Mutex<numa::Foreign>,
+    /// Bytes that lie on other nodes, estimated.
+    foreign_bytes: AtomicU64,
     written: Mutex<Written>,
     page_bytes: usize,
     /// Pages flushed so far.
@@ -168,6 +169,8 @@ impl SlowMemory {
             jemalloc,
             arena: Mutex::new(None),
             elsewhere_bytes: AtomicU64::new(0),
+            foreign: Mutex::new(numa::Foreign::new()),
+            foreign_bytes: AtomicU64::new(0),
             written: Mutex::default(),
             page_bytes: page_bytes(),
             flushed: AtomicUsize::new(0),
@@ -201,8 +204,8 @@ impl SlowMemory {
     /// Whether a page that was written lies on the node.
     fn check_node(&self, address: *mut u8) -> Result<(), String> {
         let Place::Numa(node) = self.place else { return Ok(()) };
-        match node_of(address) {
-            Some(found) if found != node as c_int => {
+        match numa::nodes_of(&[address.cast_const().cast()]) {
+            [found] if found >= 0 && found != node as c_int => {
                 Err(format!("node {node} has no memory left: the kernel takes that of node {found}"))
             }
             _ => Ok(()),
@@ -251,9 +254,17 @@ impl SlowMemory {
         &self.place
     }
 
-    /// Bytes that the place could not give, which lie in ordinary memory instead.
+    /// Bytes that the place could not give, which lie in ordinary memory instead; those on other nodes are estimated.
     pub fn elsewhere_bytes(&self) -> u64 {
-        self.elsewhere_bytes.load(Ordering::Relaxed)
+        self.elsewhere_bytes.load(Ordering::Relaxed) + self.foreign_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Ten times a second: how much of the `active_bytes` in use lies on other nodes than the one asked for.
+    pub fn look_at_nodes(&self, active_bytes: u64) {
+        let Place::Numa(node) = self.place else { return };
+        let end = self.taken.lock().unwrap_or_else(PoisonError::into_inner).next;
+        let share = self.foreign.lock().unwrap_or_else(PoisonError::into_inner).look(self.start, end, node);
+        self.foreign_bytes.store((share * active_bytes as f64) as u64, Ordering::Relaxed);
     }
 
     /// True where pages are to be flushed, and may be.
@@ -397,7 +408,7 @@ impl SlowMemory {
             None => check(unsafe { libc::mprotect(address, bytes, libc::PROT_READ | libc::PROT_WRITE) })?,
         }
         if let Place::Numa(node) = self.place {
-            bind(address, bytes, node)?;
+            numa::prefer(address, bytes, node)?;
         }
         // SAFETY: as above; a core dump of a crash needn't hold the cache.
         unsafe { libc::madvise(address, bytes, libc::MADV_DONTDUMP) };
@@ -501,25 +512,6 @@ fn make_file(path: &Path) -> Result<File, String> {
     })?;
     fs::remove_file(&path).map_err(|why| wrong("can't remove the name of", why))?;
     Ok(file)
-}
-
-/// Pages of these addresses are taken from `node`.
-fn bind(address: *mut c_void, bytes: usize, node: u32) -> io::Result<()> {
-    let mut nodes = [0u64; 16];
-    nodes[node as usize / 64] = 1 << (node % 64);
-    let bits = nodes.len() * 64;
-    // SAFETY: the call reads the mask, of as many bits, and changes where new pages of our addresses come from.
-    let status = unsafe { libc::syscall(libc::SYS_mbind, address, bytes, MPOL_PREFERRED, nodes.as_ptr(), bits, 0) };
-    check(status as c_int)
-}
-
-/// On which node a written page lies; `None` where the kernel doesn't say.
-fn node_of(address: *mut u8) -> Option<c_int> {
-    let (page, mut status): (*mut c_void, c_int) = (address.cast(), -1);
-    // SAFETY: asks about one page of this process, and writes one number.
-    let failed =
-        unsafe { libc::syscall(libc::SYS_move_pages, 0, 1, &raw const page, ptr::null::<c_int>(), &raw mut status, 0) };
-    (failed == 0 && status >= 0).then_some(status)
 }
 
 unsafe extern "C" fn on_alloc(

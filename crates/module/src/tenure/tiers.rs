@@ -38,7 +38,7 @@ pub struct TierFigures {
     pub slow_values: u64,
     /// Bytes of pages of slow memory with values in them.
     pub slow_active_bytes: u64,
-    /// Bytes that the slow tier could not give.
+    /// Bytes that the slow tier could not give, or another node gave (estimated).
     pub elsewhere_bytes: u64,
     /// Reads that found their value in slow memory.
     pub slow_hits: u64,

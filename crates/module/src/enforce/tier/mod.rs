@@ -231,7 +231,8 @@ impl Tiers {
         tier_memory::settle_children(server);
         self.memory.flush(server, PAGES_PER_SLICE, true);
         self.strings.tick();
-        self.count();
+        let used = self.count();
+        self.memory.look_at_nodes(used.active_bytes);
         self.is_draining = !is_wanted;
         self.fast_limit_bytes = match (fast_bytes, limit_bytes) {
             (0, 0) => u64::MAX,

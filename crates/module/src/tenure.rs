@@ -531,6 +531,7 @@ impl Tenure {
         self.observer.rate = self.worker.shared.rate();
         if let Some(tiers) = &mut self.tiers {
             tiers.end_turn(now_us, self.observer.is_busy);
+            tiers.catch_up(server);
         }
         let dropped = self.observer.end_turn(server, now_us);
         if dropped > 0 {

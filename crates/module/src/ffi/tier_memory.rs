@@ -32,6 +32,8 @@ const RESERVED_BYTES_MIN: usize = 1 << 32;
 const STEP_BYTES: usize = 64 << 20;
 /// What is flushed is found in steps of this.
 const CHUNK_BYTES: usize = 2 << 20;
+/// More of them wait than the flush should leave.
+const CHUNKS_BEHIND: usize = 4;
 /// Pages that took values last are left until others did: the next values go there too.
 const RECENT: usize = 16;
 /// A string of so many bytes has an object of its own, on servers that put short ones into theirs, and passes through the thread's cache.
@@ -270,6 +272,11 @@ impl SlowMemory {
     /// True where pages are to be flushed, and may be.
     pub fn wants_flush(&self) -> bool {
         self.wants_flush.load(Ordering::Relaxed) && !has_child()
+    }
+
+    /// True where so much was written that isn't in the file yet that memory fills with it.
+    pub fn is_behind(&self) -> bool {
+        self.wants_flush() && self.written.lock().unwrap_or_else(PoisonError::into_inner).chunks.len() > CHUNKS_BEHIND
     }
 
     /// Pages that were put into the file so far.

@@ -57,6 +57,8 @@ const PROMOTIONS_MAX: usize = 16;
 const MOVES_PER_GIVER: usize = 16;
 /// Pages that one slice puts into the file of a tier.
 const PAGES_PER_SLICE: usize = 64;
+/// The same where too many wait: a millisecond, at the end of a turn that stored as much.
+const PAGES_BEHIND: usize = 512;
 /// What the mean of a partition's bytes met is moved by, of the difference.
 const SHARE_WEIGHT: f64 = 1.0 / 256.0;
 /// Without `tenure.tier-fast-bytes`, this share of the limit is fast: the chapter's.
@@ -247,6 +249,13 @@ impl Tiers {
         self.room_bytes = free.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64;
         self.is_all_fast = self.slow_bytes() == 0 && self.room_bytes > MOVED_MAX_BYTES as i64;
         self.time.go_on(now_us, is_busy, self.room_bytes < 0);
+    }
+
+    /// What was stored in a file faster than slices put it there goes there now, so that memory doesn't fill with it.
+    pub fn catch_up(&mut self, server: &Server) {
+        if self.memory.is_behind() {
+            self.memory.flush(server, PAGES_BEHIND, false);
+        }
     }
 
     /// Where a string that is about to be stored under `key` should lie from the start: over a slow value in slow memory, and where the fast

@@ -83,7 +83,7 @@ impl Mover {
             Some(held) if held == tier => return Moved::Already,
             Some(_) => {}
         }
-        let (length, idle) = (key.length(), key.idle());
+        let length = key.length();
         if length < LARGE_BYTES {
             self.reallocate(server, key, tier, length);
         }
@@ -91,9 +91,6 @@ impl Mover {
             self.copy(server, key, tier);
         }
         assert_eq!(key.length(), length, "a moved value has its length");
-        if key.idle() != idle {
-            key.set_idle(idle);
-        }
         if self.tier_of(key) != Some(tier) {
             return Moved::Stray;
         }

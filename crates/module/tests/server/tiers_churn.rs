@@ -25,8 +25,8 @@ const CLIENTS: usize = 3;
 const FAILOVER_ROUNDS: u64 = 10;
 /// Strings shorter than this don't move, in bytes.
 const MOVES_FROM: usize = 256;
-/// From here on jemalloc keeps a string as large, in bytes.
-const LARGE_FROM: usize = 14_000;
+/// The largest of jemalloc's small classes, in bytes.
+const SMALL_MAX: u64 = 14_336;
 /// Fast memory into which everything fits, in bytes.
 const ROOM: u64 = 100 << 30;
 /// How much of the values is fast in the first half of each round, and in the second.
@@ -312,13 +312,13 @@ fn that_move(accounts: &[Account]) -> Vec<(String, usize)> {
     accounts.iter().enumerate().flat_map(of_client).collect()
 }
 
-/// What jemalloc takes for a string (its bytes, a header and a zero), in bytes: four classes to a doubling, but large ones may be whole
-/// pages by the version.
+/// What jemalloc takes for a string (its bytes, a header and a zero), in bytes: four classes to a doubling; what is large takes whole pages
+/// from version 5.3.1 on, and may so take less.
 fn allocated_bytes(length: usize) -> RangeInclusive<u64> {
     let wanted = (length + if length < 1 << 16 { 6 } else { 10 }) as u64;
     let class = wanted.next_multiple_of((wanted.next_power_of_two() / 8).max(16));
-    let pages = if length < LARGE_FROM { class } else { wanted.next_multiple_of(4096) };
-    pages..=class
+    let least = if class > SMALL_MAX { wanted.next_multiple_of(4096) } else { class };
+    least..=class
 }
 
 /// What the server says of its slow tier: values and bytes.

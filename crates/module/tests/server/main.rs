@@ -24,5 +24,7 @@ mod sample_sizes;
 mod size_classes;
 mod sleep;
 mod tiers;
+mod tiers_churn;
+mod tiers_client;
 mod unload;
 mod users;

@@ -13,7 +13,7 @@ use crate::harness::{
 const MB: u64 = 1 << 20;
 
 /// Without a thread cache that would mix tiers, and with commands that move a single value.
-fn without_tiers() -> ServerOptions {
+pub fn without_tiers() -> ServerOptions {
     let mut options = with_module();
     options.module_args = vec!["debug-commands".to_owned(), "yes".to_owned()];
     options.environment.push(("MALLOC_CONF".to_owned(), "tcache_max:256".to_owned()));
@@ -21,7 +21,7 @@ fn without_tiers() -> ServerOptions {
 }
 
 /// The same with a slow tier, and a fast one into which everything fits until a test says otherwise.
-fn with_tiers(place: &str) -> ServerOptions {
+pub fn with_tiers(place: &str) -> ServerOptions {
     without_tiers().set("tenure.tier-slow", place).set("tenure.tier-fast-bytes", "1gb")
 }
 
@@ -29,7 +29,7 @@ fn text(server: &Server, name: &str) -> String {
     server.info("tenure").unwrap()[&format!("tenure_{name}")].clone()
 }
 
-fn wait_until_ready(server: &Server) {
+pub fn wait_until_ready(server: &Server) {
     wait_for("the slow tier", || text(server, "tiers") == "ready");
 }
 

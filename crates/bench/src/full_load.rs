@@ -84,9 +84,8 @@ pub fn spread(values: impl IntoIterator<Item = f64>) -> Spread {
 pub struct FullLoad<'a> {
     stream: &'a Stream,
     n_connections: usize,
-    /// One batch of each connection.
-    first: Batches,
-    warmup: Batches,
+    /// In two halves.
+    warmup: [Batches; 2],
     measured: Batches,
 }
 
@@ -97,11 +96,10 @@ impl<'a> FullLoad<'a> {
     /// Without connections or commands.
     pub fn new(stream: &'a Stream, depth: usize, n_connections: usize) -> anyhow::Result<FullLoad<'a>> {
         ensure!(depth > 0 && n_connections > 0, "0 connections or commands");
-        let n_first = (depth * n_connections).min(stream.requests.len());
         let (warmup, measured) = stream.requests.split_at(stream.n_warmup);
+        let (first, second) = warmup.split_at(warmup.len() / 2);
         let encode = |requests| Batches::encode(stream, requests, depth);
-        let (first, warmup, measured) = (encode(&stream.requests[..n_first]), encode(warmup), encode(measured));
-        Ok(FullLoad { stream, n_connections, first, warmup, measured })
+        Ok(FullLoad { stream, n_connections, warmup: [first, second].map(encode), measured: encode(measured) })
     }
 
     /// Writes all keys to `server` and connects.
@@ -113,20 +111,26 @@ impl<'a> FullLoad<'a> {
         (0..self.n_connections).map(|_| Connection::open(server.port())).collect()
     }
 
-    /// Sends one batch over each connection, after which the server has the buffers that connections take.
-    ///
-    /// # Errors
-    /// When the server fails.
-    pub fn touch(&self, connections: &mut [Connection]) -> anyhow::Result<()> {
-        drive(connections, &self.first, None).map(drop)
-    }
-
     /// Sends what comes before the measurement.
     ///
     /// # Errors
     /// When the server fails.
     pub fn warm_up(&self, connections: &mut [Connection]) -> anyhow::Result<()> {
-        drive(connections, &self.warmup, None).map(drop)
+        self.warm_up_with_pause(connections, || Ok(()))
+    }
+
+    /// The same, with something to do after half of it.
+    ///
+    /// # Errors
+    /// When the server fails, and those of `pause`.
+    pub fn warm_up_with_pause(
+        &self,
+        connections: &mut [Connection],
+        pause: impl FnOnce() -> anyhow::Result<()>,
+    ) -> anyhow::Result<()> {
+        drive(connections, &self.warmup[0], None)?;
+        pause()?;
+        drive(connections, &self.warmup[1], None).map(drop)
     }
 
     /// Sends the rest and measures; each command's latency too where they are asked for.

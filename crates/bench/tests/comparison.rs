@@ -344,7 +344,7 @@ fn no_harm_compares_pairs_without_misses() {
     }
 }
 
-/// 5000 values of 1000 bytes, a fifth of which may be fast; skewed, so that more than a fifth of the reads hit fast memory.
+/// 5000 values of 1000 bytes, a fifth of which may be fast; skewed, so that the hottest fifth has four in five of the reads.
 #[test]
 fn two_tiers_are_compared_with_all_fast() {
     if skipped_without_module("two_tiers_are_compared_with_all_fast") {
@@ -370,7 +370,7 @@ fn two_tiers_are_compared_with_all_fast() {
     let [pair] = &row.pairs[..] else { panic!("{row:?}") };
     let counted = pair.counted;
     assert_eq!(pair.fast_hit_ratio, Some(counted.fast_hits as f64 / (counted.fast_hits + counted.slow_hits) as f64));
-    assert!((0.2..1.0).contains(&pair.fast_hit_ratio.unwrap()), "{counted:?}");
+    assert!((0.5..1.0).contains(&pair.fast_hit_ratio.unwrap()), "{counted:?}");
     // Nine in ten of the measured commands read, and each of them finds its value.
     assert!((35_000..37_000).contains(&(counted.fast_hits + counted.slow_hits)), "{counted:?}");
     // Of the fast bytes a twentieth is kept free, which with so few values is a good part of theirs.
@@ -389,7 +389,7 @@ fn two_tiers_are_compared_with_all_fast() {
     assert_eq!(json["rows"][0]["pairs"][0]["counted"]["slow_values"], counted.slow_values);
     assert!(json["rows"][0]["throughput_ratio"]["median"].as_f64().unwrap() > 0.0);
     let table = report.table();
-    for part in ["slow tier anon", "zipf:0.99", "modelled ratio", "GET p50", "throughput over all fast, measured"] {
+    for part in ["slow tier anon", "zipf:0.99", "modelled", "GET p50", "throughput over all fast, measured"] {
         assert!(table.contains(part), "{part}: {table}");
     }
 }

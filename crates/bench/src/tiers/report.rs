@@ -156,7 +156,7 @@ impl TierReport {
     }
 
     fn throughput(&self) -> String {
-        let header = ["all fast/s", "tiers/s", "ratio", "", "main thread ratio", "", "modelled ratio", ""];
+        let header = ["all fast/s", "tiers/s", "ratio", "", "main thread", "", "modelled", ""];
         self.block(&header, |row| {
             let per_s = |side: fn(&TierPair) -> &TimedSide| row.median(|pair| side(pair).side.throughput_per_s);
             let mut cells =
@@ -220,10 +220,12 @@ impl TierReport {
         let sides = self.rows.iter().flat_map(|row| &row.pairs).flat_map(|pair| [pair.all_fast, pair.tiers]);
         let busy = sides.map(|side| side.side.generator_busy).fold(0.0, f64::max);
         format!(
-            "Per command: values moved up, down, and stored slow at once. Moving: share of the measured time. Slice: the longest since the \
+            "Ratios: throughput, core time of the main thread per command, and throughput modelled, with tiers over all fast.\n\
+             Per command: values moved up, down, and stored slow at once. Moving: share of the measured time. Slice: the longest since the \
              server started, the first limiting included. Slow values and bytes at the end.\n\
              Latencies under full load, from a batch's first byte to its last reply, with the wait for all other connections.\n\
-             The modelled ratio adds to the measured time what the dissertation's slow tier (twice the latency, bandwidth / 2.4) takes longer.\n\
+             The modelled ratio adds to the measured time what the dissertation's slow tier (twice the latency, bandwidth / 2.4) takes longer than anon: another tier's\n\
+             own speed is measured already.\n\
              {}{}load generator: at most {:.0} % of its core\n",
             summary("throughput over all fast, measured", |row| row.ratios.throughput_ratio),
             summary("throughput over all fast, modelled", |row| row.throughput_ratio_modelled),

@@ -14,7 +14,7 @@ use tenure_sim::tiers::workloads::Workload as Accesses;
 use super::keys::{Assignment, KeyTable};
 use super::{Operation, Request, Size, Stream};
 
-/// As long as two pages of a book, and more than the 256 bytes from which on values move.
+/// Above the 256 bytes from which on values move.
 const VALUE_BYTES: u32 = 1000;
 /// Of the dissertation's case of large values.
 const VALUE_BYTES_LARGE: u32 = 4096;
@@ -86,23 +86,35 @@ pub(super) fn generate(load: &TierLoad, size: Size, seed: u64) -> anyhow::Result
     );
     let (n_tenants, value_bytes) = (load.accesses.tenants(), load.value_bytes());
     let mut keys = KeyTable::new(Assignment::ByTenant, 1);
+    let mut random = Random::new(!seed);
+    let order = shuffled(size.n_keys, &mut random);
     for tenant in 0..n_tenants {
-        for number in 0..size.n_keys {
+        for number in &order {
             keys.add(format!("user{number}").as_bytes(), tenant as u16, value_bytes);
         }
     }
+    let mut places = vec![0; size.n_keys];
+    order.iter().zip(0..).for_each(|(&number, place)| places[number as usize] = place);
     let n_requests = size.n_warmup + size.n_requests;
     let asked = load.accesses.keys(size.n_keys as u64, n_requests.div_ceil(n_tenants) as u64, seed);
-    let mut random = Random::new(!seed);
     let request = |(tenant, number): (u16, u64)| {
         // `unit` is above 0 and at most 1.
         let operation = if random.unit() <= load.updates.0 { Operation::Write } else { Operation::Read };
-        let key = u32::from(tenant) * size.n_keys as u32 + number as u32;
+        let key = u32::from(tenant) * size.n_keys as u32 + places[number as usize];
         Request::on(operation, key, value_bytes)
     };
     let requests = asked.into_iter().take(n_requests).map(request).collect();
     let name = format!("tiers-{}", load.accesses.to_string().replace(':', "-"));
     Ok(Stream { name, keys, requests, scans: Vec::new(), n_warmup: size.n_warmup, pace: None })
+}
+
+/// The numbers from 0 to `n` in an order in which keys are loaded: what is hot must be neither the oldest nor side by side in memory.
+fn shuffled(n: usize, random: &mut Random) -> Vec<u32> {
+    let mut order: Vec<u32> = (0..n as u32).collect();
+    for last in (1..n).rev() {
+        order.swap(last, random.below(last as u64 + 1) as usize);
+    }
+    order
 }
 
 #[cfg(test)]
@@ -145,7 +157,11 @@ mod tests {
         assert_eq!((stream.keys.len(), stream.keys.n_tenants(), stream.requests.len()), (4000, 4, 10_001));
         let turns = stream.requests.iter().take(8).map(|request| stream.keys.tenant(request.key));
         assert_eq!(turns.collect::<Vec<_>>(), [0, 1, 2, 3, 0, 1, 2, 3]);
-        assert_eq!(stream.keys.name(2001), b"t02:user1");
+        let mut names: Vec<&[u8]> = (2000..3000).map(|key| stream.keys.name(key)).collect();
+        assert!(!names.is_sorted() && names.iter().all(|name| name.starts_with(b"t02:user")));
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), 1000, "each key once");
     }
 
     #[test]
@@ -156,6 +172,7 @@ mod tests {
         let large = stream("two-phases-4k", 0.0, SMALL).unwrap();
         assert_eq!(large.keys.value_bytes(7), 4096);
         let half = &large.requests[5001..];
-        assert!(half.iter().filter(|request| request.key == 999).count() > 200, "the last key is hot from then on");
+        let n = half.iter().filter(|request| large.keys.bare_name(request.key) == b"user999").count();
+        assert!(n > 200, "the last key is hot from then on, {n}");
     }
 }

@@ -4,12 +4,14 @@
 //! [`run`] (one server, one measurement), [`statistics`] (what is kept of it), [`timeline`] (how it went over the run),
 //! [`paced`] (in peaks and valleys), [`restart`] (before and after one),
 //! [`comparison`] (many runs in turn), [`report`] (what they came to). [`no_harm`], [`slot_map`] and [`replies`] are other kinds of
-//! runs: at full load without misses, of clients that remember slots, of writes and replicas; [`predict`] asks the simulator.
+//! runs: at full load without misses, of clients that remember slots, of writes and replicas; [`tiers`] is what two tiers of memory cost; [`predict`]
+//! asks the simulator.
 #![forbid(unsafe_code)]
 
 pub mod backend;
 pub mod client;
 pub mod comparison;
+pub mod full_load;
 pub mod moment;
 pub mod no_harm;
 pub mod observation;
@@ -23,5 +25,6 @@ pub mod run;
 pub mod slot_map;
 pub mod statistics;
 pub mod system;
+pub mod tiers;
 pub mod timeline;
 pub mod workload;

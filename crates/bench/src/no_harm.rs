@@ -1,18 +1,14 @@
 //! What the module costs where there is nothing to gain: all keys fit, full load, alternating pairs of stock and module.
 //!
-//! Each pair is two fresh servers one after the other, the order turned round every other time. The figures are ratios
-//! within a pair, since the machine's speed drifts by more from minute to minute than the module costs. Throughput is bounded
-//! by the busier of the two cores; core time per command is the server's alone and therefore the finer figure.
+//! How pairs are run, and what their figures mean: [`full_load`](crate::full_load).
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 
 use anyhow::ensure;
 use serde::Serialize;
 
-use crate::client::Connection;
-use crate::client::load_generator::{Batches, drive, load_all_keys};
 use crate::comparison::progress_bar;
-use crate::observation::{Counters, this_thread_s};
+use crate::full_load::{FullLoad, RatioSpreads, Ratios, Side, Turns};
 use crate::report::columns;
 use crate::statistics::Spread;
 use crate::system::{Setup, System};
@@ -34,19 +30,6 @@ pub struct NoHarm<'a> {
     pub setup: &'a Setup,
 }
 
-/// One server's figures.
-#[derive(Clone, Copy, Debug, Serialize)]
-pub struct Side {
-    /// Commands per second.
-    pub throughput_per_s: f64,
-    /// Core time of all the server's threads per command, in ns.
-    pub cpu_ns_per_command: f64,
-    /// Of this, the main thread's, in ns.
-    pub cpu_main_ns_per_command: f64,
-    /// The share of the time that the load generator's thread was on its core: near 1 it is what limits the throughput.
-    pub generator_busy: f64,
-}
-
 /// Two servers on the same load, and the second over the first.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Pair {
@@ -54,12 +37,9 @@ pub struct Pair {
     pub stock: Side,
     /// With it.
     pub module: Side,
-    /// Throughput with the module over that without; 1 is no harm, 0.99 is one per cent less.
-    pub throughput_ratio: f64,
-    /// Core time per command with the module over that without.
-    pub cpu_ratio: f64,
-    /// The same of the main thread alone.
-    pub cpu_main_ratio: f64,
+    /// With the module over without.
+    #[serde(flatten)]
+    pub ratios: Ratios,
 }
 
 /// All pairs and what they say together.
@@ -83,12 +63,9 @@ pub struct NoHarmReport {
     pub n_commands: usize,
     /// In the order in which they were run.
     pub pairs: Vec<Pair>,
-    /// Median and spread of the ratios.
-    pub throughput_ratio: Spread,
-    /// Median and spread of the ratios.
-    pub cpu_ratio: Spread,
-    /// Median and spread of the ratios.
-    pub cpu_main_ratio: Spread,
+    /// Of all pairs.
+    #[serde(flatten)]
+    pub ratios: RatioSpreads,
 }
 
 impl NoHarm<'_> {
@@ -97,60 +74,30 @@ impl NoHarm<'_> {
     /// # Errors
     /// When a server fails or a read misses, or the user interrupts.
     pub fn run(&self, interrupted: &AtomicBool) -> anyhow::Result<NoHarmReport> {
-        ensure!(self.depth > 0 && self.n_connections > 0 && self.n_pairs > 0, "0 connections, commands or pairs");
+        ensure!(self.n_pairs > 0, "0 pairs");
         self.setup.placement.pin_this_thread()?;
+        let load = FullLoad::new(self.stream, self.depth, self.n_connections)?;
         let progress = progress_bar(2 * self.n_pairs as u64);
-        let (warmup, measured) = self.stream.requests.split_at(self.stream.n_warmup);
-        let load = [warmup, measured].map(|requests| Batches::encode(self.stream, requests, self.depth));
-        let mut pairs = Vec::with_capacity(self.n_pairs);
-        for index in 0..self.n_pairs {
-            let side = |system: &System| {
-                ensure!(!interrupted.load(Ordering::Relaxed), "interrupted");
-                progress.set_message(format!("{}, pair {} of {}", system.label, index + 1, self.n_pairs));
-                let side = self.side(system, &load);
-                progress.inc(1);
-                side
-            };
-            let (stock, module);
-            if index % 2 == 0 {
-                stock = side(&System::STOCK)?;
-                module = side(self.system)?;
-            } else {
-                module = side(self.system)?;
-                stock = side(&System::STOCK)?;
-            }
-            pairs.push(Pair::new(stock, module));
-        }
+        let turns = Turns { progress: &progress, interrupted };
+        let side = |system: &System| self.side(system, &load);
+        let sides = turns.in_pairs(
+            self.n_pairs,
+            (System::STOCK.label, || side(&System::STOCK)),
+            (self.system.label, || side(self.system)),
+        )?;
         progress.finish_and_clear();
-        Ok(self.report(pairs))
+        let pair = |(stock, module)| Pair { ratios: Ratios::of(&stock, &module), stock, module };
+        Ok(self.report(sides.into_iter().map(pair).collect()))
     }
 
-    fn side(&self, system: &System, [warmup, measured]: &[Batches; 2]) -> anyhow::Result<Side> {
+    fn side(&self, system: &System, load: &FullLoad) -> anyhow::Result<Side> {
         let server = system.start(self.setup, None, self.stream.keys.tenants())?;
-        load_all_keys(&mut Connection::open(server.port())?, self.stream)?;
-        let connections: anyhow::Result<Vec<Connection>> =
-            (0..self.n_connections).map(|_| Connection::open(server.port())).collect();
-        let mut connections = connections?;
-        drive(&mut connections, warmup)?;
-        let (before, generator_before) = (Counters::read(&server)?, this_thread_s()?);
-        let load = drive(&mut connections, measured)?;
-        let generator_s = this_thread_s()? - generator_before;
-        let counters = Counters::read(&server)?.since(before);
-        ensure!(load.n_misses == 0, "{} of {} reads missed, though everything fits", load.n_misses, load.n_commands);
-        let per_command = |seconds: f64| seconds * 1e9 / load.n_commands as f64;
-        Ok(Side {
-            throughput_per_s: load.n_commands as f64 / load.elapsed.as_secs_f64(),
-            cpu_ns_per_command: per_command(counters.cpu_s),
-            cpu_main_ns_per_command: per_command(counters.cpu_main_s),
-            generator_busy: generator_s / load.elapsed.as_secs_f64(),
-        })
+        let mut connections = load.begin(&server)?;
+        load.warm_up(&mut connections)?;
+        load.measure(&server, &mut connections, None)
     }
 
     fn report(&self, pairs: Vec<Pair>) -> NoHarmReport {
-        let spread = |ratio: fn(&Pair) -> f64| {
-            let nothing = Spread { median: f64::NAN, min: f64::NAN, max: f64::NAN };
-            Spread::of(pairs.iter().map(ratio)).unwrap_or(nothing)
-        };
         NoHarmReport {
             date: jiff::Timestamp::now().strftime("%Y-%m-%d %H:%M:%S UTC").to_string(),
             server: self.setup.binary.label.clone(),
@@ -160,22 +107,8 @@ impl NoHarm<'_> {
             n_connections: self.n_connections,
             n_keys: self.stream.keys.len(),
             n_commands: self.stream.n_measured(),
-            throughput_ratio: spread(|pair| pair.throughput_ratio),
-            cpu_ratio: spread(|pair| pair.cpu_ratio),
-            cpu_main_ratio: spread(|pair| pair.cpu_main_ratio),
+            ratios: RatioSpreads::of(&pairs.iter().map(|pair| pair.ratios).collect::<Vec<_>>()),
             pairs,
-        }
-    }
-}
-
-impl Pair {
-    fn new(stock: Side, module: Side) -> Pair {
-        Pair {
-            throughput_ratio: module.throughput_per_s / stock.throughput_per_s,
-            cpu_ratio: module.cpu_ns_per_command / stock.cpu_ns_per_command,
-            cpu_main_ratio: module.cpu_main_ns_per_command / stock.cpu_main_ns_per_command,
-            stock,
-            module,
         }
     }
 }
@@ -205,18 +138,18 @@ impl NoHarmReport {
                 String::new(),
                 format!("{:.0}", pair.stock.throughput_per_s),
                 format!("{:.0}", pair.module.throughput_per_s),
-                format!("{:.4}", pair.throughput_ratio),
+                format!("{:.4}", pair.ratios.throughput_ratio),
                 format!("{:.0}", pair.stock.cpu_ns_per_command),
                 format!("{:.0}", pair.module.cpu_ns_per_command),
-                format!("{:.4}", pair.cpu_ratio),
-                format!("{:.4}", pair.cpu_main_ratio),
+                format!("{:.4}", pair.ratios.cpu_ratio),
+                format!("{:.4}", pair.ratios.cpu_main_ratio),
             ]);
         }
         let line = |name: &str, s: Spread| format!("{name}: median {:.4} ({:.4}–{:.4})\n", s.median, s.min, s.max);
         let foot = [
-            line("throughput with the module over stock", self.throughput_ratio),
-            line("server CPU per command over stock", self.cpu_ratio),
-            line("main thread's CPU per command over stock", self.cpu_main_ratio),
+            line("throughput with the module over stock", self.ratios.throughput_ratio),
+            line("server CPU per command over stock", self.ratios.cpu_ratio),
+            line("main thread's CPU per command over stock", self.ratios.cpu_main_ratio),
         ];
         let busy = self.pairs.iter().flat_map(|pair| [pair.stock.generator_busy, pair.module.generator_busy]);
         let busy = busy.fold(0.0, f64::max);

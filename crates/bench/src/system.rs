@@ -297,6 +297,8 @@ pub struct Setup {
     pub placement: Placement,
     /// Settings of the module that the user gives, as `("tenure.window-requests", "10000")`.
     pub settings: Vec<(String, String)>,
+    /// Environment variables of the servers, beside those of this process.
+    pub environment: Vec<(String, String)>,
     /// On a cluster, on which; `None`: on one server.
     pub cluster: Option<Clustering>,
     /// How many times as fast the server's wall clock runs, and with it the LRU clock.
@@ -320,7 +322,8 @@ impl Setup {
 
     /// What every server of a comparison is started with.
     fn options(&self) -> anyhow::Result<ServerOptions> {
-        let options = ServerOptions { cpu: self.placement.server, ..ServerOptions::default() };
+        let environment = self.environment.clone();
+        let options = ServerOptions { cpu: self.placement.server, environment, ..ServerOptions::default() };
         Ok(if self.clock_speed == 1 { options } else { options.with_clock(clock_path()?, self.clock_speed) })
     }
 }
@@ -331,7 +334,11 @@ fn prefixes(tenants: &[Tenant]) -> String {
     entries.join(" ")
 }
 
-fn set(server: &Server, name: &str, value: &str) -> anyhow::Result<()> {
+/// Changes a setting of a server's module.
+///
+/// # Errors
+/// When it refuses.
+pub(crate) fn set(server: &Server, name: &str, value: &str) -> anyhow::Result<()> {
     let reply: String = server.call(&["CONFIG", "SET", name, value]).context("the module refuses a setting")?;
     if reply != "OK" {
         bail!("CONFIG SET {name} was answered by {reply}");

@@ -10,12 +10,22 @@ use tenure_bench::placement::Placement;
 use tenure_bench::report::Report;
 use tenure_bench::restart::restart;
 use tenure_bench::system::{Clustering, Setup, System};
+use tenure_bench::tiers::TierPrice;
+use tenure_bench::workload::tiers::{Share, TierLoad};
 use tenure_bench::workload::{Stream, WorkloadOptions};
 use tenure_servers::{ServerBinary, module_path};
 
 fn setup() -> Setup {
     let placement = Placement { server: None, clients: None };
-    Setup { binary: ServerBinary::installed().unwrap(), placement, settings: Vec::new(), cluster: None, clock_speed: 1 }
+    let (settings, environment) = (Vec::new(), Vec::new());
+    Setup {
+        binary: ServerBinary::installed().unwrap(),
+        placement,
+        settings,
+        environment,
+        cluster: None,
+        clock_speed: 1,
+    }
 }
 
 fn stream(workload: &str, n_backends: usize) -> Stream {
@@ -325,8 +335,79 @@ fn no_harm_compares_pairs_without_misses() {
         assert_eq!(report.pairs.len(), 2);
         for pair in &report.pairs {
             assert!(pair.stock.throughput_per_s > 1000.0 && pair.module.cpu_ns_per_command > 0.0);
-            assert!((pair.throughput_ratio - pair.module.throughput_per_s / pair.stock.throughput_per_s).abs() < 1e-9);
+            assert!(
+                (pair.ratios.throughput_ratio - pair.module.throughput_per_s / pair.stock.throughput_per_s).abs()
+                    < 1e-9
+            );
         }
         assert!(report.table().contains("throughput with the module over stock"));
     }
+}
+
+/// 5000 values of 1000 bytes, a fifth of which may be fast; skewed, so that the hottest fifth has four in five of the reads.
+#[test]
+fn two_tiers_are_compared_with_all_fast() {
+    if skipped_without_module("two_tiers_are_compared_with_all_fast") {
+        return;
+    }
+    let options = WorkloadOptions::new("tiers".parse().unwrap(), 1);
+    let options = WorkloadOptions { n_keys: Some(5000), n_warmup: Some(20_000), n_requests: Some(40_000), ..options };
+    let (load, setup) = (TierLoad { updates: Share(0.1), ..TierLoad::default() }, setup());
+    let price = TierPrice {
+        options: &options,
+        loads: &[load],
+        fast: &[Share(0.2)],
+        tier: "anon",
+        depth: 4,
+        n_connections: 10,
+        n_pairs: 1,
+        system: &System::TENURE,
+        setup: &setup,
+    };
+    let report = price.run(&AtomicBool::new(false)).unwrap();
+    let [row] = &report.rows[..] else { panic!("{report:?}") };
+    assert_eq!((row.accesses.as_str(), row.updates, row.fast), ("zipf:0.99", 0.1, 0.2));
+    let [pair] = &row.pairs[..] else { panic!("{row:?}") };
+    let counted = pair.counted;
+    assert_eq!(pair.fast_hit_ratio, Some(counted.fast_hits as f64 / (counted.fast_hits + counted.slow_hits) as f64));
+    assert!((0.5..1.0).contains(&pair.fast_hit_ratio.unwrap()), "{counted:?}");
+    // Nine in ten of the measured commands read, and each of them finds its value.
+    assert!((35_000..37_000).contains(&(counted.fast_hits + counted.slow_hits)), "{counted:?}");
+    // Of the fast bytes a twentieth is kept free, which with so few values is a good part of theirs.
+    assert!((3500..=5000).contains(&counted.slow_values) && counted.slow_bytes == counted.slow_values * 1024);
+    assert!(counted.fast_bytes as f64 <= 1.01 * counted.fast_limit_bytes as f64 && counted.elsewhere_bytes == 0);
+    assert!((0.0..1.0).contains(&pair.moving_share) && counted.slice_us_max > 0, "{pair:?}");
+    assert!(
+        (pair.ratios.throughput_ratio - pair.tiers.side.throughput_per_s / pair.all_fast.side.throughput_per_s).abs()
+            < 1e-9
+    );
+    assert!(pair.throughput_ratio_modelled < pair.ratios.throughput_ratio, "slow hits cost something");
+    for side in [pair.all_fast, pair.tiers] {
+        assert!([side.get_us, side.set_us].iter().flatten().filter(|us| us.p50 > 0.0 && us.p50 <= us.p99).count() == 2);
+    }
+    let json: serde_json::Value = serde_json::from_str(&report.json().unwrap()).unwrap();
+    assert_eq!(json["rows"][0]["pairs"][0]["counted"]["slow_values"], counted.slow_values);
+    assert!(json["rows"][0]["throughput_ratio"]["median"].as_f64().unwrap() > 0.0);
+    let table = report.table();
+    for part in ["slow tier anon", "zipf:0.99", "modelled", "GET p50", "throughput over all fast, measured"] {
+        assert!(table.contains(part), "{part}: {table}");
+    }
+}
+
+#[test]
+fn tiers_that_make_no_sense_are_refused() {
+    let options = WorkloadOptions::new("tiers".parse().unwrap(), 1);
+    let refusal = |fast: f64, value_bytes: u32, setting: &str, system: &System| {
+        let setup = Setup { settings: vec![(setting.to_string(), "1".to_string())], ..setup() };
+        let load = TierLoad { value_bytes: Some(value_bytes), ..TierLoad::default() };
+        let (options, loads, fast) = (&options, &[load][..], &[Share(fast)][..]);
+        let (tier, depth, n_connections, n_pairs, setup) = ("anon", 1, 1, 1, &setup);
+        let price = TierPrice { options, loads, fast, tier, depth, n_connections, n_pairs, system, setup };
+        price.run(&AtomicBool::new(false)).unwrap_err().to_string()
+    };
+    let harmless = "tenure.window-requests";
+    assert!(refusal(1.0, 1000, harmless, &System::TENURE).contains("above 0% and below 100%"));
+    assert!(refusal(0.2, 256, harmless, &System::TENURE).contains("257 to 1048576"));
+    assert!(refusal(0.2, 1000, "tenure.tier-fast-bytes", &System::TENURE).contains("--fast"));
+    assert!(refusal(0.2, 1000, harmless, &System::STOCK).contains("no module"));
 }

@@ -4,6 +4,8 @@
 //! tenure. An update-heavy Zipfian mix over two backends of unequal distance is the smallest workload in which both locality
 //! and penalty matter, and it is the one the papers report.
 
+mod tiers;
+
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
@@ -30,7 +32,7 @@ use crate::measuring::{print_report, told_to_stop, write_report};
 #[derive(clap::Args)]
 pub struct Arguments {
     /// ycsb-a … ycsb-f, tenants, diurnal (a tenant asked for in peaks beside one always asked for), no-miss, slots (of clusters, what
-    /// it is worth that clients remember slots), or the path of a trace.
+    /// it is worth that clients remember slots), tiers (what two tiers of memory cost), or the path of a trace.
     #[arg(long, value_name = "NAME|TRACE", default_value = "ycsb-a", value_parser = parse::<Workload>)]
     workload: Workload,
 
@@ -60,15 +62,15 @@ pub struct Arguments {
     #[arg(long, value_name = "NAME,NAME…", value_delimiter = ',', value_parser = parse::<System>, help = systems_help())]
     systems: Option<Vec<System>>,
 
-    /// Memory for the keys: a share of the workload's footprint (50%) or bytes (64mb).
-    #[arg(long, value_name = "SIZE,SIZE…", value_delimiter = ',', default_value = "50%", value_parser = parse::<MemoryLimit>)]
-    memory: Vec<MemoryLimit>,
+    /// Memory for the keys: a share of the workload's footprint (50%) or bytes (64mb). Default: 50%.
+    #[arg(long, value_name = "SIZE,SIZE…", value_delimiter = ',', value_parser = parse::<MemoryLimit>)]
+    memory: Option<Vec<MemoryLimit>>,
 
-    /// How often each system is run; of no-miss, how many pairs (default there: 10).
+    /// How often each system is run; of no-miss, how many pairs (default there: 10), of tiers how many of each row. Default: 3.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     repetitions: Option<u32>,
 
-    /// Clients that ask at once. Default: 4, of tenants 8, of diurnal 16, of no-miss 50; of slots several, 1,4,16,64,256.
+    /// Clients that ask at once. Default: 4, of tenants 8, of diurnal 16, of no-miss and tiers 50; of slots several, 1,4,16,64,256.
     #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=1000))]
     connections: Option<Vec<u32>>,
 
@@ -82,19 +84,19 @@ pub struct Arguments {
     #[arg(long, value_name = "NAME,NAME…", value_delimiter = ',', value_parser = parse::<Route>)]
     routes: Option<Vec<Route>>,
 
-    /// Commands that each connection sends at once; for no-miss only.
+    /// Commands that each connection sends at once; for no-miss and tiers only.
     #[arg(long, value_name = "DEPTH", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pipeline: u32,
 
-    /// Keys that exist at the start; not for traces. Default: 100000, of tenants 60000, of diurnal 20000.
+    /// Keys that exist at the start; not for traces; of tiers, of each tenant. Default: 100000, of tenants 60000, of diurnal 20000.
     #[arg(long, value_name = "N")]
     records: Option<usize>,
 
-    /// Requests before the measurement. Default: 300000, of diurnal one period, of a trace 30 %.
+    /// Requests before the measurement. Default: 300000, of diurnal one period, of no-miss and tiers 200000, of a trace 30 %.
     #[arg(long, value_name = "N")]
     warmup: Option<usize>,
 
-    /// Measured requests. Default: 300000, of diurnal three periods, of no-miss 2000000, of a trace the rest.
+    /// Measured requests. Default: 300000, of diurnal three periods, of no-miss 2000000, of tiers 400000, of a trace the rest.
     #[arg(long, value_name = "N")]
     requests: Option<usize>,
 
@@ -149,6 +151,9 @@ pub struct Arguments {
     /// Where report.json, report.txt and the plots are written. Default: a new folder bench/runs/DATE-WORKLOAD.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
+
+    #[command(flatten)]
+    tiers: tiers::TierArgs,
 }
 
 /// Enough clients to overlap waiting, few enough that no core is saturated by hits.
@@ -172,10 +177,17 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         binary: ServerBinary::installed()?,
         placement: arguments.cpus.unwrap_or_else(Placement::default_for_this_machine),
         settings: arguments.settings.clone(),
+        environment: Vec::new(),
         cluster: None,
         clock_speed: arguments.clock_speed,
     };
+    if arguments.workload != Workload::Tiers
+        && let Some(name) = arguments.tiers.first_given()
+    {
+        bail!("{name} is of the workload tiers");
+    }
     match arguments.workload {
+        Workload::Tiers => tiers::run(arguments, &setup, &interrupted),
         Workload::NoMiss => run_no_harm(arguments, &setup, &interrupted),
         Workload::Slots => run_slot_map(arguments, &setup, &interrupted),
         _ => run_comparison(arguments, &Setup { cluster: clustering(arguments)?, ..setup }, &interrupted),
@@ -244,13 +256,14 @@ fn run_comparison(arguments: &Arguments, setup: &Setup, interrupted: &AtomicBool
         can_predict(&systems, &arguments.settings)?;
     }
     let stream = workload(arguments, backend.len()).generate()?;
+    let memory = arguments.memory.as_deref().unwrap_or(&[MemoryLimit::Share(0.5)]);
     let comparison = Comparison {
         stream: &stream,
         backend: &backend,
         slow_down: arguments.slow_down,
         n_rows: arguments.rows,
         systems: &systems,
-        memory: &arguments.memory,
+        memory,
         n_repetitions: arguments.repetitions.unwrap_or(N_REPETITIONS) as usize,
         n_connections: only(&arguments.connections, "connections", &arguments.workload)?.unwrap_or(n_connections)
             as usize,
@@ -280,11 +293,7 @@ fn run_no_harm(arguments: &Arguments, setup: &Setup, interrupted: &AtomicBool) -
     if arguments.restart.is_some() || arguments.slow_down.is_some() {
         bail!("no-miss has no misses and no backend: --restart and --slow-down are for the other workloads");
     }
-    let systems = systems(arguments)?;
-    let modules: Vec<&System> = systems.iter().filter(|system| system.has_module()).collect();
-    let [system] = modules[..] else {
-        bail!("no-miss compares stock with one system that has the module, not with {}", modules.len());
-    };
+    let system = &system_beside_stock(arguments)?;
     let stream = workload(arguments, 1).generate()?;
     let no_harm = NoHarm {
         stream: &stream,
@@ -301,6 +310,20 @@ fn run_no_harm(arguments: &Arguments, setup: &Setup, interrupted: &AtomicBool) -
     let (json, table) = (report.json()?, report.table());
     write_report(&folder, &json, &table)?;
     print_report(&folder, &json, &table, arguments.json)
+}
+
+/// The system with the module, where the workload compares one with stock.
+fn system_beside_stock(arguments: &Arguments) -> anyhow::Result<System> {
+    let mut modules = systems(arguments)?;
+    modules.retain(System::has_module);
+    match <[System; 1]>::try_from(modules) {
+        Ok([system]) => Ok(system),
+        Err(modules) => bail!(
+            "{} compares stock with one system that has the module, not with {}",
+            arguments.workload,
+            modules.len()
+        ),
+    }
 }
 
 /// What the user names, or what shows the workload's point.

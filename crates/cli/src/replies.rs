@@ -165,6 +165,7 @@ fn setup(common: &Common) -> anyhow::Result<Setup> {
         binary: ServerBinary::installed()?,
         placement: common.cpus.unwrap_or_else(Placement::default_for_this_machine),
         settings: common.settings.clone(),
+        environment: Vec::new(),
         cluster: None,
         clock_speed: 1,
     })

@@ -101,6 +101,33 @@ fn what_only_slots_takes_is_refused_elsewhere() {
     }
 }
 
+#[test]
+fn tiers_and_other_workloads_refuse_each_others_options() {
+    for (arguments, expected) in [
+        ("--cluster 2", "tiers runs on one server"),
+        ("--routes library", "tiers runs on one server"),
+        ("--memory 50%", "everything fits"),
+        ("--backend delay:1", "no misses"),
+        ("--restart", "no misses"),
+        ("--slow-down 0:1000@40%", "no misses"),
+        ("--predict", "tenure simulate --tiers"),
+        ("--period 9", "diurnal"),
+        ("--connections 1,2", "--connections takes one value"),
+        ("--systems stock", "not with 0"),
+        ("--fast 100%", "below 100%"),
+        ("--set tenure.tier-slow=anon", "--tier says where"),
+        ("--accesses two-phases --warmup 10 --requests 10", "hide it"),
+    ] {
+        check_failure(&format!("bench --workload tiers {arguments}"), 1, expected);
+    }
+    for option in ["--accesses zipf:0.5", "--updates 5%", "--fast 20%", "--tier anon", "--value-bytes 1000"] {
+        check_failure(&format!("bench --workload no-miss {option}"), 1, "is of the workload tiers");
+    }
+    for (arguments, expected) in [("--accesses zipf", "zipf:SKEW"), ("--updates 0.5", "0% to 100%")] {
+        check_failure(&format!("bench --workload tiers {arguments}"), 2, expected);
+    }
+}
+
 /// Two nodes: half of the requests of a client without a slot map come to the wrong one first.
 #[test]
 fn slots_counts_redirects_by_route() {

@@ -7,16 +7,25 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{bail, ensure};
+use hdrhistogram::Histogram;
 
 use super::connection::{Connection, Reply, write_command};
+use crate::statistics::latency_histogram;
 use crate::workload::{Operation, Request, Stream};
 
 /// The commands of a stretch of a stream, encoded, in batches.
 #[derive(Debug)]
 pub struct Batches {
     bytes: Vec<u8>,
-    /// Where each batch ends in `bytes`, and how many commands it has.
-    ends: Vec<(usize, usize)>,
+    batches: Vec<Batch>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Batch {
+    /// Where it ends in `bytes`.
+    end: usize,
+    n_reads: usize,
+    n_writes: usize,
 }
 
 impl Batches {
@@ -25,7 +34,7 @@ impl Batches {
     /// # Panics
     /// Where `depth` is 0.
     pub fn encode(stream: &Stream, requests: &[Request], depth: usize) -> Batches {
-        let (mut bytes, mut ends) = (Vec::new(), Vec::new());
+        let (mut bytes, mut batches) = (Vec::new(), Vec::new());
         let value_bytes_max = requests.iter().map(|request| request.value_bytes).max().unwrap_or(0);
         let value = vec![b'v'; value_bytes_max as usize];
         for batch in requests.chunks(depth) {
@@ -38,15 +47,44 @@ impl Batches {
                     _ => write_command(&mut bytes, &[b"GET", name]),
                 }
             }
-            ends.push((bytes.len(), batch.len()));
+            let n_writes = batch.iter().filter(|request| request.operation == Operation::Write).count();
+            batches.push(Batch { end: bytes.len(), n_reads: batch.len() - n_writes, n_writes });
         }
-        Batches { bytes, ends }
+        Batches { bytes, batches }
     }
 
-    fn get(&self, index: usize) -> (&[u8], usize) {
-        let start = if index == 0 { 0 } else { self.ends[index - 1].0 };
-        let (end, n_commands) = self.ends[index];
-        (&self.bytes[start..end], n_commands)
+    fn bytes(&self, index: usize) -> &[u8] {
+        let start = if index == 0 { 0 } else { self.batches[index - 1].end };
+        &self.bytes[start..self.batches[index].end]
+    }
+}
+
+/// How long commands took under the load, from when their batch was sent until its last reply was read, in ns: with the wait for the
+/// commands of all other connections, which are sent first.
+#[derive(Clone, Debug)]
+pub struct Latencies {
+    /// Of GETs.
+    pub reads_ns: Histogram<u64>,
+    /// Of SETs.
+    pub writes_ns: Histogram<u64>,
+}
+
+impl Latencies {
+    /// None yet.
+    pub fn new() -> Self {
+        Latencies { reads_ns: latency_histogram(), writes_ns: latency_histogram() }
+    }
+
+    fn record(&mut self, batch: Batch, latency: Duration) {
+        let latency_ns = latency.as_nanos() as u64;
+        self.reads_ns.saturating_record_n(latency_ns, batch.n_reads as u64);
+        self.writes_ns.saturating_record_n(latency_ns, batch.n_writes as u64);
+    }
+}
+
+impl Default for Latencies {
+    fn default() -> Self {
+        Latencies::new()
     }
 }
 
@@ -61,33 +99,50 @@ pub struct Load {
     pub elapsed: Duration,
 }
 
-/// Sends all `batches` over `connections`, each of which has one outstanding at any time.
+/// Sends all `batches` over `connections`, each of which has one outstanding at any time. Notes how long each took where `latencies` are
+/// asked for: two looks at the clock per batch.
 ///
 /// # Errors
 /// When the server fails or refuses a command.
-pub fn drive(connections: &mut [Connection], batches: &Batches) -> anyhow::Result<Load> {
+pub fn drive(
+    connections: &mut [Connection],
+    batches: &Batches,
+    mut latencies: Option<&mut Latencies>,
+) -> anyhow::Result<Load> {
     ensure!(!connections.is_empty(), "no connections to drive");
     let start = Instant::now();
     let mut load = Load::default();
-    for first in (0..batches.ends.len()).step_by(connections.len()) {
-        let n = connections.len().min(batches.ends.len() - first);
+    let mut sent = vec![start; connections.len()];
+    for first in (0..batches.batches.len()).step_by(connections.len()) {
+        let n = connections.len().min(batches.batches.len() - first);
         for (i, connection) in connections[..n].iter_mut().enumerate() {
-            connection.send_encoded(batches.get(first + i).0)?;
+            if latencies.is_some() {
+                sent[i] = Instant::now();
+            }
+            connection.send_encoded(batches.bytes(first + i))?;
         }
         for (i, connection) in connections[..n].iter_mut().enumerate() {
-            let (_, n_commands) = batches.get(first + i);
-            load.n_commands += n_commands as u64;
-            for _ in 0..n_commands {
-                match connection.reply()? {
-                    Reply::Bulk(_) | Reply::Simple => {}
-                    Reply::Nil => load.n_misses += 1,
-                    other => bail!("the server answered {other:?}"),
-                }
+            let batch = batches.batches[first + i];
+            read_replies(connection, batch.n_reads + batch.n_writes, &mut load)?;
+            if let Some(latencies) = &mut latencies {
+                latencies.record(batch, sent[i].elapsed());
             }
         }
     }
     load.elapsed = start.elapsed();
     Ok(load)
+}
+
+fn read_replies(connection: &mut Connection, n_commands: usize, load: &mut Load) -> anyhow::Result<()> {
+    load.n_commands += n_commands as u64;
+    for _ in 0..n_commands {
+        match connection.reply()? {
+            Reply::Bulk(_) | Reply::Simple => {}
+            Reply::Nil => load.n_misses += 1,
+            other => bail!("the server answered {other:?}"),
+        }
+    }
+    Ok(())
 }
 
 /// Writes each key of `stream` once, at the size it has last.

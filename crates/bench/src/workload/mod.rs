@@ -9,6 +9,7 @@ pub mod keys;
 mod no_miss;
 pub mod pace;
 mod tenants;
+pub mod tiers;
 mod trace;
 mod ycsb;
 pub mod zipfian;
@@ -22,6 +23,7 @@ use tenure_sim::trace::TraceOptions;
 
 use keys::{Assignment, KeyTable};
 use pace::Pace;
+use tiers::TierLoad;
 use ycsb::Ycsb;
 
 /// What a request does.
@@ -103,6 +105,8 @@ pub enum Workload {
     NoMiss,
     /// All keys fit, in a cluster; throughput, redirects and CPU only.
     Slots,
+    /// All keys fit, and most values lie in slow memory.
+    Tiers,
     /// A trace in any format that the simulator reads.
     Trace(PathBuf),
 }
@@ -119,9 +123,10 @@ impl FromStr for Workload {
             "diurnal" => Ok(Workload::Diurnal),
             "no-miss" => Ok(Workload::NoMiss),
             "slots" => Ok(Workload::Slots),
+            "tiers" => Ok(Workload::Tiers),
             path if path == "-" || PathBuf::from(path).is_file() => Ok(Workload::Trace(path.into())),
             _ => bail!(
-                "workload '{text}' is none of ycsb-a to ycsb-f, tenants, diurnal, no-miss, slots, - or the path of a trace"
+                "workload '{text}' is none of ycsb-a to ycsb-f, tenants, diurnal, no-miss, slots, tiers, - or the path of a trace"
             ),
         }
     }
@@ -135,6 +140,7 @@ impl fmt::Display for Workload {
             Workload::Diurnal => f.write_str("diurnal"),
             Workload::NoMiss => f.write_str("no-miss"),
             Workload::Slots => f.write_str("slots"),
+            Workload::Tiers => f.write_str("tiers"),
             Workload::Trace(path) => f.write_str(&trace::name_of(path)),
         }
     }
@@ -161,6 +167,8 @@ pub struct WorkloadOptions {
     pub assignment: Option<Assignment>,
     /// How a trace is read.
     pub trace: TraceOptions,
+    /// What tiers are asked for.
+    pub tier_load: TierLoad,
 }
 
 /// How many keys and requests a workload has.
@@ -176,7 +184,18 @@ impl WorkloadOptions {
     pub fn new(workload: Workload, n_backends: usize) -> Self {
         let trace = TraceOptions::default();
         let (n_keys, n_warmup, n_requests, period_s, assignment) = (None, None, None, None, None);
-        WorkloadOptions { workload, seed: 1, n_keys, n_warmup, n_requests, period_s, n_backends, assignment, trace }
+        WorkloadOptions {
+            workload,
+            seed: 1,
+            n_keys,
+            n_warmup,
+            n_requests,
+            period_s,
+            n_backends,
+            assignment,
+            trace,
+            tier_load: TierLoad::default(),
+        }
     }
 
     /// Draws the stream (or reads the trace).
@@ -202,6 +221,7 @@ impl WorkloadOptions {
                 let size = self.size(no_miss::SLOTS_SIZE)?;
                 no_miss::generate(keys(Assignment::ByKey), &no_miss::SLOTS, size, self.seed)
             }
+            Workload::Tiers => tiers::generate(&self.tier_load, self.size(tiers::SIZE)?, self.seed)?,
             Workload::Trace(path) => {
                 let by = if self.n_backends > 1 { Assignment::ByKey } else { Assignment::ByTenant };
                 let read = trace::read(path, &self.trace, keys(by), self.n_warmup, self.n_requests);
@@ -235,7 +255,7 @@ mod tests {
 
     #[test]
     fn a_seed_decides_every_request() {
-        for name in ["ycsb-a", "ycsb-d", "ycsb-e", "ycsb-f", "tenants", "diurnal", "no-miss", "slots"] {
+        for name in ["ycsb-a", "ycsb-d", "ycsb-e", "ycsb-f", "tenants", "diurnal", "no-miss", "slots", "tiers"] {
             let (first, again) = (small(name).generate().unwrap(), small(name).generate().unwrap());
             assert_eq!(first.requests.len(), 2100, "{name}");
             assert_eq!((first.n_warmup, first.n_measured()), (100, 2000), "{name}");

@@ -61,6 +61,16 @@ impl Workload {
 
     /// Its accesses: `reads` of each tenant over `keys` keys of each.
     pub fn accesses(self, keys: u64, reads: u64, seed: u64) -> Vec<Access> {
+        let size = if self == (Workload::TwoPhases { large: true }) { LARGE_BYTES } else { SIZE_BYTES };
+        let access = |(tenant, number): (u16, u64)| {
+            let key = KeyHash::of_number(u64::from(tenant) << 40 | number);
+            Access { tenant: TenantId(tenant), ..Access::read(key, size) }
+        };
+        self.keys(keys, reads, seed).into_iter().map(access).collect()
+    }
+
+    /// The same as tenants and their keys' numbers from 0, for who makes requests of its own of them.
+    pub fn keys(self, keys: u64, reads: u64, seed: u64) -> Vec<(u16, u64)> {
         let keys = keys.max(1);
         let mut random = Random::new(seed);
         let zipf = |alpha| Stream::Zipf(Zipf::new(keys, alpha));
@@ -78,16 +88,13 @@ impl Workload {
                 [zipf(1.2), zipf(1.2)],
             ],
         };
-        let size = if self == (Workload::TwoPhases { large: true }) { LARGE_BYTES } else { SIZE_BYTES };
-        let mut accesses = Vec::with_capacity(reads as usize * streams.len());
+        let mut numbers = Vec::with_capacity(reads as usize * streams.len());
         for i in 0..reads {
             for (tenant, phases) in streams.iter_mut().enumerate() {
-                let number = phases[usize::from(i >= half)].next(&mut random);
-                let key = KeyHash::of_number((tenant as u64) << 40 | number);
-                accesses.push(Access { tenant: TenantId(tenant as u16), ..Access::read(key, size) });
+                numbers.push((tenant as u16, phases[usize::from(i >= half)].next(&mut random)));
             }
         }
-        accesses
+        numbers
     }
 }
 

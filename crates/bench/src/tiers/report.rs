@@ -1,0 +1,235 @@
+//! What two tiers cost, as a table and as JSON.
+
+use serde::Serialize;
+use tenure_core::units::format_bytes;
+
+use super::{Quantiles, TierPair, TierPrice, TimedSide};
+use crate::full_load::{RatioSpreads, spread};
+use crate::report::columns;
+use crate::statistics::Spread;
+use crate::workload::Stream;
+use crate::workload::tiers::{Share, TierLoad};
+
+/// One kind of accesses with one share of updates and one size of the fast tier.
+#[derive(Clone, Debug, Serialize)]
+pub struct TierRow {
+    /// The accesses, as `zipf:0.99`.
+    pub accesses: String,
+    /// How many of the requests are SETs, 0 to 1.
+    pub updates: f64,
+    /// How much of the values' bytes may be fast, 0 to 1.
+    pub fast: f64,
+    /// Values in all.
+    pub n_keys: usize,
+    /// Their size, in bytes.
+    pub value_bytes: u32,
+    /// Median and spread of the ratios, with two tiers over all fast.
+    #[serde(flatten)]
+    pub ratios: RatioSpreads,
+    /// Modelled: throughput over all fast with the dissertation's slow tier.
+    pub throughput_ratio_modelled: Spread,
+    /// Reads that found their value in fast memory / reads; `None` without reads.
+    pub fast_hit_ratio: Option<Spread>,
+    /// In the order in which they were run.
+    pub pairs: Vec<TierPair>,
+}
+
+impl TierRow {
+    pub(super) fn new(load: &TierLoad, fast: Share, stream: &Stream, pairs: Vec<TierPair>) -> TierRow {
+        TierRow {
+            accesses: load.accesses.to_string(),
+            updates: load.updates.0,
+            fast: fast.0,
+            n_keys: stream.keys.len(),
+            value_bytes: stream.keys.value_bytes(0),
+            ratios: RatioSpreads::of(&pairs.iter().map(|pair| pair.ratios).collect::<Vec<_>>()),
+            throughput_ratio_modelled: spread(pairs.iter().map(|pair| pair.throughput_ratio_modelled)),
+            fast_hit_ratio: Spread::of(pairs.iter().filter_map(|pair| pair.fast_hit_ratio)),
+            pairs,
+        }
+    }
+
+    fn name(&self) -> Vec<String> {
+        vec![self.accesses.clone(), Share(self.updates).to_string(), Share(self.fast).to_string()]
+    }
+
+    /// The median over the pairs.
+    fn median(&self, figure: impl Fn(&TierPair) -> f64) -> f64 {
+        spread(self.pairs.iter().map(figure)).median
+    }
+}
+
+/// All rows.
+#[derive(Clone, Debug, Serialize)]
+pub struct TierReport {
+    /// When the report was made, in UTC.
+    pub date: String,
+    /// The server, such as `redis-7.0.15`.
+    pub server: String,
+    /// The system with the module.
+    pub system: String,
+    /// Settings of the module that the user gave.
+    pub module_settings: Vec<(String, String)>,
+    /// The slow tier, as `tenure.tier-slow` takes it.
+    pub tier: String,
+    /// Where both ends ran.
+    pub placement: String,
+    /// Commands that each connection sent at once.
+    pub pipeline: usize,
+    /// How many connections there were.
+    pub n_connections: usize,
+    /// Commands per server before the measurement.
+    pub n_warmup: usize,
+    /// Measured commands per server.
+    pub n_commands: usize,
+    /// Pairs per row.
+    pub n_pairs: usize,
+    /// The figures.
+    pub rows: Vec<TierRow>,
+}
+
+impl TierReport {
+    pub(super) fn new(price: &TierPrice, n_warmup: usize, n_commands: usize, rows: Vec<TierRow>) -> TierReport {
+        TierReport {
+            date: jiff::Timestamp::now().strftime("%Y-%m-%d %H:%M:%S UTC").to_string(),
+            server: price.setup.binary.label.clone(),
+            system: price.system.label.to_string(),
+            module_settings: price.setup.settings.clone(),
+            tier: price.tier.to_string(),
+            placement: price.setup.placement.to_string(),
+            pipeline: price.depth,
+            n_connections: price.n_connections,
+            n_warmup,
+            n_commands,
+            n_pairs: price.n_pairs,
+            rows,
+        }
+    }
+
+    /// The report for people.
+    pub fn table(&self) -> String {
+        [self.head(), self.throughput(), self.placing(), self.latencies(), self.foot()].join("\n")
+    }
+
+    /// The report for programs.
+    ///
+    /// # Errors
+    /// None in practice.
+    pub fn json(&self) -> anyhow::Result<String> {
+        Ok(serde_json::to_string_pretty(self)?)
+    }
+
+    fn head(&self) -> String {
+        let settings: Vec<String> =
+            self.module_settings.iter().map(|(name, value)| format!("{name} {value}")).collect();
+        let settings = if settings.is_empty() { "defaults".to_string() } else { settings.join(", ") };
+        let sizes: Vec<String> =
+            self.rows.iter().map(|row| format!("{} of {} bytes", row.n_keys, row.value_bytes)).collect();
+        let sizes = if sizes.iter().all(|size| *size == sizes[0]) {
+            sizes[0].clone()
+        } else {
+            "sizes differ, see JSON".to_string()
+        };
+        format!(
+            "Two tiers on {}, {}: {} with the slow tier {} against stock with all memory alike, {} pairs a row\n\
+             Values: {sizes}; {} connections, {} commands at once, {} commands per server after {} of warm-up; {}\n\
+             Module settings: {settings}. Medians over the pairs (smallest–largest).\n",
+            self.server,
+            self.date,
+            self.system,
+            self.tier,
+            self.n_pairs,
+            self.n_connections,
+            self.pipeline,
+            self.n_commands,
+            self.n_warmup,
+            self.placement,
+        )
+    }
+
+    /// A table of the rows' names and, of each, what `cells` makes of it.
+    fn block(&self, header: &[&str], cells: impl Fn(&TierRow) -> Vec<String>) -> String {
+        let names = ["accesses", "updates", "fast tier"];
+        let mut rows = vec![names.iter().chain(header).map(|name| (*name).to_string()).collect::<Vec<_>>()];
+        rows.extend(self.rows.iter().map(|row| [row.name(), cells(row)].concat()));
+        columns(&rows)
+    }
+
+    fn throughput(&self) -> String {
+        let header = ["all fast/s", "tiers/s", "ratio", "", "main thread", "", "modelled", ""];
+        self.block(&header, |row| {
+            let per_s = |side: fn(&TierPair) -> &TimedSide| row.median(|pair| side(pair).side.throughput_per_s);
+            let mut cells =
+                vec![format!("{:.0}", per_s(|pair| &pair.all_fast)), format!("{:.0}", per_s(|pair| &pair.tiers))];
+            for ratio in [row.ratios.throughput_ratio, row.ratios.cpu_main_ratio, row.throughput_ratio_modelled] {
+                cells.push(format!("{:.4}", ratio.median));
+                cells.push(format!("({:.4}–{:.4})", ratio.min, ratio.max));
+            }
+            cells
+        })
+    }
+
+    fn placing(&self) -> String {
+        let header = ["fast hits", "up", "down", "stored slow", "moving", "slice µs", "slow values", "fast", "slow"];
+        self.block(&header, |row| {
+            let per_command = |count: fn(&TierPair) -> u64| {
+                format!("{:.4}", row.median(|pair| count(pair) as f64) / self.n_commands as f64)
+            };
+            let bytes = |of: fn(&TierPair) -> u64| format_bytes(row.median(|pair| of(pair) as f64) as u64);
+            let slow_share = row.median(|pair| pair.counted.slow_values as f64) / row.n_keys as f64;
+            let slices = row.pairs.iter().map(|pair| pair.counted.slice_us_max);
+            vec![
+                row.fast_hit_ratio.map_or("–".to_string(), |ratio| format!("{:.4}", ratio.median)),
+                per_command(|pair| pair.counted.promotions),
+                per_command(|pair| pair.counted.demotions),
+                per_command(|pair| pair.counted.stored_slow),
+                format!("{:.2}%", 100.0 * row.median(|pair| pair.moving_share)),
+                slices.max().unwrap_or(0).to_string(),
+                format!("{:.1}%", 100.0 * slow_share),
+                bytes(|pair| pair.counted.fast_bytes),
+                bytes(|pair| pair.counted.slow_bytes),
+            ]
+        })
+    }
+
+    fn latencies(&self) -> String {
+        let header = ["GET p50 µs", "tiers", "p99", "tiers", "SET p50 µs", "tiers", "p99", "tiers"];
+        self.block(&header, |row| {
+            let mut cells = Vec::new();
+            let of: [fn(&TimedSide) -> Option<Quantiles>; 2] = [|side| side.get_us, |side| side.set_us];
+            for quantiles in of {
+                for quantile in [|of: Quantiles| of.p50, |of: Quantiles| of.p99] {
+                    for side in [|pair: &TierPair| pair.all_fast, |pair: &TierPair| pair.tiers] {
+                        let values = row.pairs.iter().filter_map(|pair| quantiles(&side(pair)).map(quantile));
+                        cells
+                            .push(Spread::of(values).map_or("–".to_string(), |spread| format!("{:.0}", spread.median)));
+                    }
+                }
+            }
+            cells
+        })
+    }
+
+    fn foot(&self) -> String {
+        let summary = |what: &str, ratio: fn(&TierRow) -> Spread| {
+            let ratios: Vec<f64> = self.rows.iter().map(|row| ratio(row).median).collect();
+            let mean = ratios.iter().sum::<f64>() / ratios.len() as f64;
+            let all = spread(ratios);
+            format!("{what}: mean of all rows {mean:.4}, least {:.4}, best {:.4}\n", all.min, all.max)
+        };
+        let sides = self.rows.iter().flat_map(|row| &row.pairs).flat_map(|pair| [pair.all_fast, pair.tiers]);
+        let busy = sides.map(|side| side.side.generator_busy).fold(0.0, f64::max);
+        format!(
+            "Ratios: throughput, core time of the main thread per command, and throughput modelled, with tiers over all fast.\n\
+             Per command: values moved up, down, and stored slow at once. Moving: share of the measured time. Slice: the longest since the \
+             server started, the first limiting included. Slow values and bytes at the end.\n\
+             Latencies under full load, from a batch's first byte to its last reply, with the wait for all other connections.\n\
+             The modelled ratio adds to the measured time what the dissertation's slow tier (twice the latency, bandwidth / 2.4) takes longer than anon: another tier's\n\
+             own speed is measured already.\n\
+             {}{}load generator: at most {:.0} % of its core\n",
+            summary("throughput over all fast, measured", |row| row.ratios.throughput_ratio),
+            summary("throughput over all fast, modelled", |row| row.throughput_ratio_modelled),
+            busy * 100.0,
+        )
+    }
+}

@@ -111,6 +111,12 @@ impl FreeSpace {
         Due { evict_fast_bytes, demote_bytes: (to_leave - evict_fast_bytes).min(room), evict_slow_bytes }
     }
 
+    /// True where the fast tier has more free than the low mark, so that something may go up: the last to do so begins the collecting.
+    pub fn has_room(&self, usage: Usage) -> bool {
+        let free = usage.fast_limit_bytes.saturating_sub(usage.fast_bytes) as f64;
+        free > usage.fast_limit_bytes as f64 * self.marks.low
+    }
+
     /// True where the fast tier has more free than collecting would leave it, so that what goes up displaces nothing.
     pub fn has_spare(&self, usage: Usage) -> bool {
         let free = usage.fast_limit_bytes.saturating_sub(usage.fast_bytes) as f64;
@@ -158,6 +164,8 @@ mod tests {
             Usage { fast_bytes: 1 << 40, fast_limit_bytes: u64::MAX, slow_bytes: 1 << 40, slow_limit_bytes: u64::MAX };
         assert_eq!(FreeSpace::default().due(none), Due::default());
         assert!(FreeSpace::default().has_spare(none));
+        let has_room = |fast| FreeSpace::default().has_room(usage(fast, 0));
+        assert_eq!([979, 980, 1_000, 1_100].map(has_room), [true, false, false, false]);
     }
 
     proptest! {

@@ -322,8 +322,8 @@ impl Tiers {
         if self.is_draining {
             is_left = self.drain(around, &mut placements, started);
         } else {
-            self.promote(around, &mut placements, started);
             is_left |= self.demote(around, &mut placements, started);
+            self.promote(around, &mut placements, started);
         }
         placements.forget_slow_reads();
         around.observer.partitions.classes.placements = Some(placements);
@@ -384,7 +384,7 @@ impl Tiers {
         let hot: Vec<_> = reads.into_iter().filter_map(hot).take(PROMOTIONS_MAX).collect();
         for (n, (hash, db, name, value)) in hot.into_iter().enumerate() {
             let is_over = n > 0 && Instant::now() >= around.until(started, n);
-            if is_over || self.fast_bytes() >= self.fast_limit_bytes {
+            if is_over || !self.space.has_room(self.tier_usage()) {
                 return;
             }
             self.carry_out(around, placements, (hash, db, &name), value, Tier::Fast);

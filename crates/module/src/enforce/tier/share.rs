@@ -37,7 +37,7 @@ impl TimeShare {
 
     /// A slice took so long.
     pub fn spend(&mut self, us: u64) {
-        self.saved_us = (self.saved_us - us as f64).max(-SAVED_US_MAX);
+        self.saved_us = self.saved_us - us as f64;
     }
 }
 

@@ -333,7 +333,9 @@ fn store(connection: &mut Connection, words: &[&str], key: &str, value: &[u8]) {
         _ => (words, None),
     };
     let mut command = redis::Cmd::new();
-    before.iter().for_each(|word| drop(command.arg(if *word == "KEY" { key } else { word })));
+    for word in before {
+        command.arg(if *word == "KEY" { key } else { word });
+    }
     command.arg(value).arg(after).exec(connection).unwrap();
 }
 

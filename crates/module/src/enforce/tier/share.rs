@@ -9,6 +9,8 @@ const SHARE_FULL: f64 = 0.2;
 const QUIET_US: u64 = 20_000;
 /// So much time is saved up at the most, in µs.
 const SAVED_US_MAX: f64 = 400.0;
+/// So much is owed at the most, in µs: several times the longest slice.
+const OWED_US_MAX: f64 = 20_000.0;
 
 /// The time that may be spent. See the file's opening.
 #[derive(Clone, Copy, Debug, Default)]
@@ -32,12 +34,18 @@ impl TimeShare {
 
     /// True where a slice of `slice_us` may begin.
     pub fn allows(&self, slice_us: u64) -> bool {
-        self.saved_us >= slice_us as f64 || self.at_us >= self.last_command_us + QUIET_US
+        self.saved_us >= slice_us as f64 || self.is_quiet()
     }
 
-    /// A slice took so long.
+    /// A slice took so long. What is spent in quiet is nobody's.
     pub fn spend(&mut self, us: u64) {
-        self.saved_us = self.saved_us - us as f64;
+        if !self.is_quiet() {
+            self.saved_us = (self.saved_us - us as f64).max(-OWED_US_MAX);
+        }
+    }
+
+    fn is_quiet(&self) -> bool {
+        self.at_us >= self.last_command_us + QUIET_US
     }
 }
 
@@ -77,7 +85,10 @@ mod tests {
         assert!(!time.allows(50));
         time.go_on(1_020_000, false, false);
         assert!(time.allows(50));
+        time.spend(1_000_000);
         time.go_on(1_020_100, true, false);
-        assert!(!time.allows(50), "a command came");
+        assert!(!time.allows(50), "a command came, and the slices before are owed for");
+        time.go_on(2_020_100, true, false);
+        assert!(time.allows(50), "what was spent in quiet isn't");
     }
 }

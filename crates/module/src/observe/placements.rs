@@ -2,9 +2,9 @@
 //!
 //! The table of keys knows of each value where it lies (`Entry::placed`) and when it was last asked for, so a look into it tells the
 //! tier of a hit and its reuse time, without opening the key. That look waits for memory; it is taken when accesses are put into the
-//! table anyway ([`super::classes::Classes::settle`]), for all that wait at once. Names are kept meanwhile: of slow values that were read, until the turn
-//! ends and they may move up.
-//! Cost: a copy of each key's name, and a look at a cache line that the table needs too. 40 KiB, allocated once.
+//! table anyway ([`super::classes::Classes::settle`]), for all that wait at once. Names of keys that are read are kept meanwhile, and those
+//! of slow ones until a slice of moves has looked whether they go up.
+//! Cost: a copy of each name, and a look at a cache line that the table needs too. 24 KiB, allocated once.
 
 use tenure_core::key_table::KeyTable;
 use tenure_core::tiers::Tier;
@@ -140,7 +140,7 @@ impl Placements {
         }
     }
 
-    /// The slow values that were read in this turn, as far as there was room for their names.
+    /// The slow values that were read since they were last forgotten, as far as there was room for their names.
     pub fn slow_reads(&self) -> impl Iterator<Item = SlowRead<'_>> {
         self.slow.iter().map(|(access, reuse)| SlowRead {
             key: access.key,

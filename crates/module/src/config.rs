@@ -319,7 +319,7 @@ pub const TABLE: &[Setting] = &[
     number!(
         density_samples,
         c"density-samples",
-        16,
+        10,
         1..=64,
         false,
         "Keys sampled per eviction under the policy density. More find keys worth less, and cost main-thread time for each."

@@ -54,10 +54,15 @@ fn the_worker_takes_no_memory_that_keys_lie_in() {
         };
         // What it takes is known once it was taken.
         read_windows(8.0);
-        let before = evicted_by_server(server);
-        read_windows(12.0);
-        let theirs = evicted_by_server(server) - before;
-        assert!(theirs < 50, "the server evicted {theirs} in 12 windows: {:?}", server.info("tenure"));
+        let in_a_window = || {
+            let before = evicted_by_server(server);
+            read_windows(1.0);
+            evicted_by_server(server) - before
+        };
+        // By window: where the machine takes the core away in mid-turn, a single one may have more.
+        let mut theirs: Vec<u64> = std::iter::repeat_with(in_a_window).take(12).collect();
+        theirs.sort_unstable();
+        assert!(theirs[8] < 5, "the server evicted {theirs:?} in 12 windows: {:?}", server.info("tenure"));
     });
 }
 

@@ -305,11 +305,14 @@ fn run_no_harm(arguments: &Arguments, setup: &Setup, interrupted: &AtomicBool) -
         setup,
     };
     let report = no_harm.run(interrupted)?;
-    let name = format!("no-miss-{}-deep", arguments.pipeline);
-    let folder = arguments.out.clone().unwrap_or_else(|| default_folder(&name));
-    let (json, table) = (report.json()?, report.table());
-    write_report(&folder, &json, &table)?;
-    print_report(&folder, &json, &table, arguments.json)
+    finish(arguments, &format!("no-miss-{}-deep", arguments.pipeline), &report.json()?, &report.table())
+}
+
+/// Writes a report without plots where it belongs, and prints it.
+fn finish(arguments: &Arguments, name: &str, json: &str, table: &str) -> anyhow::Result<()> {
+    let folder = arguments.out.clone().unwrap_or_else(|| default_folder(name));
+    write_report(&folder, json, table)?;
+    print_report(&folder, json, table, arguments.json)
 }
 
 /// The system with the module, where the workload compares one with stock.

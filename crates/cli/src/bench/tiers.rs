@@ -4,14 +4,12 @@ use std::sync::atomic::AtomicBool;
 
 use anyhow::ensure;
 use clap::Args;
-use tenure_bench::report::default_folder;
 use tenure_bench::system::Setup;
 use tenure_bench::tiers::TierPrice;
 use tenure_bench::workload::tiers::{Share, TierLoad};
 use tenure_sim::tiers::workloads::Workload as Accesses;
 
-use super::{Arguments, N_CONNECTIONS_NO_MISS, N_REPETITIONS, only, parse, system_beside_stock, workload};
-use crate::measuring::{print_report, write_report};
+use super::{Arguments, N_CONNECTIONS_NO_MISS, N_REPETITIONS, finish, only, parse, system_beside_stock, workload};
 
 /// The options of the workload tiers, which other workloads refuse.
 #[derive(Args)]
@@ -82,11 +80,7 @@ pub fn run(arguments: &Arguments, setup: &Setup, interrupted: &AtomicBool) -> an
         setup,
     };
     let report = price.run(interrupted)?;
-    let name = format!("tiers-{}-deep", arguments.pipeline);
-    let folder = arguments.out.clone().unwrap_or_else(|| default_folder(&name));
-    let (json, table) = (report.json()?, report.table());
-    write_report(&folder, &json, &table)?;
-    print_report(&folder, &json, &table, arguments.json)
+    finish(arguments, &format!("tiers-{}-deep", arguments.pipeline), &report.json()?, &report.table())
 }
 
 /// Everything fits on one server that nobody restarts.

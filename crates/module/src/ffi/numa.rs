@@ -2,7 +2,7 @@
 //!
 //! Pages are preferred on a node, so those that it has no room for lie on others, without a word. [`Foreign`] estimates how many do, from a
 //! sample of pages ten times a second: asking for all, or reading `/proc/self/numa_maps`, takes a walk through the whole range.
-//! Cost: about 10 µs per sample.
+//! Cost: one system call for 32 pages per sample.
 
 use std::ffi::{c_int, c_void};
 use std::{fs, io, ptr};

@@ -3,7 +3,8 @@
 //! To choose the arena and go back takes jemalloc half a microsecond and more: it locks what the thread's cache and both arenas share. Values of one
 //! length often come one after the other, so strings of the lengths asked for last are made several at a time, and filled when they are needed.
 //! A length that isn't asked for any more gives its strings back at the next tick.
-//! Cost: about 0.3 µs for a string of 1 KB of a length that is asked for often, else three times that. At most 1 MiB is held.
+//! Cost: a copy, and choosing the arena once for up to 16 strings of a length that is asked for often (docs/results.md, "Two tiers in the server").
+//! At most 1 MiB is held.
 
 use super::server::{Server, Text};
 use super::tier_memory::SlowMemory;
@@ -34,16 +35,25 @@ pub struct SlowStrings {
 impl SlowStrings {
     /// A string with these bytes in `memory`; `None` where that can't be. It has to be longer than what passes through thread caches.
     pub fn take(&mut self, server: &Server, memory: &SlowMemory, bytes: &[u8]) -> Option<Text> {
-        if bytes.len() > LENGTH_MAX {
-            return memory.strings(server, bytes.len(), 1).pop().map(|string| filled(memory, string, bytes));
-        }
+        let string = if bytes.len() > LENGTH_MAX {
+            memory.strings(server, bytes, 1).pop()
+        } else {
+            self.of_shelf(server, memory, bytes)
+        }?;
+        memory.took(string.as_ref().as_ptr(), bytes.len());
+        Some(string)
+    }
+
+    fn of_shelf(&mut self, server: &Server, memory: &SlowMemory, bytes: &[u8]) -> Option<Text> {
         let shelf = self.shelf(bytes.len());
         shelf.taken += 1;
-        if shelf.ready.is_empty() {
-            shelf.ready = memory.strings(server, bytes.len(), shelf.batch);
-            shelf.batch = (2 * shelf.batch).min(BATCH_MAX);
+        if let Some(mut string) = shelf.ready.pop() {
+            string.fill(bytes);
+            return Some(string);
         }
-        shelf.ready.pop().map(|string| filled(memory, string, bytes))
+        shelf.ready = memory.strings(server, bytes, shelf.batch);
+        shelf.batch = (2 * shelf.batch).min(BATCH_MAX);
+        shelf.ready.pop()
     }
 
     /// That of this length; a new one takes the place of that which was used least.
@@ -68,10 +78,4 @@ impl SlowStrings {
     pub fn ready(&self) -> impl Iterator<Item = usize> {
         self.shelves.iter().flat_map(|shelf| shelf.ready.iter().map(|_| shelf.length))
     }
-}
-
-fn filled(memory: &SlowMemory, mut string: Text, bytes: &[u8]) -> Text {
-    string.fill(bytes);
-    memory.took(string.as_ref().as_ptr(), bytes.len());
-    string
 }

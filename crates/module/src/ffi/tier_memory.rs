@@ -221,14 +221,12 @@ impl SlowMemory {
         self.jemalloc.within(proof, arena, body)
     }
 
-    /// `n` server strings of `length` bytes each, all zero, that lie here, with their objects, as any, in ordinary memory; none at all where that
-    /// can't be done. They have to be longer than what passes through thread caches.
-    pub(super) fn strings(&self, server: &Server, length: usize, n: usize) -> Vec<Text> {
-        let zeros = vec![0; length.max(OWN_OBJECT_BYTES)];
-        let make = |length: usize| (0..n).map(|_| server.text(&zeros[..length])).collect::<Vec<Text>>();
+    /// `n` server strings of these bytes that lie here, with their objects, as any, in ordinary memory; none at all where that can't be done. They have to be longer than what passes through thread caches.
+    pub(super) fn strings(&self, server: &Server, bytes: &[u8], n: usize) -> Vec<Text> {
+        let make = |bytes: &[u8]| (0..n).map(|_| server.text(bytes)).collect::<Vec<Text>>();
         // Objects are small and come from the thread's cache. An empty cache would be filled from here, so as many are put back there before.
-        drop(make(OWN_OBJECT_BYTES));
-        let strings = self.within(server, || make(length)).unwrap_or_default();
+        drop(make(&[0; OWN_OBJECT_BYTES]));
+        let strings = self.within(server, || make(bytes)).unwrap_or_default();
         if strings.iter().any(|string| self.contains(string.object())) {
             drop(strings);
             self.jemalloc.flush_cache(server);

@@ -404,6 +404,7 @@ impl Classes {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tenure_core::tiers::Tier;
 
     fn classes(source: Source, rules: &str) -> Classes {
         let spec = ClassSpec { source, rules: ClassRules::parse(rules).unwrap(), ..ClassSpec::default() };
@@ -487,6 +488,19 @@ mod tests {
         (0..HINTED_MAX).for_each(|i| assert!(classes.named(&format!("c{i}")).is_ok()));
         assert!(classes.named("more").unwrap_err().contains("one too many"));
         assert_eq!((classes.names()[0].as_str(), classes.names().len()), ("none", CLASSES));
+    }
+
+    /// A value that moved before anyone asked for it is known to lie there, also once it is asked for.
+    #[test]
+    fn what_moved_is_remembered_of_keys_that_nobody_asked_for() {
+        let mut classes = Classes::new(ClassSpec::default(), Some(KeyTable::new(1 << 16)), Remembers::History);
+        classes.asked.turn(true);
+        let (key, down) = (KeyHash::of(b"k"), Placed::moved(Tier::Slow, 3));
+        classes.set_placed(key, down);
+        assert_eq!(classes.entry(key).map(|entry| (entry.n_requests, entry.placed())), Some((1, down)));
+        classes.used(key, Effect::Read, false, 0);
+        classes.settle();
+        assert_eq!(classes.entry(key).map(|entry| entry.placed().tier()), Some(Tier::Slow));
     }
 
     #[test]

@@ -505,7 +505,7 @@ pub const TABLE: &[Setting] = &[
         0,
         0..=1125899906842624,
         true,
-        "How much of maxmemory may be fast: keys, short values, collections and the server's own structures are, and the values asked for most. 0: a fifth of maxmemory."
+        "How much of maxmemory may be fast: keys, short values, large collections and the server's own structures are, and the values asked for most. 0: a fifth of maxmemory."
     ),
     choice!(
         tier_rule,

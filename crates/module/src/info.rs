@@ -137,6 +137,8 @@ pub fn tier_fields(figures: &TierFigures) -> Vec<(&'static str, Value)> {
         ("fast_limit_bytes", Count(figures.fast_limit_bytes)),
         ("slow_bytes", Count(figures.slow_bytes)),
         ("slow_values", Count(figures.slow_values)),
+        ("slow_collections", Count(figures.slow_collections)),
+        ("collections", Text(figures.collections.clone())),
         ("slow_active_bytes", Count(figures.slow_active_bytes)),
         ("elsewhere_bytes", Count(figures.elsewhere_bytes)),
         ("fast_hits", Count(figures.fast_hits)),

@@ -422,6 +422,9 @@ impl Tenure {
             b"del" | b"expired" | b"evicted" | b"rename_from" | b"move_from" => {
                 let partition = self.observer.partitions.of(db, key);
                 self.observer.on_gone(db, key);
+                if let Some(tiers) = &mut self.tiers {
+                    tiers.collections.forget(|| in_database(KeyHash::of(key), db));
+                }
                 self.usage.went(db, partition, &self.observer.known());
             }
             _ => {}
@@ -451,6 +454,11 @@ impl Tenure {
             _ => None,
         };
         self.forget_sleepers(emptied);
+        if let Some(tiers) = &mut self.tiers
+            && !matches!(change, DataChange::OtherRole)
+        {
+            tiers.collections.forget_all();
+        }
         self.server_may_have_changed();
         self.cluster_may_have_changed();
         let Some(owners) = &mut self.observer.partitions.owners else { return };

@@ -19,7 +19,7 @@ pub struct Jemalloc(Control);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ArenaId(u32);
 
-/// What an arena holds.
+/// What an arena holds, of sizes that no thread's cache keeps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ArenaUse {
     /// Bytes of allocations, rounded up as the allocator rounds them.
@@ -60,19 +60,22 @@ impl Jemalloc {
         self.write(c"epoch", &1u64);
     }
 
-    /// What an arena held when the epoch began.
+    /// What an arena held when the epoch began, of sizes that no thread's cache keeps: the rest is on its way through one, or anybody's.
     pub fn arena_use(&self, arena: ArenaId) -> ArenaUse {
-        let field = |name: &str| {
-            let name = CString::new(format!("stats.arenas.{}.{name}", arena.0)).unwrap_or_default();
-            self.read::<usize>(&name).unwrap_or(0) as u64
-        };
+        let number = |name: String| self.read::<usize>(&CString::new(name).unwrap_or_default());
+        let field = |name: &str| number(format!("stats.arenas.{}.{name}", arena.0)).unwrap_or(0) as u64;
         // Counts are of 64 bits, sizes of the machine's word: the same here.
         let held = |of: &str| field(&format!("{of}.nmalloc")).saturating_sub(field(&format!("{of}.ndalloc")));
-        ArenaUse {
-            allocated_bytes: field("small.allocated") + field("large.allocated"),
-            allocations: held("small") + held("large"),
-            active_bytes: field("pactive") * page_bytes() as u64,
+        let (mut allocated_bytes, mut allocations) =
+            (field("small.allocated") + field("large.allocated"), held("small") + held("large"));
+        let cached_max = self.tcache_max_bytes().unwrap_or(0);
+        let cached = (0..).map_while(|bin| Some((bin, number(format!("arenas.bin.{bin}.size"))?)));
+        for (bin, size) in cached.take_while(|(_, size)| *size <= cached_max) {
+            let regions = field(&format!("bins.{bin}.curregs"));
+            allocated_bytes = allocated_bytes.saturating_sub(regions * size as u64);
+            allocations = allocations.saturating_sub(regions);
         }
+        ArenaUse { allocated_bytes, allocations, active_bytes: field("pactive") * page_bytes() as u64 }
     }
 
     /// An arena whose memory comes from hooks; its own records lie in ordinary memory where the version can (5.3), which is a must

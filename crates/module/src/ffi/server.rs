@@ -159,9 +159,19 @@ impl Server {
 
     /// One field of `INFO section`.
     pub fn info_field(&self, section: &[u8], field: &str) -> Option<String> {
+        self.info_fields(section, [field]).map(|[value]| value)
+    }
+
+    /// Several fields of `INFO section`; `None` where one of them isn't there.
+    pub fn info_fields<const N: usize>(&self, section: &[u8], fields: [&str; N]) -> Option<[String; N]> {
         let reply = self.call(c"INFO", &[section])?;
-        let lines = reply.text()?.lines().filter_map(|line| line.split_once(':'));
-        lines.filter(|(name, _)| *name == field).map(|(_, value)| value.to_owned()).next()
+        let text = reply.text()?;
+        let value = |field| {
+            let mut lines = text.lines().filter_map(|line| line.split_once(':'));
+            lines.find(|(name, _)| *name == field).map(|(_, value)| value.to_owned())
+        };
+        let values: Vec<String> = fields.into_iter().map_while(value).collect();
+        values.try_into().ok()
     }
 
     /// One setting of the server.
@@ -244,6 +254,11 @@ impl Flags {
             | raw::REDISMODULE_CTX_FLAGS_MULTI
             | raw::REDISMODULE_CTX_FLAGS_LUA;
         self.0 & flags != 0
+    }
+
+    /// True on a replica that clients can't write to.
+    pub fn is_read_only(self) -> bool {
+        self.0 & raw::REDISMODULE_CTX_FLAGS_READONLY != 0
     }
 
     /// True on a node of a cluster.
@@ -363,6 +378,15 @@ pub enum Kind {
     Collection,
 }
 
+/// What the server remembers of a key's use, by its `maxmemory-policy`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Age {
+    /// Time since its last access, in ms.
+    IdleMs(u64),
+    /// The logarithmic counter of an LFU policy.
+    Frequency(u8),
+}
+
 /// An open key.
 pub struct Key<'a> {
     key: *mut raw::RedisModuleKey,
@@ -376,8 +400,7 @@ impl Key<'_> {
         if self.key.is_null() {
             return Kind::Absent;
         }
-        // SAFETY: the handle is open.
-        match unsafe { api!(RedisModule_KeyType(self.key)) } as isize {
+        match self.type_number() {
             raw::REDISMODULE_KEYTYPE_EMPTY => Kind::Absent,
             raw::REDISMODULE_KEYTYPE_STRING => Kind::String,
             _ => Kind::Collection,
@@ -390,19 +413,44 @@ impl Key<'_> {
         unsafe { api!(RedisModule_ValueLength(self.key)) }
     }
 
-    /// Time since its last access, in ms (the server's clock ticks once a second); under an LFU policy, how far its access
-    /// frequency lies below the highest: the more, the sooner it goes, as the server ranks them.
-    pub fn idle(&self) -> u64 {
+    /// A hash, list, set or sorted set. No stream: who waits for one is told when it goes, also where it is made again at once.
+    pub fn is_plain_collection(&self) -> bool {
+        const PLAIN: [isize; 3] =
+            [raw::REDISMODULE_KEYTYPE_HASH, raw::REDISMODULE_KEYTYPE_SET, raw::REDISMODULE_KEYTYPE_ZSET];
+        PLAIN.contains(&self.type_number()) || self.is_list()
+    }
+
+    /// A list.
+    pub fn is_list(&self) -> bool {
+        self.type_number() == raw::REDISMODULE_KEYTYPE_LIST
+    }
+
+    fn type_number(&self) -> isize {
+        // SAFETY: the handle is open; a null one is of the empty type.
+        unsafe { api!(RedisModule_KeyType(self.key)) as isize }
+    }
+
+    /// How long it wasn't asked for, or how often it was: what the server evicts by.
+    pub fn age(&self) -> Age {
         let mut idle_ms: raw::mstime_t = -1;
         // SAFETY: the handle is open.
         unsafe { api!(RedisModule_GetLRU(self.key, &mut idle_ms)) };
         if idle_ms >= 0 {
-            return idle_ms as u64;
+            return Age::IdleMs(idle_ms as u64);
         }
         let mut frequency: c_longlong = 0;
         // SAFETY: the handle is open.
         unsafe { api!(RedisModule_GetLFU(self.key, &mut frequency)) };
-        255 - frequency.clamp(0, 255) as u64
+        Age::Frequency(frequency.clamp(0, 255) as u8)
+    }
+
+    /// Time since its last access, in ms (the server's clock ticks once a second); under an LFU policy, how far its access
+    /// frequency lies below the highest: the more, the sooner it goes, as the server ranks them.
+    pub fn idle(&self) -> u64 {
+        match self.age() {
+            Age::IdleMs(ms) => ms,
+            Age::Frequency(frequency) => u64::from(255 - frequency),
+        }
     }
 
     /// Sets what [`Key::idle`] told before: a look that counted as a use is taken back. Under an LFU policy it changes nothing.

@@ -163,7 +163,8 @@ fn size_class(bytes: usize) -> usize {
     bytes.next_multiple_of(step)
 }
 
-fn memory_usage(server: &Server, name: &[u8]) -> Option<f64> {
+/// What the server says that a key of the selected database takes, in bytes; `None` where it isn't there. Up to 64 elements exact.
+pub fn memory_usage(server: &Server, name: &[u8]) -> Option<f64> {
     let reply = server.call(c"MEMORY", &[b"USAGE", name, b"SAMPLES", b"64"])?;
     reply.integer().map(|bytes| bytes as f64)
 }

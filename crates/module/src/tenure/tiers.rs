@@ -36,6 +36,10 @@ pub struct TierFigures {
     pub slow_bytes: u64,
     /// Values there.
     pub slow_values: u64,
+    /// Collections among them.
+    pub slow_collections: u64,
+    /// Whether collections move, or why they stay.
+    pub collections: String,
     /// Bytes of pages of slow memory with values in them.
     pub slow_active_bytes: u64,
     /// Bytes that the slow tier could not give, or another node gave (estimated).
@@ -229,6 +233,8 @@ impl Tenure {
             fast_limit_bytes: tiers.fast_limit_bytes(),
             slow_bytes: used.allocated_bytes,
             slow_values: used.allocations,
+            slow_collections: tiers.collections.len() as u64,
+            collections: tiers.collections.refusal().map_or("move".to_owned(), |why| format!("stay: {why}")),
             slow_active_bytes: used.active_bytes,
             elsewhere_bytes: memory.elsewhere_bytes(),
             slow_hits,

@@ -26,5 +26,6 @@ mod sleep;
 mod tiers;
 mod tiers_churn;
 mod tiers_client;
+mod tiers_collections;
 mod unload;
 mod users;

@@ -25,7 +25,7 @@ pub fn with_tiers(place: &str) -> ServerOptions {
     without_tiers().set("tenure.tier-slow", place).set("tenure.tier-fast-bytes", "1gb")
 }
 
-fn text(server: &Server, name: &str) -> String {
+pub fn text(server: &Server, name: &str) -> String {
     server.info("tenure").unwrap()[&format!("tenure_{name}")].clone()
 }
 
@@ -33,16 +33,16 @@ pub fn wait_until_ready(server: &Server) {
     wait_for("the slow tier", || text(server, "tiers") == "ready");
 }
 
-fn tier_of(connection: &mut Connection, key: &str) -> String {
+pub fn tier_of(connection: &mut Connection, key: &str) -> String {
     send(connection, &format!("TENURE.DEBUG TIER {key}"))
 }
 
-fn move_to(connection: &mut Connection, key: &str, tier: &str) -> String {
+pub fn move_to(connection: &mut Connection, key: &str, tier: &str) -> String {
     send(connection, &format!("TENURE.DEBUG TIER {key} {tier}"))
 }
 
 /// `length` bytes that are those of this seed only.
-fn value(seed: u64, length: usize) -> Vec<u8> {
+pub fn value(seed: u64, length: usize) -> Vec<u8> {
     let mut random = Random::new(seed);
     (0..length).map(|_| random.next() as u8).collect()
 }
@@ -117,8 +117,8 @@ fn what_is_short_or_no_string_or_too_large_stays() {
         set(&mut connection, "short", &value(1, 255));
         set(&mut connection, "large", &value(1, (1 << 20) + 1));
         send::<()>(&mut connection, "SET number 12345");
-        redis::cmd("RPUSH").arg("list").arg(value(2, 1000)).exec(&mut connection).unwrap();
-        for key in ["short", "large", "number", "list", "none"] {
+        send::<()>(&mut connection, "XADD stream 1-1 field value");
+        for key in ["short", "large", "number", "stream", "none"] {
             assert_eq!(move_to(&mut connection, key, "slow"), "not moved", "{key}");
             assert_eq!(tier_of(&mut connection, key), "none", "{key}");
         }
@@ -238,7 +238,7 @@ fn settled(server: &Server) -> bool {
 }
 
 /// Until nothing moves any more. Moves may take a fiftieth of the time: between two looks there is some for a slice.
-fn wait_until_at_rest(server: &Server) {
+pub fn wait_until_at_rest(server: &Server) {
     let (mut before, mut rests) = (-1.0, 0);
     wait_for("the moves to end", || {
         std::thread::sleep(std::time::Duration::from_millis(50));

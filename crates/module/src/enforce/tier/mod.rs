@@ -6,10 +6,11 @@
 //! is room. A string that is stored whole over a slow one, or where the fast tier is full, is copied into slow memory before the command that
 //! stores it runs, and the server keeps that copy: it needs no move. What leaves the cache does so by the evictor, whichever tier it lies in, so
 //! neither tier's moves wait for an eviction.
-//! Keys, short values, collections and the server's own structures stay fast and count as such.
-//! Where a value lies is told by its address; the table of keys remembers it, and the walk puts right what has changed since.
+//! Keys, short values, large collections and the server's own structures stay fast and count as such; small collections move where nobody would notice
+//! ([`collections`]). Where a string lies is told by its address; the table of keys remembers it, and the walk puts right what has changed since.
 //! Cost: about K visited keys and one move per demotion, one move per promotion; bounded per turn, and by a share of the time ([`share`]).
 
+pub mod collections;
 pub mod mover;
 pub mod place;
 pub mod share;
@@ -27,13 +28,14 @@ use tenure_core::tiers::placer::PlacerConfig;
 use tenure_core::tiers::{Tier, Value};
 use tenure_core::units::{KeyHash, PARTITIONS_MAX, PartitionId};
 
+use self::collections::Collections;
 use self::mover::{MOVED_MAX_BYTES, Moved, Mover, allocated_bytes};
 use self::share::TimeShare;
 use super::UNBOUNDED;
 use super::usage::Usage;
 use super::walk::{Guides, Walk, draw_db};
 use crate::ffi::jemalloc::{ArenaUse, Jemalloc, server_used_bytes};
-use crate::ffi::server::{Server, Text};
+use crate::ffi::server::{Kind, Server, Text};
 use crate::ffi::slow_strings::SlowStrings;
 use crate::ffi::tier_memory::{self, SlowMemory};
 use crate::observe::Observer;
@@ -59,6 +61,8 @@ const MOVES_PER_GIVER: usize = 16;
 const PAGES_PER_SLICE: usize = 64;
 /// The same where too many wait: a millisecond, at the end of a turn that stored as much.
 const PAGES_BEHIND: usize = 512;
+/// Of so many rounds of the walk that meet nothing slow, one tries what may be: see [`Tiers::tries_unknown`].
+const ROUNDS_PER_TRIAL: u64 = 4;
 /// What the mean of a partition's bytes met is moved by, of the difference.
 const SHARE_WEIGHT: f64 = 1.0 / 256.0;
 /// Without `tenure.tier-fast-bytes`, this share of the limit is fast: the chapter's.
@@ -135,6 +139,8 @@ pub struct Tiers {
     memory: &'static SlowMemory,
     strings: SlowStrings,
     mover: Mover,
+    /// Hashes, lists, sets and sorted sets that move.
+    pub collections: Collections,
     space: FreeSpace,
     pools: Pools<Candidate>,
     met: [Met; PARTITIONS_MAX],
@@ -172,6 +178,7 @@ impl Tiers {
             memory,
             strings: SlowStrings::default(),
             mover: Mover::new(memory, tcache_bytes.max(LENGTH_MIN)),
+            collections: Collections::new(memory),
             space: FreeSpace::new(Marks::default(), Overflow::DownWhereRoom),
             pools: Pools::new(1),
             met: [Met::default(); PARTITIONS_MAX],
@@ -206,6 +213,7 @@ impl Tiers {
     /// What values take in the slow tier, as of now. Tens of microseconds.
     pub fn used(&self) -> ArenaUse {
         let mut used = self.memory.used();
+        used.allocations = used.allocations.saturating_sub(self.collections.extra_allocations());
         for length in self.strings.ready() {
             used.allocated_bytes = used.allocated_bytes.saturating_sub(allocated_bytes(length));
             used.allocations = used.allocations.saturating_sub(1);
@@ -233,6 +241,7 @@ impl Tiers {
         tier_memory::settle_children(server);
         self.memory.flush(server, PAGES_PER_SLICE, true);
         self.strings.tick();
+        self.collections.tick(server);
         let used = self.count();
         self.memory.look_at_nodes(used.active_bytes);
         self.is_draining = !is_wanted;
@@ -316,6 +325,7 @@ impl Tiers {
     /// One slice: hot values up, cold ones down, written pages into the file. True where there is more to do.
     pub fn work(&mut self, around: &mut Around) -> bool {
         let started = Instant::now();
+        self.collections.begin_slice();
         around.observer.partitions.classes.settle();
         let Some(mut placements) = around.observer.partitions.classes.placements.take() else { return false };
         let mut is_left = false;
@@ -353,6 +363,7 @@ impl Tiers {
             return;
         }
         self.window_began = (now, now_us);
+        self.collections.end_window();
         let fast_bytes = self.fast_bytes();
         if let Some(placements) = &mut observer.partitions.classes.placements {
             placements.placer.end_window(now, fast_bytes);
@@ -483,15 +494,20 @@ impl Tiers {
         let mut found: Vec<(KeyHash, Tier)> = Vec::new();
         let clock = around.observer.partitions.classes.asked.clock();
         let (partitions, sizes, worths) = around.observer.guides();
-        let mut guides = Guides { partitions, sizes, usage: around.usage, sizes_all: false };
-        let Tiers { mover, pools, met, is_draining, .. } = self;
+        let tries_unknown = self.tries_unknown(around.db_sizes);
+        let sizes_all = self.collections.refusal().is_none();
+        let mut guides = Guides { partitions, sizes, usage: around.usage, sizes_all };
+        let Tiers { mover, collections, pools, met, is_draining, .. } = self;
         let (table, is_draining) = (around.table, *is_draining);
         let mut offered = 0;
         around.walk.step(around.server, db, &mut guides, |seen, classes| {
-            let Some(tier) = mover.tier_of(seen.key) else { return };
-            let hash = in_database(KeyHash::of(seen.name.as_ref()), seen.db);
+            let hash = || in_database(KeyHash::of(seen.name.as_ref()), seen.db);
+            let string = || Some((mover.tier_of(seen.key)?, allocated_bytes(seen.key.length()) as u32));
+            let collection = || collections.tier_of(seen.key, hash(), seen.size_bytes?);
+            let Some((tier, size_bytes)) = string().or_else(collection) else { return };
+            let is_collection = seen.key.kind() == Kind::Collection;
+            let hash = hash();
             let entry = classes.entry(hash);
-            let size_bytes = allocated_bytes(seen.key.length()) as u32;
             let (feature, _) = worths.of(entry, seen.partition, clock.ticks_per_us);
             let value = Value { feature, ..value_of(entry, seen.partition, size_bytes, tier, clock.now, clock.since) };
             met[seen.bin.index()].add(tier, size_bytes);
@@ -499,7 +515,8 @@ impl Tiers {
                 found.push((hash, tier));
             }
             placements.placer.met(&value, table);
-            if is_draining && tier == Tier::Slow {
+            if is_draining && (tier == Tier::Slow || (is_collection && tries_unknown)) {
+                let value = Value { placed: value.placed.found_in(Tier::Slow), ..value };
                 visit(&value, (hash, seen.db, seen.name.keep()));
             }
             if tier == Tier::Fast && !is_draining {
@@ -523,8 +540,8 @@ impl Tiers {
 
     /// Moves what the walk meets up, until nothing is slow.
     fn drain(&mut self, around: &mut Around, placements: &mut Placements, started: Instant) -> bool {
-        let before = (self.counts.promoted, around.walk.visited);
         for step in 0.. {
+            let before = (self.counts.promoted, around.walk.visited);
             let looks = step % STEPS_PER_LOOK == STEPS_PER_LOOK - 1;
             if self.slow_bytes() == 0 || (looks && started.elapsed() >= around.budget) {
                 break;
@@ -534,15 +551,23 @@ impl Tiers {
             for (value, (hash, db, name)) in slow {
                 self.carry_out(around, placements, (hash, db, &name), value, Tier::Fast);
             }
+            let has_moved = self.counts.promoted > before.0;
+            self.met_since_drained =
+                if has_moved { 0 } else { self.met_since_drained + around.walk.visited - before.1 };
         }
-        let has_moved = self.counts.promoted > before.0;
-        self.met_since_drained = if has_moved { 0 } else { self.met_since_drained + around.walk.visited - before.1 };
         self.slow_bytes() > 0
     }
 
     /// True while a slow tier is given up and the walk hasn't met all of so many keys since the last value that went up.
     pub fn looks_for_slow_values(&self, keys: u64) -> bool {
         self.is_draining && self.met_since_drained <= 2 * keys
+    }
+
+    /// While all values go up and the walk has met as many keys as there are without one: collections that lie in slow memory may have other
+    /// names now, and in one round of some each is made anew, wherever it lies.
+    fn tries_unknown(&self, db_sizes: &[(u16, u64)]) -> bool {
+        let keys: u64 = db_sizes.iter().map(|(_, keys)| keys).sum();
+        self.is_draining && self.met_since_drained / keys.max(1) % ROUNDS_PER_TRIAL == 1
     }
 
     /// Moves one value, and remembers where it is.
@@ -557,8 +582,13 @@ impl Tiers {
         let started = Instant::now();
         around.server.select_db(db);
         let mut key = around.server.open(name);
-        let moved = self.mover.move_to(around.server, &mut key, tier);
-        drop(key);
+        let moved = if key.kind() == Kind::Collection {
+            drop(key);
+            self.collections.move_to(around.server, name, hash, tier)
+        } else {
+            self.collections.forget(|| hash);
+            self.mover.move_to(around.server, &mut key, tier)
+        };
         match moved {
             Moved::There(bytes) => {
                 self.counts.move_ns += started.elapsed().as_nanos() as u64;
@@ -588,6 +618,7 @@ impl Tiers {
 
     /// Moves one key's value, for tests. What became of it, as text.
     pub fn move_key(&mut self, around: &mut Around, db: u16, name: &[u8], tier: Tier) -> String {
+        self.collections.begin_slice();
         around.observer.partitions.classes.settle();
         let Some(mut placements) = around.observer.partitions.classes.placements.take() else {
             return "off".to_owned();
@@ -605,7 +636,14 @@ impl Tiers {
     /// In which tier a key's value lies.
     pub fn tier_of(&self, server: &Server, db: u16, name: &[u8]) -> Option<Tier> {
         server.select_db(db);
-        self.mover.tier_of(&server.open(&server.text(name)))
+        let name = server.text(name);
+        let key = server.open(&name);
+        let hash = in_database(KeyHash::of(name.as_ref()), db);
+        let is_slow = || self.collections.is_slow(hash).then_some(Tier::Slow);
+        match key.kind() {
+            Kind::Collection => is_slow().or(key.is_plain_collection().then_some(Tier::Fast)),
+            _ => self.mover.tier_of(&key),
+        }
     }
 }
 

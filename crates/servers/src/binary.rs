@@ -118,6 +118,14 @@ impl ServerBinary {
         Ok(servers)
     }
 
+    /// A server that was built here with the allocator that comes with its source, which the distribution's aren't: `None` where none could be.
+    ///
+    /// # Errors
+    /// When it does not run.
+    pub fn with_own_allocator() -> Result<Option<ServerBinary>> {
+        Ok(ServerBinary::unpacked(&servers_folder().join("built"))?.pop())
+    }
+
     /// The servers unpacked under `folder`, each in a folder of its own; none when `folder` is absent.
     fn unpacked(folder: &Path) -> Result<Vec<ServerBinary>> {
         let Ok(entries) = fs::read_dir(folder) else { return Ok(Vec::new()) };

@@ -16,7 +16,7 @@ mod wait;
 pub use binary::{Loader, Product, ServerBinary};
 pub use cluster::Cluster;
 pub use module::{clock_path, module_path};
-pub use options::ServerOptions;
+pub use options::{ServerOptions, environment_for_tiers};
 pub use server::Server;
 pub use wait::wait_for;
 

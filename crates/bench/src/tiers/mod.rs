@@ -195,7 +195,7 @@ impl TierPrice<'_> {
     /// What both servers are started with.
     fn setup(&self) -> Setup {
         let mut setup = self.setup.clone();
-        setup.environment.push(("MALLOC_CONF".to_string(), "tcache_max:256".to_string()));
+        setup.environment.extend(tenure_servers::environment_for_tiers());
         setup
     }
 

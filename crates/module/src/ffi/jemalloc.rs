@@ -13,7 +13,11 @@ type Control = unsafe extern "C" fn(*const c_char, *mut c_void, *mut usize, *mut
 
 /// The control function. See the file's opening.
 #[derive(Clone, Copy, Debug)]
-pub struct Jemalloc(Control);
+pub struct Jemalloc {
+    control: Control,
+    /// It is the server's own copy: its names begin with `je_`.
+    is_bundled: bool,
+}
 
 /// An arena's number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,7 +46,8 @@ impl Jemalloc {
             // SAFETY: jemalloc's control function of either name has this signature in all versions since 2.0.
             (!found.is_null()).then(|| unsafe { std::mem::transmute::<*mut c_void, Control>(found) })
         };
-        let jemalloc = lookup(c"je_mallctl").or_else(|| lookup(c"mallctl")).map(Jemalloc);
+        let of = |is_bundled| move |control| Jemalloc { control, is_bundled };
+        let jemalloc = lookup(c"je_mallctl").map(of(true)).or_else(|| lookup(c"mallctl").map(of(false)));
         let why = "this server's allocator is not jemalloc, or doesn't export its control function";
         jemalloc.filter(|jemalloc| jemalloc.tcache_max_bytes().is_some()).ok_or_else(|| why.to_owned())
     }
@@ -53,6 +58,22 @@ impl Jemalloc {
             true => self.read(c"arenas.tcache_max"),
             false => Some(0),
         }
+    }
+
+    /// What to set in the server's environment so that a thread cache holds small allocations alone. Before 5.3 none can be made to hold less than
+    /// the larger of the small ones, 14 KiB, and has to be off.
+    pub fn setting_for_tiers(&self) -> String {
+        let name = if self.is_bundled { "JE_MALLOC_CONF" } else { "MALLOC_CONF" };
+        let value = if self.version() < (5, 3) { "tcache:false" } else { "tcache_max:256" };
+        format!("{name}={value}")
+    }
+
+    fn version(&self) -> (u32, u32) {
+        let text = self.exchange::<usize, ()>(c"version", None).filter(|text| *text != 0);
+        // SAFETY: the value of that name is a C string that lives as long as the process.
+        let text = text.map(|text| unsafe { CStr::from_ptr(text as *const _) }.to_string_lossy()).unwrap_or_default();
+        let mut numbers = text.split(['.', '-']).map_while(|part| part.parse().ok());
+        (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
     }
 
     /// Begins a new epoch of the statistics: they are those of now. Tens of microseconds.
@@ -119,7 +140,9 @@ impl Jemalloc {
     /// What this thread's cache holds goes back to where it came from.
     pub fn flush_cache(&self, _proof: &impl MainThread) {
         // SAFETY: the name takes and gives nothing.
-        unsafe { (self.0)(c"thread.tcache.flush".as_ptr(), ptr::null_mut(), ptr::null_mut(), ptr::null_mut(), 0) };
+        unsafe {
+            (self.control)(c"thread.tcache.flush".as_ptr(), ptr::null_mut(), ptr::null_mut(), ptr::null_mut(), 0)
+        };
     }
 
     fn read<T: Copy + Default>(&self, name: &CStr) -> Option<T> {
@@ -129,7 +152,7 @@ impl Jemalloc {
     fn write<T>(&self, name: &CStr, value: &T) -> bool {
         let value = ptr::from_ref(value).cast_mut().cast();
         // SAFETY: jemalloc checks the size against that of the name's value, and only reads through the pointer.
-        unsafe { (self.0)(name.as_ptr(), ptr::null_mut(), ptr::null_mut(), value, size_of::<T>()) == 0 }
+        unsafe { (self.control)(name.as_ptr(), ptr::null_mut(), ptr::null_mut(), value, size_of::<T>()) == 0 }
     }
 
     /// Reads a value and, in the same call, sets another. `None` where jemalloc knows no such name, or takes other types.
@@ -140,7 +163,7 @@ impl Jemalloc {
             None => (ptr::null_mut(), 0),
         };
         // SAFETY: jemalloc checks both sizes against those of the name's values before it writes or reads.
-        let failed = unsafe { (self.0)(name.as_ptr(), (&raw mut old).cast(), &mut length, new, new_length) };
+        let failed = unsafe { (self.control)(name.as_ptr(), (&raw mut old).cast(), &mut length, new, new_length) };
         (failed == 0 && length == size_of::<T>()).then_some(old)
     }
 }

@@ -27,5 +27,6 @@ mod tiers;
 mod tiers_churn;
 mod tiers_client;
 mod tiers_collections;
+mod tiers_defrag;
 mod unload;
 mod users;

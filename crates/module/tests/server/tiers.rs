@@ -16,7 +16,7 @@ const MB: u64 = 1 << 20;
 pub fn without_tiers() -> ServerOptions {
     let mut options = with_module();
     options.module_args = vec!["debug-commands".to_owned(), "yes".to_owned()];
-    options.environment.push(("MALLOC_CONF".to_owned(), "tcache_max:256".to_owned()));
+    options.environment.extend(tenure_servers::environment_for_tiers());
     options
 }
 
@@ -552,13 +552,13 @@ fn wrong_settings_are_refused_and_say_what_is_allowed() {
 fn with_the_usual_thread_cache_there_are_no_tiers_and_a_word_what_to_set() {
     let options = with_module().set("tenure.tier-slow", "anon").set("tenure.tier-fast-bytes", "10mb");
     on_every_server(&options, |server| {
-        wait_for("the reason", || text(server, "tiers").contains("MALLOC_CONF=tcache_max:256"));
+        wait_for("the reason", || text(server, "tiers").contains(" MALLOC_CONF=tcache_max:256"));
         assert!(server.log().contains("no memory tiers"));
         let mut connection = server.connection().unwrap();
         fill(&mut connection, 20_000, 1000);
         assert_eq!(info(server, "tier_slow_values"), 0.0);
         let error = error_of(&mut connection, "CONFIG SET tenure.tier-slow file:/tmp");
-        assert!(error.contains("MALLOC_CONF=tcache_max:256"), "{error}");
+        assert!(error.contains(" MALLOC_CONF=tcache_max:256"), "{error}");
     });
 }
 

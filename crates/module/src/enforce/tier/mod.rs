@@ -661,11 +661,13 @@ impl Met {
 /// # Errors
 /// Why there can be no tiers, and what to set.
 pub fn check_allocator() -> Result<usize, String> {
-    let tcache_bytes = Jemalloc::find()?.tcache_max_bytes().unwrap_or(usize::MAX);
+    let jemalloc = Jemalloc::find()?;
+    let tcache_bytes = jemalloc.tcache_max_bytes().unwrap_or(usize::MAX);
     if tcache_bytes > TCACHE_BYTES_MAX {
         return Err(format!(
-            "jemalloc's thread cache holds allocations of up to {tcache_bytes} bytes and would mix the tiers; start the server with \
-             MALLOC_CONF=tcache_max:256 in its environment"
+            "jemalloc's thread cache holds allocations of up to {tcache_bytes} bytes and would mix the tiers; start the server with {} in its \
+             environment",
+            jemalloc.setting_for_tiers()
         ));
     }
     Ok(tcache_bytes)

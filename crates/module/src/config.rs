@@ -497,7 +497,7 @@ pub const TABLE: &[Setting] = &[
     Setting {
         name: c"tier-slow",
         kind: Kind::Text { get: |s| &s.tier_slow_text, set: Settings::set_tier_slow },
-        about: "Where values lie that are seldom asked for: 'anon' (ordinary memory, to try it), 'numa:NODE' (another socket, or CXL memory, which appears as a node), 'file:PATH' (a file, or one in that folder, mapped into memory). Strings above 256 bytes move; they are read where they lie. Needs jemalloc and MALLOC_CONF=tcache_max:256 in the server's environment. Empty: all memory is alike; values that are slow move back.",
+        about: "Where values lie that are seldom asked for: 'anon' (ordinary memory, to try it), 'numa:NODE' (another socket, or CXL memory, which appears as a node), 'file:PATH' (a file, or one in that folder, mapped into memory). Strings above 256 bytes move; they are read where they lie. Needs jemalloc and MALLOC_CONF=tcache_max:256 in the server's environment (JE_MALLOC_CONF where jemalloc is the server's own copy). Empty: all memory is alike; values that are slow move back.",
     },
     number!(
         tier_fast_bytes,

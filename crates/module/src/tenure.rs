@@ -422,9 +422,6 @@ impl Tenure {
             b"del" | b"expired" | b"evicted" | b"rename_from" | b"move_from" => {
                 let partition = self.observer.partitions.of(db, key);
                 self.observer.on_gone(db, key);
-                if let Some(tiers) = &mut self.tiers {
-                    tiers.collections.forget(|| in_database(KeyHash::of(key), db));
-                }
                 self.usage.went(db, partition, &self.observer.known());
             }
             _ => {}
@@ -454,10 +451,8 @@ impl Tenure {
             _ => None,
         };
         self.forget_sleepers(emptied);
-        if let Some(tiers) = &mut self.tiers
-            && !matches!(change, DataChange::OtherRole)
-        {
-            tiers.collections.forget_all();
+        if !matches!(change, DataChange::OtherRole) {
+            self.observer.partitions.classes.slow_collections.clear();
         }
         self.server_may_have_changed();
         self.cluster_may_have_changed();

@@ -15,6 +15,7 @@ use tenure_core::units::{KeyHash, PartitionId};
 use super::command_table::Effect;
 use super::placements::Placements;
 use super::prefixes::Prefixes;
+use super::slow_collections::SlowCollections;
 use tenure_core::asked::{Asked, Kind};
 
 /// A class: 0 = none, 1 to 16 measured, 17 to 32 hinted.
@@ -119,6 +120,8 @@ pub struct Classes {
     pub asked: Asked,
     /// Where there are two tiers of memory, who is asked for in which.
     pub placements: Option<Box<Placements>>,
+    /// And whose collections lie in the slower one.
+    pub slow_collections: SlowCollections,
     /// Keys that changed class, or were forgotten, maybe while they were in the cache.
     pub moved: u64,
 }
@@ -150,11 +153,23 @@ impl Classes {
             && is_history(remembers) == is_history(self.remembers);
         let keys = self.keys.filter(|keys| means_the_same && is_same_size(keys));
         let Some(keys) = keys else {
-            return Classes::new(spec, table_bytes.map(KeyTable::new), remembers);
+            let mut classes = Classes::new(spec, table_bytes.map(KeyTable::new), remembers);
+            classes.slow_collections = self.slow_collections;
+            return classes;
         };
         let (hinted, connections, asked, placements) = (self.hinted, self.connections, self.asked, self.placements);
-        let mut classes =
-            Classes { spec, keys: Some(keys), remembers, asked, hinted, connections, placements, ..Classes::default() };
+        let (keys, slow_collections) = (Some(keys), self.slow_collections);
+        let mut classes = Classes {
+            spec,
+            keys,
+            remembers,
+            asked,
+            hinted,
+            connections,
+            placements,
+            slow_collections,
+            ..Classes::default()
+        };
         classes.take_rules();
         classes
     }
@@ -285,8 +300,9 @@ impl Classes {
 
     /// The key has left the cache.
     #[inline]
-    pub fn gone(&mut self, key: impl FnOnce() -> KeyHash) {
+    pub fn gone(&mut self, key: impl Fn() -> KeyHash) {
         self.settle();
+        self.slow_collections.remove(&key);
         if let Some(entry) = self.keys.as_mut().and_then(|keys| keys.get_mut(key())) {
             entry.n_requests = 0;
         }

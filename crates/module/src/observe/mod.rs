@@ -19,6 +19,7 @@ pub mod prefixes;
 pub mod ring;
 pub mod sizes;
 pub mod slots;
+pub mod slow_collections;
 pub mod tenants;
 pub mod touches;
 pub mod worths;

@@ -122,7 +122,8 @@ impl Tenure {
         let Tenure { tiers, observer, .. } = self;
         if let Some(tiers) = tiers {
             let is_same = place.as_ref() == Some(tiers.memory().place());
-            tiers.tick(server, fast_bytes, limit_bytes, wanted.is_ok() && is_same);
+            let slow_collections = &observer.partitions.classes.slow_collections;
+            tiers.tick(server, slow_collections, (fast_bytes, limit_bytes), wanted.is_ok() && is_same);
             tiers.end_window(observer, requests, seconds, now_us);
             if tiers.is_drained() {
                 self.tiers = None;
@@ -221,7 +222,8 @@ impl Tenure {
     pub fn tier_figures(&self) -> TierFigures {
         let Some(tiers) = &self.tiers else { return TierFigures::default() };
         let memory = tiers.memory();
-        let used = tiers.used();
+        let slow_collections = &self.observer.partitions.classes.slow_collections;
+        let used = tiers.used(slow_collections);
         let placements = self.observer.partitions.classes.placements.as_ref();
         let counters = &self.observer.counters;
         let hits: u64 = counters.iter().map(|c| c.reads.saturating_sub(c.misses)).sum();
@@ -233,7 +235,7 @@ impl Tenure {
             fast_limit_bytes: tiers.fast_limit_bytes(),
             slow_bytes: used.allocated_bytes,
             slow_values: used.allocations,
-            slow_collections: tiers.collections.len() as u64,
+            slow_collections: slow_collections.len() as u64,
             collections: tiers.collections.refusal().map_or("move".to_owned(), |why| format!("stay: {why}")),
             slow_active_bytes: used.active_bytes,
             elsewhere_bytes: memory.elsewhere_bytes(),
@@ -254,6 +256,7 @@ impl Tenure {
     /// In which tier a key's value lies, for tests: `none` where it isn't of a kind that moves.
     pub fn tier_of_key(&self, server: &Server, db: u16, key: &[u8]) -> Result<&'static str, String> {
         let tiers = self.tiers.as_ref().ok_or_else(|| self.tiers_standing.clone())?;
-        Ok(tiers.tier_of(server, db, key).map_or("none", Tier::as_str))
+        let slow_collections = &self.observer.partitions.classes.slow_collections;
+        Ok(tiers.tier_of(server, slow_collections, (db, key)).map_or("none", Tier::as_str))
     }
 }

@@ -37,7 +37,7 @@ fn two() -> Vec<ServerBinary> {
 
 /// Puts all of database 0 to sleep.
 #[track_caller]
-fn put_to_sleep(server: &Server) {
+pub fn put_to_sleep(server: &Server) {
     let mut connection = server.connection().unwrap();
     wait_for("the partition to be known", || partition(&mut connection, "db0")["keys"] > 0.0);
     send::<()>(&mut connection, "TENURE.SLEEP db0");

@@ -1,13 +1,15 @@
 //! Two memory tiers: small collections move between them where nobody would notice, and stay where somebody would.
 
 use redis::Connection;
+use tempfile::TempDir;
 use tenure_servers::{Server, ServerBinary};
 
 use crate::harness::{
     Random, command, config_set, info, oldest_and_newest_of, send, servers, start, that_know_clients, used_memory,
     wait_for, with_fine_clock,
 };
-use crate::tiers::{move_to, text, tier_of, wait_until_at_rest, wait_until_ready, with_tiers};
+use crate::sleep::put_to_sleep;
+use crate::tiers::{move_to, text, tier_of, value, wait_until_at_rest, wait_until_ready, with_tiers};
 
 const MB: u64 = 1 << 20;
 
@@ -223,6 +225,38 @@ fn collections_that_move_while_clients_change_them_are_right() {
         config_set(&mut its, "tenure.tier-fast-bytes", used_memory(&replica) - MB / 2);
         wait_for("the replica to place its own", || info(&replica, "tier_demotions") > 100.0);
         assert_eq!(send::<String>(&mut its, "DEBUG DIGEST"), digest);
+        assert_eq!(info(&server, "tier_strays"), 0.0);
+    }
+}
+
+/// The disk is the third tier: what sleeps leaves slow memory, and what wakes is fast until it is cold again.
+#[test]
+fn slow_values_fall_asleep_and_wake() {
+    for binary in oldest_and_newest_of(that_tell_of_watchers()) {
+        println!("on {}", binary.label);
+        let folder = TempDir::new().unwrap();
+        let options = with_tiers("anon").set("tenure.spill-dir", folder.path().display());
+        let server = start(&binary, &options.set("maxmemory-policy", "allkeys-lru"));
+        wait_until_ready(&server);
+        let mut connection = server.connection().unwrap();
+        for i in 0..500 {
+            fill_one(&mut connection, KINDS[i % 5], &format!("k{i}"), i as u64);
+            redis::cmd("SET").arg(format!("s{i}")).arg(value(i as u64, 1000 + i)).exec(&mut connection).unwrap();
+        }
+        let digest: String = send(&mut connection, "DEBUG DIGEST");
+        config_set(&mut connection, "tenure.tier-fast-bytes", used_memory(&server) - MB);
+        wait_for("values to move down", || {
+            info(&server, "tier_slow_bytes") > MB as f64 && info(&server, "tier_slow_collections") > 50.0
+        });
+        put_to_sleep(&server);
+        wait_for("slow memory to be free", || info(&server, "tier_slow_bytes") == 0.0);
+        assert_eq!(info(&server, "tier_slow_collections"), 0.0);
+        send::<()>(&mut connection, "TENURE.WAKE db0");
+        wait_for("all to be awake", || send::<u64>(&mut connection, "DBSIZE") == 1000);
+        assert_eq!(send::<String>(&mut connection, "DEBUG DIGEST"), digest);
+        config_set(&mut connection, "tenure.tier-fast-bytes", used_memory(&server) - MB);
+        wait_for("cold values to move down again", || info(&server, "tier_slow_bytes") > MB as f64);
+        assert_eq!(send::<String>(&mut connection, "DEBUG DIGEST"), digest);
         assert_eq!(info(&server, "tier_strays"), 0.0);
     }
 }

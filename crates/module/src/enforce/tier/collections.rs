@@ -7,10 +7,8 @@
 //! What shows: `keyspace_hits` and `rdb_changes_since_last_save` go up, `MONITOR` and `commandstats` tell of the calls.
 //!
 //! Down it is restored twice, the first time in fast memory: what the server's own tables and the small parts need, they take there.
-//! Where a collection lies no address tells, so those that were moved are remembered, and what the arena held before and after says now and then whether it worked.
-//! Cost: a `DUMP`, one or two `RESTORE`s, 25 µs now and then to count the arena (docs/results.md, "Two tiers in the server"); some 30 bytes per slow collection.
-
-use std::collections::HashMap;
+//! Where a collection lies no address tells, so those that were moved are remembered (`observe/slow_collections.rs`), and what the arena held before and after says now and then whether it worked.
+//! Cost: a `DUMP`, one or two `RESTORE`s, 25 µs now and then to count the arena (docs/results.md, "Two tiers in the server").
 
 use tenure_core::tiers::Tier;
 use tenure_core::units::KeyHash;
@@ -20,6 +18,7 @@ use crate::ffi::jemalloc::ArenaUse;
 use crate::ffi::server::{Age, Key, Kind, Server, Text};
 use crate::ffi::tier_memory::SlowMemory;
 use crate::observe::sizes::memory_usage;
+use crate::observe::slow_collections::{Held, SlowCollections};
 
 /// What the server says that a collection takes, with its key, in bytes: smaller ones pass through the thread's cache, larger ones take long.
 const SIZE_BYTES: std::ops::RangeInclusive<u32> = 512..=64 << 10;
@@ -40,25 +39,9 @@ const HARMLESS_MODULES: [&str; 3] = ["tenure", "lua", "vectorset"];
 /// Keys that turned out not to move are remembered in so many places.
 const UNFIT_PLACES: usize = 1024;
 
-/// What a collection took as it came to slow memory.
-#[derive(Clone, Copy, Debug, Default)]
-struct Held {
-    bytes: u32,
-    allocations: u32,
-}
-
-impl Held {
-    fn extra_allocations(self) -> u64 {
-        u64::from(self.allocations).saturating_sub(1)
-    }
-}
-
 /// The collections. See the file's opening.
 pub struct Collections {
     memory: &'static SlowMemory,
-    slow: HashMap<KeyHash, Held>,
-    /// Allocations of those, beyond one for each.
-    extra_allocations: u64,
     /// Moves so far.
     moves: u64,
     /// Those tried in this window that are of another encoding, or stayed where they were, by their hash.
@@ -72,15 +55,7 @@ pub struct Collections {
 impl Collections {
     /// Moves between ordinary memory and `memory`.
     pub fn new(memory: &'static SlowMemory) -> Collections {
-        Collections {
-            memory,
-            slow: HashMap::new(),
-            extra_allocations: 0,
-            moves: 0,
-            unfit: vec![KeyHash(0); UNFIT_PLACES],
-            refusal: None,
-            is_asked: false,
-        }
+        Collections { memory, moves: 0, unfit: vec![KeyHash(0); UNFIT_PLACES], refusal: None, is_asked: false }
     }
 
     /// Ten times a second: whether collections may move at all.
@@ -112,41 +87,10 @@ impl Collections {
         self.refusal
     }
 
-    /// True where it lies in slow memory.
-    pub fn is_slow(&self, hash: KeyHash) -> bool {
-        self.slow.contains_key(&hash)
-    }
-
-    /// How many lie in slow memory.
-    pub fn len(&self) -> usize {
-        self.slow.len()
-    }
-
-    /// Allocations beyond one for each.
-    pub fn extra_allocations(&self) -> u64 {
-        self.extra_allocations
-    }
-
-    /// A key's value has gone, or is no collection any more.
-    #[inline]
-    pub fn forget(&mut self, hash: impl FnOnce() -> KeyHash) {
-        if !self.slow.is_empty()
-            && let Some(held) = self.slow.remove(&hash())
-        {
-            self.extra_allocations -= held.extra_allocations();
-        }
-    }
-
-    /// All have gone, or have other names.
-    pub fn forget_all(&mut self) {
-        self.slow.clear();
-        self.extra_allocations = 0;
-    }
-
     /// In which tier a key's collection lies, with the bytes that it takes there; `None` where it isn't one that moves, as far as that is
     /// seen without asking. `size_bytes` is what it takes with its key.
-    pub fn tier_of(&self, key: &Key, hash: KeyHash, size_bytes: u32) -> Option<(Tier, u32)> {
-        if let Some(held) = self.slow.get(&hash).filter(|_| key.kind() == Kind::Collection) {
+    pub fn tier_of(&self, slow: &SlowCollections, key: &Key, hash: KeyHash, size_bytes: u32) -> Option<(Tier, u32)> {
+        if let Some(held) = slow.get(hash).filter(|_| key.kind() == Kind::Collection) {
             return Some((Tier::Slow, held.bytes));
         }
         let is_fit = key.is_plain_collection()
@@ -161,12 +105,18 @@ impl Collections {
     }
 
     /// Moves the collection under `name` of the selected database.
-    pub fn move_to(&mut self, server: &Server, name: &Text, hash: KeyHash, tier: Tier) -> Moved {
-        if tier == Tier::Slow && self.is_slow(hash) {
+    pub fn move_to(
+        &mut self,
+        slow: &mut SlowCollections,
+        server: &Server,
+        (hash, name): (KeyHash, &Text),
+        tier: Tier,
+    ) -> Moved {
+        if tier == Tier::Slow && slow.get(hash).is_some() {
             return Moved::Already;
         }
         let moved = match self.may_move(server).then(|| Copy::of(server, name)).flatten() {
-            Some(copy) => self.restore(server, &copy, hash, tier),
+            Some(copy) => self.restore(slow, server, (hash, &copy), tier),
             None => Moved::Unfit,
         };
         if matches!(moved, Moved::Unfit | Moved::Stray) {
@@ -176,9 +126,15 @@ impl Collections {
         moved
     }
 
-    fn restore(&mut self, server: &Server, copy: &Copy, hash: KeyHash, tier: Tier) -> Moved {
+    fn restore(
+        &mut self,
+        slow: &mut SlowCollections,
+        server: &Server,
+        (hash, copy): (KeyHash, &Copy),
+        tier: Tier,
+    ) -> Moved {
         self.moves += 1;
-        let is_in_doubt = tier == Tier::Fast && !self.is_slow(hash);
+        let is_in_doubt = tier == Tier::Fast && slow.get(hash).is_none();
         let is_counted = copy.is_list || is_in_doubt || self.moves.is_multiple_of(MOVES_PER_COUNT);
         let count = || is_counted.then(|| self.memory.used());
         let before = count();
@@ -188,8 +144,8 @@ impl Collections {
         let outside = count();
         if tier == Tier::Fast {
             let left = before.zip(outside).map(|(before, outside)| difference(before, outside));
-            let left = left.or(self.slow.get(&hash).copied()).unwrap_or_default();
-            self.forget(|| hash);
+            let left = left.or(slow.get(hash)).unwrap_or_default();
+            slow.remove(|| hash);
             return if left.bytes > 0 { Moved::There(left.bytes.into()) } else { Moved::Already };
         }
         // Loaded under limits that were lowered since, it may be made of many small parts now.
@@ -201,8 +157,7 @@ impl Collections {
         if held.bytes < MOVED_MIN_BYTES {
             return Moved::Stray;
         }
-        self.slow.insert(hash, held);
-        self.extra_allocations += held.extra_allocations();
+        slow.insert(hash, held);
         Moved::There(held.bytes.into())
     }
 }

@@ -41,6 +41,7 @@ use crate::ffi::tier_memory::{self, SlowMemory};
 use crate::observe::Observer;
 use crate::observe::partitions::in_database;
 use crate::observe::placements::{Placements, SlowRead};
+use crate::observe::slow_collections::SlowCollections;
 
 /// What a thread cache may hold at the most for tiers to be kept apart, in bytes: values must be larger to move.
 const TCACHE_BYTES_MAX: usize = 1024;
@@ -194,7 +195,7 @@ impl Tiers {
             window_began: (0, 0),
             counts: Counts::default(),
         };
-        tiers.count();
+        tiers.count(&SlowCollections::default());
         Ok(tiers)
     }
 
@@ -204,16 +205,16 @@ impl Tiers {
     }
 
     /// Counts what the slow tier holds. Tens of microseconds.
-    pub fn count(&mut self) -> ArenaUse {
-        self.counted = self.used();
+    pub fn count(&mut self, slow_collections: &SlowCollections) -> ArenaUse {
+        self.counted = self.used(slow_collections);
         self.moved_since = 0;
         self.counted
     }
 
     /// What values take in the slow tier, as of now. Tens of microseconds.
-    pub fn used(&self) -> ArenaUse {
+    pub fn used(&self, slow_collections: &SlowCollections) -> ArenaUse {
         let mut used = self.memory.used();
-        used.allocations = used.allocations.saturating_sub(self.collections.extra_allocations());
+        used.allocations = used.allocations.saturating_sub(slow_collections.extra_allocations());
         for length in self.strings.ready() {
             used.allocated_bytes = used.allocated_bytes.saturating_sub(allocated_bytes(length));
             used.allocations = used.allocations.saturating_sub(1);
@@ -237,12 +238,18 @@ impl Tiers {
     }
 
     /// Ten times a second: what the settings and the server's limit say, and whether the slow tier is to be given up.
-    pub fn tick(&mut self, server: &Server, fast_bytes: u64, limit_bytes: u64, is_wanted: bool) {
+    pub fn tick(
+        &mut self,
+        server: &Server,
+        slow_collections: &SlowCollections,
+        (fast_bytes, limit_bytes): (u64, u64),
+        is_wanted: bool,
+    ) {
         tier_memory::settle_children(server);
         self.memory.flush(server, PAGES_PER_SLICE, true);
         self.strings.tick();
         self.collections.tick(server);
-        let used = self.count();
+        let used = self.count(slow_collections);
         self.memory.look_at_nodes(used.active_bytes);
         self.is_draining = !is_wanted;
         self.fast_limit_bytes = match (fast_bytes, limit_bytes) {
@@ -503,7 +510,7 @@ impl Tiers {
         around.walk.step(around.server, db, &mut guides, |seen, classes| {
             let hash = || in_database(KeyHash::of(seen.name.as_ref()), seen.db);
             let string = || Some((mover.tier_of(seen.key)?, allocated_bytes(seen.key.length()) as u32));
-            let collection = || collections.tier_of(seen.key, hash(), seen.size_bytes?);
+            let collection = || collections.tier_of(&classes.slow_collections, seen.key, hash(), seen.size_bytes?);
             let Some((tier, size_bytes)) = string().or_else(collection) else { return };
             let is_collection = seen.key.kind() == Kind::Collection;
             let hash = hash();
@@ -584,9 +591,10 @@ impl Tiers {
         let mut key = around.server.open(name);
         let moved = if key.kind() == Kind::Collection {
             drop(key);
-            self.collections.move_to(around.server, name, hash, tier)
+            let slow = &mut around.observer.partitions.classes.slow_collections;
+            self.collections.move_to(slow, around.server, (hash, name), tier)
         } else {
-            self.collections.forget(|| hash);
+            around.observer.partitions.classes.slow_collections.remove(|| hash);
             self.mover.move_to(around.server, &mut key, tier)
         };
         match moved {
@@ -634,12 +642,17 @@ impl Tiers {
     }
 
     /// In which tier a key's value lies.
-    pub fn tier_of(&self, server: &Server, db: u16, name: &[u8]) -> Option<Tier> {
+    pub fn tier_of(
+        &self,
+        server: &Server,
+        slow_collections: &SlowCollections,
+        (db, name): (u16, &[u8]),
+    ) -> Option<Tier> {
         server.select_db(db);
         let name = server.text(name);
         let key = server.open(&name);
         let hash = in_database(KeyHash::of(name.as_ref()), db);
-        let is_slow = || self.collections.is_slow(hash).then_some(Tier::Slow);
+        let is_slow = || slow_collections.get(hash).map(|_| Tier::Slow);
         match key.kind() {
             Kind::Collection => is_slow().or(key.is_plain_collection().then_some(Tier::Fast)),
             _ => self.mover.tier_of(&key),

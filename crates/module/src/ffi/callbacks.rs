@@ -9,7 +9,7 @@ use super::bus::Topic;
 use super::filter::{self, FilterCall};
 use super::guard::{self, MainCell, guarded};
 use super::server::{Level, Server, bytes_of};
-use super::{MainThread, api, awaits, settings, soon};
+use super::{MainThread, api, awaits, home_db, settings, soon};
 use crate::cluster::view::NodeId;
 use crate::commands;
 use crate::enforce::replies;
@@ -35,9 +35,13 @@ pub(super) fn retire(server: &Server) {
 }
 
 pub(super) unsafe extern "C" fn on_command(call: *mut raw::RedisModuleCommandFilterCtx) {
+    // SAFETY: the server runs this filter now, with this call.
+    let (proof, mut call) = unsafe { (FilterCall::new(call), FilterCall::new(call)) };
+    home_db::before_command(&call);
+    if filter::is_resting() {
+        return;
+    }
     guarded("the command filter", || {
-        // SAFETY: the server runs this filter now, with this call.
-        let (proof, mut call) = unsafe { (FilterCall::new(call), FilterCall::new(call)) };
         let asks_for_timer = STATE.with(&proof, |tenure| {
             tenure.on_command(&mut call, now_us);
             if let Some(touched) = tenure.observer.touches.take()
@@ -64,21 +68,22 @@ pub(super) unsafe extern "C" fn on_key_event(
     event: *const c_char,
     key: *mut raw::RedisModuleString,
 ) -> c_int {
+    // SAFETY: the server runs this callback now, with this context.
+    let server = unsafe { Server::new(ctx) };
+    let db = server.selected_db();
+    // SAFETY: the server gives a C string that lives during the call.
+    let event = unsafe { CStr::from_ptr(event) };
     guarded("a key event", || {
-        // SAFETY: the server runs this callback now, with this context.
-        let server = unsafe { Server::new(ctx) };
         let key = bytes_of(key);
         STATE.with(&server, |tenure| {
-            let db = server.selected_db();
             if kind & raw::REDISMODULE_NOTIFY_KEY_MISS != 0 {
                 tenure.observer.on_miss(db, key, now_us());
             } else {
-                // SAFETY: the server gives a C string that lives during the call.
-                let event = unsafe { CStr::from_ptr(event) };
                 tenure.on_key_event(&server, db, event, key);
             }
         });
     });
+    home_db::after_event(&server, db, event.to_bytes());
     OK
 }
 

@@ -1,17 +1,26 @@
 //! One command as the command filter sees it, before it runs: its words as bytes, and who sends it.
 
 use std::ffi::c_int;
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use std::{ptr, slice};
 
 use valkey_module::raw;
 
 use super::server::{Server, Text};
-use super::{MainThread, acl, api, callbacks, soon};
+use super::{MainThread, acl, api, callbacks, home_db, soon};
 use crate::observe::command_table::Words;
 
 /// The filter's registration; null while commands run unseen. Written on the main thread only.
 static FILTER: AtomicPtr<raw::RedisModuleCommandFilter> = AtomicPtr::new(ptr::null_mut());
+
+/// The filter is there for [`home_db`] alone.
+static RESTS: AtomicBool = AtomicBool::new(false);
+
+/// True while commands are seen for [`home_db`] alone.
+#[inline]
+pub(super) fn is_resting() -> bool {
+    RESTS.load(Ordering::Relaxed)
+}
 
 /// At load: a registration of an earlier load, which ended with it, is forgotten.
 pub(super) fn forget() {
@@ -20,7 +29,9 @@ pub(super) fn forget() {
 
 /// Lets commands pass through the filter, or no longer. Not from within the filter. False where the server refused.
 pub fn watch(server: &Server, wanted: bool) -> bool {
+    RESTS.store(!wanted, Ordering::Relaxed);
     let held = FILTER.load(Ordering::Relaxed);
+    let wanted = wanted || home_db::is_needed();
     if wanted != held.is_null() {
         return true;
     }
@@ -38,6 +49,13 @@ pub fn watch(server: &Server, wanted: bool) -> bool {
         forget();
     }
     given_back
+}
+
+/// At load: [`home_db`] needs the filter also where nothing else does yet.
+pub(super) fn watch_for_home_db(server: &Server) {
+    if home_db::is_needed() && FILTER.load(Ordering::Relaxed).is_null() {
+        watch(server, false);
+    }
 }
 
 /// True where a filter is told which client sends a command: not on Redis 7.0.

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use valkey_module::raw;
 
 use super::server::{Level, Server, bytes_of};
-use super::{api, awaits, bus, callbacks, filter, guard, holding, settings, soon};
+use super::{api, awaits, bus, callbacks, filter, guard, holding, home_db, settings, soon};
 use crate::commands;
 
 const OK: c_int = raw::REDISMODULE_OK as c_int;
@@ -149,6 +149,7 @@ fn load(server: &Server, words: &[String]) -> Result<(), String> {
     filter::forget();
     soon::prepare(server);
     holding::prepare(server);
+    home_db::look_at(server);
     settings::register(server, words)?;
     for (name, flags) in commands::COMMANDS {
         register_command(server, name, callbacks::on_own_command, flags)?;
@@ -159,6 +160,7 @@ fn load(server: &Server, words: &[String]) -> Result<(), String> {
         server.log(Level::Warning, "no messages between nodes: limits are split by slots, and replicas are not taught");
     }
     callbacks::start(server);
+    filter::watch_for_home_db(server);
     watch(server)?;
     IS_LOADED.store(true, Ordering::Relaxed);
     Ok(())

@@ -13,6 +13,7 @@ pub mod callbacks;
 pub mod filter;
 pub mod guard;
 pub mod holding;
+mod home_db;
 pub mod jemalloc;
 pub mod load;
 pub mod numa;

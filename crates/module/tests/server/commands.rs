@@ -192,7 +192,7 @@ fn info_has_every_field_and_its_numbers_are_numbers() {
                 "state" | "worker" => assert_eq!(value, "running", "{name}"),
                 "watching" => assert_eq!(value, "all"),
                 "replies" => assert_eq!(value, "async"),
-                "eviction" | "sleep" | "last_panic" | "ranking" | "tiers" | "tier_slow_place" => {}
+                "eviction" | "sleep" | "last_panic" | "ranking" | "tiers" | "tier_slow_place" | "tier_collections" => {}
                 _ if name.starts_with("partition_") || name.starts_with("tenant_") => {
                     value.split(',').for_each(|field| {
                         let (name, number) = field.split_once('=').unwrap_or_else(|| panic!("{field} in {value}"));

@@ -6,7 +6,7 @@ use tenure_servers::{Server, ServerOptions};
 
 use crate::harness::{
     Checker, EvictedKeys, config_get, config_set, error_of, evicted_by_server, info, limit_memory,
-    on_oldest_and_newest, send, status, wait_for, with_module,
+    on_oldest_and_newest, send, servers, start, status, wait_for, with_module,
 };
 
 const MB: u64 = 1 << 20;
@@ -141,4 +141,47 @@ fn a_turn_with_more_keys_than_the_ring_has_room_for() {
         assert_eq!((row["reads"], row["misses"], row["writes"]), (20_000.0, 20_000.0, 5.0));
         assert_eq!(info(server, "panics"), 0.0);
     });
+}
+
+/// Valkey 8.1 and 9.0 leave a client whose command raised an event of another database there, where a module listens.
+#[test]
+fn a_client_stays_in_its_database_whatever_another_hears_of() {
+    let lines = [
+        "SELECT 1",
+        "SET a 1",
+        "SET b 1",
+        "MOVE a 2",
+        "MOVE b 2",
+        "DBSIZE",
+        "SET c 1",
+        "COPY c d DB 3",
+        "EXISTS c",
+        "COPY c e DB 2 REPLACE",
+        "DBSIZE",
+        "MULTI",
+        "SELECT 2",
+        "MOVE a 7",
+        "SET z 1",
+        "EXEC",
+        "DBSIZE",
+        "SELECT 7",
+        "DBSIZE",
+    ];
+    let script =
+        "redis.call('SELECT', 4) redis.call('SET', 'x', 1) redis.call('MOVE', 'x', '5') return redis.call('DBSIZE')";
+    let replies = |server: &Server| -> Vec<redis::Value> {
+        let mut connection = server.connection().unwrap();
+        let mut replies: Vec<_> = lines.iter().map(|line| send(&mut connection, line)).collect();
+        replies.push(redis::cmd("EVAL").arg(script).arg(0).query(&mut connection).unwrap());
+        replies.push(send(&mut connection, "DBSIZE"));
+        replies
+    };
+    for binary in servers() {
+        println!("on {}", binary.label);
+        let expected = replies(&start(&binary, &ServerOptions::default()));
+        for enabled in ["yes", "no"] {
+            let server = start(&binary, &with_module().set("tenure.enabled", enabled));
+            assert_eq!(replies(&server), expected, "tenure.enabled {enabled}");
+        }
+    }
 }

@@ -124,6 +124,8 @@ pub struct Memory {
     pub used_bytes_peak: u64,
     /// What the process occupies.
     pub resident_bytes: u64,
+    /// What of the server's limit holds no keys because of the module: what it allocates itself, and what it keeps free.
+    pub module_bytes: u64,
 }
 
 impl Memory {
@@ -132,7 +134,8 @@ impl Memory {
     /// # Errors
     /// When the server has ended.
     pub fn read(server: &Server) -> anyhow::Result<Memory> {
-        let info = server.info("memory")?;
+        let (info, tenure) = (server.info("memory")?, server.info("tenure")?);
+        let of_module = |name: &str| tenure.get(name).and_then(|value| value.parse::<u64>().ok()).unwrap_or(0);
         let field = |name: &str| -> anyhow::Result<u64> {
             info.get(name).and_then(|value| value.parse().ok()).ok_or_else(|| anyhow!("INFO has no {name}"))
         };
@@ -140,6 +143,7 @@ impl Memory {
             used_bytes: field("used_memory")?,
             used_bytes_peak: field("used_memory_peak")?,
             resident_bytes: field("used_memory_rss")?,
+            module_bytes: of_module("tenure_memory_bytes") + of_module("tenure_headroom_bytes"),
         })
     }
 }
@@ -156,6 +160,7 @@ impl Memory {
                 used_bytes: sum.used_bytes + memory.used_bytes,
                 used_bytes_peak: sum.used_bytes_peak + memory.used_bytes_peak,
                 resident_bytes: sum.resident_bytes + memory.resident_bytes,
+                module_bytes: sum.module_bytes + memory.module_bytes,
             })
         })
     }

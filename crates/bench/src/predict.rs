@@ -2,7 +2,7 @@
 //!
 //! The very stream that the servers were asked is replayed through the simulator's policy for each system, with the measured
 //! hit time and the measured penalty of each tenant, both from the first system's runs at that memory size. A key's size is what
-//! the server says it takes, and the cache's capacity is what the server's limit leaves beside an empty server. What
+//! the server says it takes, and the cache's capacity is what the server's limit leaves beside an empty server and what the module takes or keeps free. What
 //! the replay does not know: that clients overtake each other and fetch one key twice at the same time, that the server's
 //! clock of last use ticks once a second, and that windows also end after seconds.
 

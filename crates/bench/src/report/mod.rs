@@ -237,8 +237,9 @@ impl Report {
         for (memory, limit) in comparison.memory.iter().enumerate() {
             let times = times_of_first(compared, memory).context("nothing to predict from: no read hit")?;
             let capacity_bytes = limit.maxmemory_bytes(compared.footprint, 1) - compared.footprint.empty_bytes;
-            for system in comparison.systems {
+            for (at, system) in comparison.systems.iter().enumerate() {
                 let (stream, settings) = (comparison.stream, &comparison.setup.settings);
+                let capacity_bytes = capacity_bytes.saturating_sub(module_bytes(compared, at, memory));
                 let prediction = predict(stream, system, &compared.key_bytes, capacity_bytes, &times, settings)?;
                 let is_meant = |s: &&mut Summary| s.system == system.label && s.memory == limit.to_string();
                 if let Some(summary) = self.summary.iter_mut().find(is_meant) {
@@ -350,6 +351,13 @@ fn run_figures(comparison: &Comparison, run: &Run) -> RunFigures {
 }
 
 /// The measured times of the first system at one memory size, all repetitions together.
+/// What the module's own memory takes of the limit, in the mean of a system's runs.
+fn module_bytes(compared: &Compared, system: usize, memory: usize) -> u64 {
+    let runs = compared.runs.iter().filter(|run| run.system == system && run.memory == memory);
+    let bytes: Vec<u64> = runs.map(|run| run.measurement.observed.memory.module_bytes).collect();
+    bytes.iter().sum::<u64>() / bytes.len().max(1) as u64
+}
+
 fn times_of_first(compared: &Compared, memory: usize) -> Option<Times> {
     let mut runs = compared.runs.iter().filter(|run| run.system == 0 && run.memory == memory);
     let mut sums = runs.next()?.measurement.recorder.clone();

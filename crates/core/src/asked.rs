@@ -7,7 +7,7 @@
 //! Cost: `benches/asked.rs`. 512 bytes.
 
 use crate::decide::density::History;
-use crate::key_table::KeyTable;
+use crate::key_table::{Entry, KeyTable};
 use crate::tiers::placed::Placed;
 use crate::units::KeyHash;
 
@@ -27,13 +27,39 @@ pub enum Kind {
     Filled,
     /// A delete.
     Deleted,
+    /// A write while reads go unseen. The key is there, but the clock stands still and it counts as no request: else what is
+    /// written would look hotter than what is read.
+    Stored,
+}
+
+impl Kind {
+    fn moves_clock(self) -> bool {
+        !matches!(self, Kind::Filled | Kind::Stored)
+    }
+}
+
+/// What else is to be done with each access, on the same look at the table, with what the caller noted of it.
+pub trait Beside<B> {
+    /// A key that is in the cache is asked for at `tick`; its entry is as it was before.
+    fn before(&mut self, key: KeyHash, entry: &mut Entry, tick: u32, noted: &B);
+
+    /// The access is in its entry.
+    fn after(&mut self, entry: &mut Entry, noted: &B);
+}
+
+/// Nothing else.
+impl Beside<()> for () {
+    fn before(&mut self, _: KeyHash, _: &mut Entry, _: u32, _: &()) {}
+
+    fn after(&mut self, _: &mut Entry, _: &()) {}
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Pending {
+struct Pending<B> {
     key: KeyHash,
     tick: u32,
     kind: Kind,
+    beside: B,
 }
 
 /// What the clock says.
@@ -57,10 +83,10 @@ impl Clock {
     }
 }
 
-/// The ring and the clock. See the file's opening.
-#[derive(Debug, Default)]
-pub struct Asked {
-    pending: Vec<Pending>,
+/// The ring and the clock; of each access the caller may note something `B`. See the file's opening.
+#[derive(Debug)]
+pub struct Asked<B = ()> {
+    pending: Vec<Pending<B>>,
     requests: u64,
     /// The clock goes.
     is_on: bool,
@@ -70,12 +96,40 @@ pub struct Asked {
     paced: (u64, u64),
 }
 
+impl<B> Default for Asked<B> {
+    fn default() -> Self {
+        Asked {
+            pending: Vec::with_capacity(PENDING),
+            requests: 0,
+            is_on: false,
+            since: 0,
+            ticks_per_us: 0.0,
+            paced: (0, 0),
+        }
+    }
+}
+
 impl Asked {
     /// Nobody was asked for yet, and the clock stands.
     pub fn new() -> Self {
-        Asked { pending: Vec::with_capacity(PENDING), ..Asked::default() }
+        Asked::default()
     }
 
+    /// An access, dated now. Returns how many keys the table has forgotten over it.
+    #[inline]
+    pub fn note(&mut self, keys: &mut KeyTable, key: KeyHash, kind: Kind) -> u64 {
+        let forgotten = if self.is_full() { self.settle(keys) } else { 0 };
+        self.push(key, kind, ());
+        forgotten
+    }
+
+    /// As [`Asked::settle_with`], and nothing else.
+    pub fn settle(&mut self, keys: &mut KeyTable) -> u64 {
+        self.settle_with(keys, &mut ())
+    }
+}
+
+impl<B: Copy> Asked<B> {
     /// The time, in ticks.
     #[inline]
     pub fn now(&self) -> u64 {
@@ -96,13 +150,21 @@ impl Asked {
         self.is_on = on;
     }
 
-    /// An access, dated now; all but [`Kind::Filled`] move the clock. Returns how many keys the table has forgotten over it.
+    /// True where what waits has to be put into the table before another access is noted.
     #[inline]
-    pub fn note(&mut self, keys: &mut KeyTable, key: KeyHash, kind: Kind) -> u64 {
-        self.requests += u64::from(kind != Kind::Filled);
-        let forgotten = if self.pending.len() == PENDING { self.settle(keys) } else { 0 };
-        self.pending.push(Pending { key, tick: self.now() as u32, kind });
-        forgotten
+    pub fn is_full(&self) -> bool {
+        self.pending.len() >= PENDING
+    }
+
+    /// An access, dated now; reads, writes and deletes that are seen move the clock. Not where the ring [`is full`](Asked::is_full): what is
+    /// pushed then is not noted.
+    #[inline]
+    pub fn push(&mut self, key: KeyHash, kind: Kind, beside: B) {
+        self.requests += u64::from(kind.moves_clock());
+        debug_assert!(!self.is_full());
+        if self.pending.len() < self.pending.capacity() {
+            self.pending.push(Pending { key, tick: self.now() as u32, kind, beside });
+        }
     }
 
     /// True where accesses wait.
@@ -111,14 +173,14 @@ impl Asked {
         !self.pending.is_empty()
     }
 
-    /// Puts what waits into the table. Returns how many keys that has forgotten over it.
+    /// Puts what waits into the table, with something to do `beside`. Returns how many keys that has forgotten over it.
     #[inline(never)]
-    pub fn settle(&mut self, keys: &mut KeyTable) -> u64 {
+    pub fn settle_with(&mut self, keys: &mut KeyTable, beside: &mut impl Beside<B>) -> u64 {
         let displaced = keys.displaced();
         let near = self.pending.iter().fold(0, |near, pending| near ^ keys.warm(pending.key));
         std::hint::black_box(near);
-        for &Pending { key, tick, kind } in &self.pending {
-            apply(keys, key, tick, kind);
+        for pending in &self.pending {
+            apply(keys, pending, beside);
         }
         self.pending.clear();
         keys.displaced() - displaced
@@ -144,17 +206,29 @@ impl Asked {
 }
 
 /// One access, in the table.
-fn apply(keys: &mut KeyTable, key: KeyHash, tick: u32, kind: Kind) {
+#[inline]
+fn apply<B>(keys: &mut KeyTable, pending: &Pending<B>, beside: &mut impl Beside<B>) {
+    let &Pending { key, tick, kind, beside: ref noted } = pending;
+    if kind == Kind::Deleted {
+        if let Some(entry) = keys.get_mut(key) {
+            entry.n_requests = 0;
+        }
+        return;
+    }
+    let entry = keys.get_or_insert(key, tick);
+    let is_there = entry.n_requests > 0;
+    if is_there {
+        beside.before(key, entry, tick, noted);
+    }
     match kind {
         Kind::Asked => {
-            let entry = keys.get_or_insert(key, tick);
             entry.set_history(entry.history().asked(u64::from(tick.wrapping_sub(entry.last))));
-            entry.set_placed(if entry.n_requests == 0 { Placed::default() } else { entry.placed().asked() });
+            entry.set_placed(if is_there { entry.placed().asked() } else { Placed::default() });
             entry.last = tick;
             entry.n_requests = entry.n_requests.saturating_add(1);
         }
-        Kind::Filled => {
-            let entry = keys.get_or_insert(key, tick);
+        Kind::Stored if is_there => {}
+        Kind::Filled | Kind::Stored => {
             entry.n_requests = 1;
             entry.set_placed(Placed::default());
             // Its miss may have been forgotten meanwhile.
@@ -162,12 +236,9 @@ fn apply(keys: &mut KeyTable, key: KeyHash, tick: u32, kind: Kind) {
                 entry.set_history(History::default().asked(0));
             }
         }
-        Kind::Deleted => {
-            if let Some(entry) = keys.get_mut(key) {
-                entry.n_requests = 0;
-            }
-        }
+        Kind::Deleted => {}
     }
+    beside.after(entry, noted);
 }
 
 #[cfg(test)]
@@ -231,6 +302,45 @@ mod tests {
         keys.get_mut(key).unwrap().set_placed(down);
         after(&mut keys, Kind::Deleted);
         assert_eq!(after(&mut keys, Kind::Asked), Placed::default());
+    }
+
+    /// While reads go unseen a write makes nobody hotter and no time pass, and what is new is there.
+    #[test]
+    fn a_write_that_is_no_request_leaves_clock_and_history_alone() {
+        let (mut asked, mut keys) = asked();
+        let (held, new) = (KeyHash::of_number(1), KeyHash::of_number(2));
+        (0..8).for_each(|_| drop(asked.note(&mut keys, held, Kind::Asked)));
+        asked.settle(&mut keys);
+        let (before, now) = (*keys.get(held).unwrap(), asked.now());
+        for key in [held, new, new] {
+            asked.note(&mut keys, key, Kind::Stored);
+        }
+        asked.settle(&mut keys);
+        assert_eq!((*keys.get(held).unwrap(), asked.now()), (before, now));
+        let entry = keys.get(new).unwrap();
+        assert_eq!((entry.n_requests, entry.last, entry.history().n_requests()), (1, now as u32, 1));
+    }
+
+    /// Of an access to a key that is there the entry is shown as it was and as it is.
+    #[test]
+    fn each_access_is_looked_at_before_and_after() {
+        #[derive(Default)]
+        struct Seen(Vec<(char, u32, u16)>);
+        impl Beside<u32> for Seen {
+            fn before(&mut self, _: KeyHash, entry: &mut Entry, tick: u32, noted: &u32) {
+                self.0.push(('b', noted + tick - entry.last, entry.n_requests));
+            }
+            fn after(&mut self, entry: &mut Entry, noted: &u32) {
+                self.0.push(('a', *noted, entry.n_requests));
+            }
+        }
+        let (mut asked, mut keys, mut seen) = (Asked::default(), KeyTable::new(1 << 16), Seen::default());
+        for (noted, kind) in [(10, Kind::Asked), (20, Kind::Asked), (30, Kind::Deleted)] {
+            asked.push(KeyHash::of_number(1), kind, noted);
+            (0..7).for_each(|_| asked.push(KeyHash::of_number(2), Kind::Deleted, 0));
+        }
+        asked.settle_with(&mut keys, &mut seen);
+        assert_eq!(seen.0, [('a', 10, 1), ('b', 21, 1), ('a', 20, 2)]);
     }
 
     #[test]

@@ -95,7 +95,15 @@ impl Entry {
     }
 
     fn is_free(&self) -> bool {
-        self.fingerprint == [0; 3]
+        self.tag() == 0
+    }
+
+    /// The fingerprint as a number.
+    #[inline]
+    fn tag(&self) -> u32 {
+        let [a, b, c] = self.fingerprint;
+        // With its neighbour: one word is read, not three bytes.
+        u32::from_le_bytes([a, b, c, self.class]) & 0xff_ffff
     }
 
     /// The same of another class.
@@ -133,6 +141,16 @@ impl Entry {
 #[repr(C, align(64))]
 struct Bucket([Entry; WAYS]);
 
+impl Bucket {
+    /// Which entry is of that fingerprint. All four are compared at once: a branch for each would be guessed wrong more often than not.
+    #[inline]
+    fn position(&self, fingerprint: [u8; 3]) -> Option<usize> {
+        let wanted = Entry { fingerprint, ..Entry::default() }.tag();
+        let same = (0..WAYS).fold(0, |same, i| same | u32::from(self.0[i].tag() == wanted) << i);
+        (same != 0).then(|| same.trailing_zeros() as usize % WAYS)
+    }
+}
+
 /// The table. See the file's opening.
 #[derive(Debug)]
 pub struct KeyTable {
@@ -162,14 +180,16 @@ impl KeyTable {
     #[inline]
     pub fn get(&self, key: KeyHash) -> Option<&Entry> {
         let (bucket, fingerprint) = self.place(key);
-        self.buckets[bucket].0.iter().find(|entry| entry.fingerprint == fingerprint)
+        let bucket = &self.buckets[bucket];
+        bucket.position(fingerprint).map(|i| &bucket.0[i])
     }
 
     /// As [`KeyTable::get`], to change it.
     #[inline]
     pub fn get_mut(&mut self, key: KeyHash) -> Option<&mut Entry> {
         let (bucket, fingerprint) = self.place(key);
-        self.buckets[bucket].0.iter_mut().find(|entry| entry.fingerprint == fingerprint)
+        let bucket = &mut self.buckets[bucket];
+        bucket.position(fingerprint).map(|i| &mut bucket.0[i])
     }
 
     /// Reads one word of the cache line that `key` belongs to, so that it is near when it is asked for. Reads of several keys overlap
@@ -181,26 +201,32 @@ impl KeyTable {
 
     /// The entry of `key`, a new one where there is none: then it takes a free place or that of the bucket's longest idle at `now`, of keys
     /// that are in the cache only where there are no others.
+    #[inline]
     pub fn get_or_insert(&mut self, key: KeyHash, now: u32) -> &mut Entry {
         let (bucket, fingerprint) = self.place(key);
+        let at = match self.buckets[bucket].position(fingerprint) {
+            Some(at) => at,
+            None => self.make_room(bucket, fingerprint, now),
+        };
+        &mut self.buckets[bucket].0[at]
+    }
+
+    #[inline(never)]
+    fn make_room(&mut self, bucket: usize, fingerprint: [u8; 3], now: u32) -> usize {
         let bucket = &mut self.buckets[bucket].0;
-        let held = bucket.iter().position(|entry| entry.fingerprint == fingerprint);
-        let at = held.unwrap_or_else(|| {
-            let idle = |entry: &Entry| match (entry.is_free(), entry.n_requests) {
-                (true, _) => u64::MAX,
-                (_, 0) => (1 << 32) + u64::from(now.wrapping_sub(entry.last)),
-                _ => u64::from(now.wrapping_sub(entry.last)),
-            };
-            let oldest = (0..WAYS).max_by_key(|&i| idle(&bucket[i])).unwrap_or(0);
-            if bucket[oldest].is_free() {
-                self.used += 1;
-            } else {
-                self.displaced += 1;
-            }
-            bucket[oldest] = Entry { fingerprint, last: now, ..Entry::default() };
-            oldest
-        });
-        &mut bucket[at]
+        let idle = |entry: &Entry| match (entry.is_free(), entry.n_requests) {
+            (true, _) => u64::MAX,
+            (_, 0) => (1 << 32) + u64::from(now.wrapping_sub(entry.last)),
+            _ => u64::from(now.wrapping_sub(entry.last)),
+        };
+        let oldest = (0..WAYS).max_by_key(|&i| idle(&bucket[i])).unwrap_or(0);
+        if bucket[oldest].is_free() {
+            self.used += 1;
+        } else {
+            self.displaced += 1;
+        }
+        bucket[oldest] = Entry { fingerprint, last: now, ..Entry::default() };
+        oldest
     }
 
     /// How many buckets there are. Keys lie alike in tables of as many.

@@ -143,6 +143,7 @@ pub fn tier_fields(figures: &TierFigures) -> Vec<(&'static str, Value)> {
         ("elsewhere_bytes", Count(figures.elsewhere_bytes)),
         ("fast_hits", Count(figures.fast_hits)),
         ("slow_hits", Count(figures.slow_hits)),
+        ("estimated_hits", Count(figures.estimated_hits)),
         ("demotions", Count(counts.demoted)),
         ("promotions", Count(counts.promoted)),
         ("stored_slow", Count(counts.stored_slow)),

@@ -38,8 +38,9 @@ use crate::observe::bins::BinId;
 use crate::observe::claims::Claim;
 use crate::observe::classes::{Class, Classes, Remembers};
 use crate::observe::command_table::CommandTable;
-use crate::observe::duty::Duty;
+use crate::observe::duty::{Duty, Watched};
 use crate::observe::partitions::{Partitions, in_database};
+use crate::observe::settled::Settled;
 use crate::observe::sizes::LARGE_BYTES;
 use crate::observe::tenants::Tenants;
 use crate::observe::{DBS_MAX, Observer};
@@ -238,6 +239,8 @@ pub struct Tenure {
     pub tiers_standing: String,
     /// Why the slow tier can't be opened.
     tiers_failed: Option<String>,
+    /// Whether the fast tier is hit as it was.
+    settled: Settled,
     /// Nothing that is met moves: no search until then.
     tiers_rest_until_us: u64,
     /// Tenure was started with the server, before any client.
@@ -298,6 +301,7 @@ impl Tenure {
             tiers: None,
             tiers_standing: "off".to_owned(),
             tiers_failed: None,
+            settled: Settled::default(),
             tiers_rest_until_us: 0,
             is_server_start: server.info_field(b"stats", "total_connections_received").is_some_and(|n| n == "0"),
             spill_failed: None,
@@ -343,6 +347,7 @@ impl Tenure {
         // Whatever was set may be what was missing.
         self.spill_failed = None;
         self.tiers_failed = None;
+        self.settled.unsettle(now_us());
         let is_other_rule =
             (settings.tier_rule, settings.tier_division) != (self.settings.tier_rule, self.settings.tier_division);
         if let Some(spill) = &mut self.spill {
@@ -848,14 +853,17 @@ impl Tenure {
             self.standing = self.standing_by_plan(now_us);
         }
         let enough_per_second = self.settings.watched_per_second as u64;
+        let tiers_need_reads = self.tiers_need_reads(now_us);
         // Of a key that comes unseen nobody knows whose it is.
         let has_owners = self.observer.partitions.owners.is_some();
         let may_pause = !self.may_be_short
             && !has_owners
             && !self.sleep_needs_watching()
-            && !self.tiers_need_watching()
+            && !tiers_need_reads
             && !self.replies.needs_keys();
-        let wanted = self.duty.decide(now_us, self.observer.requests(), may_pause, enough_per_second);
+        let unwatched = if self.tiers.is_some() { Watched::Writes } else { Watched::Nothing };
+        let wanted =
+            self.duty.decide(now_us, self.observer.requests(), may_pause.then_some(unwatched), enough_per_second);
         self.watch(server, wanted);
     }
 
@@ -940,7 +948,7 @@ impl Tenure {
             keys: self.usage.keys()[..partitions.len()].iter().map(|&keys| keys as u64).collect(),
             evictions: (self.evictor.work.evicted.iter().sum(), self.evictor.work.spent_us),
             fast: self.fast_to_divide(),
-            is_watching: !self.observer.is_paused,
+            is_watching: self.observer.watched() == Watched::All,
             is_replica: server.flags().is_replica(),
             instructions: self.instructions(used_bytes),
         });

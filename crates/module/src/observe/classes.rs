@@ -13,10 +13,10 @@ use tenure_core::tiers::placed::Placed;
 use tenure_core::units::{KeyHash, PartitionId};
 
 use super::command_table::Effect;
-use super::placements::Placements;
+use super::placements::{Noted, Placements};
 use super::prefixes::Prefixes;
 use super::slow_collections::SlowCollections;
-use tenure_core::asked::{Asked, Kind};
+use tenure_core::asked::{Asked, Beside, Kind};
 
 /// A class: 0 = none, 1 to 16 measured, 17 to 32 hinted.
 pub type Class = u8;
@@ -105,6 +105,15 @@ pub enum Remembers {
     History,
 }
 
+/// Where all memory is alike there is nothing to look at beside.
+struct Nothing;
+
+impl Beside<Noted> for Nothing {
+    fn before(&mut self, _: KeyHash, _: &mut Entry, _: u32, _: &Noted) {}
+
+    fn after(&mut self, _: &mut Entry, _: &Noted) {}
+}
+
 /// The classes in force. See the file's opening.
 #[derive(Debug, Default)]
 pub struct Classes {
@@ -117,7 +126,7 @@ pub struct Classes {
     pub keys: Option<KeyTable>,
     remembers: Remembers,
     /// Accesses on their way into the table, where it holds what keys have shown.
-    pub asked: Asked,
+    pub asked: Asked<Noted>,
     /// Where there are two tiers of memory, who is asked for in which.
     pub placements: Option<Box<Placements>>,
     /// And whose collections lie in the slower one.
@@ -129,7 +138,7 @@ pub struct Classes {
 impl Classes {
     /// The classes that `spec` asks for, with what is remembered of keys.
     pub fn new(spec: ClassSpec, keys: Option<KeyTable>, remembers: Remembers) -> Self {
-        let mut classes = Classes { spec, keys, remembers, asked: Asked::new(), ..Classes::default() };
+        let mut classes = Classes { spec, keys, remembers, asked: Asked::default(), ..Classes::default() };
         classes.take_rules();
         classes
     }
@@ -210,11 +219,23 @@ impl Classes {
         self.moved += keys.displaced() - displaced;
     }
 
-    /// The key is asked for, written or deleted; `is_answer` says that the write answers a miss.
+    /// The key of that name is asked for, written or deleted; `is_answer` says that the write answers a miss.
     #[inline]
-    pub fn used(&mut self, key: KeyHash, effect: Effect, is_answer: bool, now: u32) {
+    pub fn used(
+        &mut self,
+        (key, name): (KeyHash, &[u8]),
+        place: (u16, PartitionId),
+        effect: Effect,
+        is_answer: bool,
+        now: u32,
+    ) {
         if self.remembers == Remembers::History {
-            return self.ask(key, effect, is_answer);
+            let kind = match effect {
+                Effect::Delete => Kind::Deleted,
+                Effect::Write if is_answer => Kind::Filled,
+                _ => Kind::Asked,
+            };
+            return self.ask((key, name), place, effect, kind);
         }
         let Some(keys) = &mut self.keys else { return };
         let displaced = keys.displaced();
@@ -233,29 +254,27 @@ impl Classes {
         self.moved += keys.displaced() - displaced;
     }
 
-    /// The same where what keys have shown is remembered.
+    /// The same where what keys have shown is remembered, and where there are two tiers, in which each key lies.
     #[inline]
-    fn ask(&mut self, key: KeyHash, effect: Effect, is_answer: bool) {
-        let Some(keys) = self.keys.as_mut().filter(|_| self.asked.is_on()) else { return };
-        let kind = match effect {
-            Effect::Delete => Kind::Deleted,
-            Effect::Write if is_answer => Kind::Filled,
-            _ => Kind::Asked,
-        };
-        self.moved += self.asked.note(keys, key, kind);
-    }
-
-    /// Where there are two tiers, a key is about to be asked for: to be told before [`Classes::used`] is.
-    #[inline]
-    pub fn note_placement(&mut self, key: KeyHash, name: &[u8], place: (u16, PartitionId), effect: Effect) {
-        let Some(placements) = &self.placements else { return };
-        if placements.are_full(name) {
+    fn ask(&mut self, (key, name): (KeyHash, &[u8]), place: (u16, PartitionId), effect: Effect, kind: Kind) {
+        if self.keys.is_none() || !self.asked.is_on() {
+            return;
+        }
+        let has_room = self.placements.as_ref().is_none_or(|placements| placements.has_room(name));
+        if self.asked.is_full() || !has_room {
             self.settle();
         }
-        let tick = self.asked.now() as u32;
-        if let Some(placements) = &mut self.placements {
-            placements.note(key, name, place, effect, tick);
-        }
+        let noted = match &mut self.placements {
+            Some(placements) => placements.note(key, name, place, effect),
+            None => Noted::default(),
+        };
+        self.asked.push(key, kind, noted);
+    }
+
+    /// While reads go unseen, a key is written or deleted: where its value lies has to be known all the same.
+    pub fn stored(&mut self, key: KeyHash, effect: Effect) {
+        let kind = if effect == Effect::Delete { Kind::Deleted } else { Kind::Stored };
+        self.ask((key, b""), (0, PartitionId::default()), effect, kind);
     }
 
     /// The key's value lies there now. Who isn't remembered is from now on, as of whom nothing was seen since the clock goes.
@@ -272,16 +291,20 @@ impl Classes {
     /// Accesses that wait are in the table from now on. A comparison, where there are none.
     #[inline]
     pub fn settle(&mut self) {
-        if let Some(keys) = &mut self.keys
-            && self.asked.are_waiting()
-        {
-            if let Some(placements) = &mut self.placements {
-                placements.look(keys);
-            }
-            self.moved += self.asked.settle(keys);
-            if let Some(placements) = &mut self.placements {
-                placements.settle(keys);
-            }
+        if self.asked.are_waiting() {
+            self.settle_waiting();
+        }
+    }
+
+    #[inline(never)]
+    fn settle_waiting(&mut self) {
+        let Some(keys) = &mut self.keys else { return };
+        self.moved += match &mut self.placements {
+            Some(placements) => self.asked.settle_with(keys, &mut **placements),
+            None => self.asked.settle_with(keys, &mut Nothing),
+        };
+        if let Some(placements) = &mut self.placements {
+            placements.settled();
         }
     }
 
@@ -514,7 +537,7 @@ mod tests {
         let (key, down) = (KeyHash::of(b"k"), Placed::moved(Tier::Slow, 3));
         classes.set_placed(key, down);
         assert_eq!(classes.entry(key).map(|entry| (entry.n_requests, entry.placed())), Some((1, down)));
-        classes.used(key, Effect::Read, false, 0);
+        classes.used((key, b"k"), (0, PartitionId::default()), Effect::Read, false, 0);
         classes.settle();
         assert_eq!(classes.entry(key).map(|entry| entry.placed().tier()), Some(Tier::Slow));
     }

@@ -204,6 +204,12 @@ impl Entry {
     pub fn only_key(self) -> Option<(usize, Effect)> {
         (self.only_key > 0).then_some((self.only_key as usize, self.effect))
     }
+
+    /// True where it reads one key and does nothing else.
+    #[inline]
+    pub fn only_reads(self) -> bool {
+        self.only_key > 0 && self.effect == Effect::Read
+    }
 }
 
 /// All commands by name.

@@ -17,6 +17,7 @@ pub mod partitions;
 pub mod placements;
 pub mod prefixes;
 pub mod ring;
+pub mod settled;
 pub mod sizes;
 pub mod slots;
 pub mod slow_collections;
@@ -37,6 +38,7 @@ use self::bins::Bins;
 use self::claims::Claims;
 use self::clients::Clients;
 use self::command_table::{CommandTable, Effect, Entry, KeyUse, Sets, Words};
+use self::duty::Watched;
 use self::misses::MissTable;
 use self::partitions::{Partitions, in_database};
 use self::ring::Ring;
@@ -183,8 +185,12 @@ pub struct Observer {
     pub is_busy: bool,
     /// One of them loads or unloads modules.
     pub manages_modules: bool,
-    /// Commands run unseen: misses and new keys are all that is known.
-    pub is_paused: bool,
+    /// Which commands are seen. Where not all are, counters and clocks stand still.
+    watched: Watched,
+    /// Reads of one key, hits and misses, while writes alone were watched.
+    pub unseen_reads: u64,
+    /// Of them, those that found nothing.
+    pub unseen_misses: u64,
     panic_please: bool,
     /// How many misses the command that runs now may still bring: as many as it has reads. Others (a `GETSET`'s look at the old
     /// value) belong to no read. Queued commands were seen earlier, so `EXEC` may bring any number.
@@ -231,7 +237,9 @@ impl Observer {
             table_is_stale: false,
             is_busy: false,
             manages_modules: false,
-            is_paused: false,
+            watched: Watched::All,
+            unseen_reads: 0,
+            unseen_misses: 0,
             panic_please: false,
             misses_due: 0,
             dropped_before: 0,
@@ -262,6 +270,32 @@ impl Observer {
     /// Which set of partitions is in force.
     pub fn epoch(&self) -> u32 {
         self.epoch
+    }
+
+    /// Which commands are seen.
+    #[inline]
+    pub fn watched(&self) -> Watched {
+        self.watched
+    }
+
+    /// Other commands are seen from now on.
+    pub fn watch(&mut self, watched: Watched) {
+        if self.watched == Watched::Nothing && watched != Watched::Nothing {
+            // Clients may have gone to other databases meanwhile.
+            self.clients.forget();
+        }
+        self.watched = watched;
+    }
+
+    /// True where nothing is to be done about a command: it reads, and reads go unseen.
+    #[inline]
+    pub fn passes(&mut self, command: Option<Entry>) -> bool {
+        let passes = self.watched == Watched::Writes && command.is_some_and(Entry::only_reads);
+        if passes {
+            self.is_busy = true;
+            self.unseen_reads += 1;
+        }
+        passes
     }
 
     /// A command as the server's table has it; `None` where it isn't there. About 5 ns.
@@ -385,10 +419,17 @@ impl Observer {
         db: Option<u16>,
         now_us: &impl Fn() -> u64,
     ) {
+        if self.watched != Watched::All && effect == Effect::Read {
+            self.unseen_reads += 1;
+            return;
+        }
         let Some(key) = call.word(position) else { return };
         if self.slots.as_ref().is_some_and(|slots| !slots.have(key)) {
             self.redirected += 1;
             return;
+        }
+        if self.watched != Watched::All {
+            return self.on_unseen_write(call, key, effect, db);
         }
         let hash = KeyHash::of(key);
         // Redis 7.0 with several databases in use: which one is found out at the end of the turn, for sampled keys. A miss that
@@ -417,14 +458,26 @@ impl Observer {
                 counted.count_penalty(penalty_us);
             }
             let requests = counted.requests();
-            self.partitions.classes.note_placement(in_database(hash, db), key, (db, partition), effect);
-            self.partitions.classes.used(in_database(hash, db), effect, is_answer, self.tick);
+            let named = (in_database(hash, db), key);
+            self.partitions.classes.used(named, (db, partition), effect, is_answer, self.tick);
             (db, partition, requests)
         });
         let at = self.partitions.classes.asked.now();
         if self.rate.takes(hash) && !self.ring.push(key, hash, place, effect, (at, is_answer)) {
             self.losses.ring_full += 1;
         }
+    }
+
+    /// A write or a delete among reads that go unseen: what is known of where values lie stays right, and of who they are. What its miss
+    /// cost is told by the event of the new key.
+    #[inline(never)]
+    fn on_unseen_write(&mut self, call: &FilterCall, key: &[u8], effect: Effect, db: Option<u16>) {
+        let Some(db) = db else { return };
+        let key = in_database(KeyHash::of(key), db);
+        if effect == Effect::Write {
+            self.on_write(call, key, None);
+        }
+        self.partitions.classes.stored(key, effect);
     }
 
     /// A write tells the key's class, by what its miss cost or by who writes.
@@ -467,7 +520,8 @@ impl Observer {
 
     /// A read found nothing. Comes from within the command, with the database known.
     pub fn on_miss(&mut self, db: u16, key: &[u8], now_us: u64) {
-        if self.is_paused {
+        if self.watched != Watched::All {
+            self.unseen_misses += u64::from(self.watched == Watched::Writes);
             self.misses.note(in_database(KeyHash::of(key), db), now_us);
             return;
         }
@@ -592,7 +646,7 @@ impl Observer {
     pub fn on_new_key(&mut self, db: u16, key: &[u8], now_us: impl Fn() -> u64) -> PartitionId {
         self.clients.met(db);
         self.partitions.created(db, key, self.clients.user());
-        if self.is_paused {
+        if self.watched != Watched::All {
             let hash = in_database(KeyHash::of(key), db);
             let waited = self.misses.any_waiting().then(|| self.misses.take(hash, now_us, self.penalty_us_max));
             let Some(penalty_us) = waited.flatten() else { return self.partitions.of(db, key) };
@@ -620,7 +674,11 @@ impl Observer {
 
     /// What of the commands is watched, for people.
     pub fn watching(&self) -> &'static str {
-        if self.is_paused { "paused" } else { "all" }
+        match self.watched {
+            Watched::All => "all",
+            Watched::Writes => "writes",
+            Watched::Nothing => "paused",
+        }
     }
 
     /// Reads and writes counted so far.

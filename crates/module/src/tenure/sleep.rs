@@ -10,6 +10,7 @@ use crate::ffi::awaits;
 use crate::ffi::filter::{self, FilterCall};
 use crate::ffi::server::{Level, Server};
 use crate::ffi::{callbacks, soon};
+use crate::observe::duty::Watched;
 use crate::observe::partitions::in_database;
 use crate::observe::touches::{Touched, Touches};
 
@@ -146,7 +147,7 @@ impl Tenure {
         });
         let needs_watching = self.spill.as_ref().is_some_and(|spill| spill.needs_watching(&self.observer));
         if needs_watching {
-            self.watch(server, true);
+            self.watch(server, Watched::All);
         }
     }
 
@@ -264,7 +265,7 @@ impl Tenure {
         // Keys may have come since the last tick.
         self.count_keys(server);
         if asleep {
-            self.watch(server, true);
+            self.watch(server, Watched::All);
         }
         self.with_spill(server, now_us, |spill, around| match asleep {
             true => spill.sleep(around, partition),

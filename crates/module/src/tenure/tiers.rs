@@ -9,6 +9,7 @@ use tenure_core::tiers::division::Division;
 use super::{TICK_US, Tenure, When};
 use crate::config::Policy;
 use crate::enforce::tier::{Around, Tiers};
+use crate::ffi::callbacks::now_us;
 use crate::ffi::filter::FilterCall;
 use crate::ffi::server::{Level, Server};
 use crate::ffi::soon;
@@ -48,6 +49,8 @@ pub struct TierFigures {
     pub slow_hits: u64,
     /// Other reads that found something, also where values are short or of another kind.
     pub fast_hits: u64,
+    /// Hits while reads went unseen, which are in the two above by the share of slow ones before.
+    pub estimated_hits: u64,
     /// What was done.
     pub counts: crate::enforce::tier::Counts,
     /// Pages put into the file of the slow tier.
@@ -108,7 +111,7 @@ impl Tenure {
             match Tiers::start(server, place) {
                 Ok(tiers) => {
                     self.tiers = Some(tiers);
-                    self.observer.partitions.classes.placements = Some(Box::new(Placements::new(self.placer_config())));
+                    self.renew_placements();
                 }
                 Err(why) => {
                     server.log(Level::Warning, &format!("no memory tiers: {why}"));
@@ -146,9 +149,8 @@ impl Tenure {
     #[inline]
     pub(super) fn before_store(&mut self, call: &mut FilterCall, command: Option<Entry>) {
         let Some(tiers) = &mut self.tiers else { return };
-        let (Some(store), Some(server)) = (self.observer.stores(call, command), soon::own_context(call)) else {
-            return;
-        };
+        let Some(store) = self.observer.stores(call, command) else { return };
+        let Some(server) = soon::own_context(call) else { return };
         if !tiers.stores_slow(&self.observer, store.key, store.value.len()) {
             return;
         }
@@ -163,16 +165,17 @@ impl Tenure {
 
     /// A slice of moves. Where there is more to do, an idle event loop is asked for more.
     pub(super) fn place_some(&mut self, server: &Server, now_us: u64, when: When) {
-        let is_busy = self.tiers.as_mut().is_some_and(|tiers| tiers.is_busy(&self.observer));
-        if !is_busy || now_us < self.tiers_rest_until_us || server.flags().is_loading() {
-            return;
-        }
         let budget = match when {
             When::Idle => IDLE_BUDGET,
             When::BeforeReplies => TURN_BUDGET,
         };
+        // From the cheapest question to the dearest: most turns end with the first.
         let may_begin = |tiers: &Tiers| tiers.is_draining() || tiers.time.allows(budget.as_micros() as u64);
-        if !self.tiers.as_ref().is_some_and(may_begin) {
+        if now_us < self.tiers_rest_until_us
+            || !self.tiers.as_ref().is_some_and(may_begin)
+            || !self.tiers.as_mut().is_some_and(|tiers| tiers.is_busy(&self.observer))
+            || server.flags().is_loading()
+        {
             return;
         }
         if self.db_sizes.is_empty() {
@@ -203,14 +206,18 @@ impl Tenure {
     pub(super) fn renew_placements(&mut self) {
         let config = self.placer_config();
         self.observer.partitions.classes.placements = self.tiers.as_ref().map(|_| Box::new(Placements::new(config)));
+        self.settled.start_over(now_us());
         if let Some(tiers) = &mut self.tiers {
             tiers.divide_anew();
         }
     }
 
-    /// True while placement needs to see all commands.
-    pub(super) fn tiers_need_watching(&self) -> bool {
-        self.tiers.is_some()
+    /// True while placement needs to see reads too: until the fast tier is hit as it was for some seconds, and while values are to go down.
+    pub(super) fn tiers_need_reads(&mut self, now_us: u64) -> bool {
+        let Tenure { tiers, observer, settled, .. } = self;
+        let (Some(tiers), Some(placements)) = (tiers, &observer.partitions.classes.placements) else { return false };
+        settled.unseen(observer.unseen_reads - observer.unseen_misses.min(observer.unseen_reads));
+        !settled.look(now_us, placements.fast_reuses, placements.slow_hits) || tiers.moves_all_or_down()
     }
 
     /// True where the clock of the table of keys has to go.
@@ -227,7 +234,9 @@ impl Tenure {
         let placements = self.observer.partitions.classes.placements.as_ref();
         let counters = &self.observer.counters;
         let hits: u64 = counters.iter().map(|c| c.reads.saturating_sub(c.misses)).sum();
-        let slow_hits = placements.map_or(0, |placements| placements.slow_hits);
+        let seen_slow_hits = placements.map_or(0, |placements| placements.slow_hits);
+        let (unseen_hits, unseen_slow_hits) = self.settled.estimate();
+        let slow_hits = seen_slow_hits + unseen_slow_hits;
         let hot = placements.and_then(|placements| placements.placer.hot_ticks(tenure_core::units::PartitionId(0)));
         TierFigures {
             place: memory.place().to_string(),
@@ -240,7 +249,8 @@ impl Tenure {
             slow_active_bytes: used.active_bytes,
             elsewhere_bytes: memory.elsewhere_bytes(),
             slow_hits,
-            fast_hits: hits.saturating_sub(slow_hits),
+            fast_hits: hits.saturating_sub(seen_slow_hits) + unseen_hits.saturating_sub(unseen_slow_hits),
+            estimated_hits: unseen_hits,
             counts: tiers.counts,
             flushed_pages: memory.flushed_pages(),
             hot_requests: hot.map_or(0.0, |ticks| f64::from(ticks) * tenure_core::asked::REQUESTS_PER_TICK as f64),

@@ -5,12 +5,16 @@ use crate::enforce::replies::mode::Mode;
 use crate::ffi::filter::{self, FilterCall};
 use crate::ffi::server::Server;
 use crate::observe::command_table::{Entry, Marks};
+use crate::observe::duty::Watched;
 
 impl Tenure {
     /// A command is about to run: it is watched, and its reply waits for replicas where it should.
     #[inline]
     pub fn on_command(&mut self, call: &mut FilterCall, now_us: impl Fn() -> u64) {
         let command = self.observer.command(call);
+        if !self.replies.is_on() && self.observer.passes(command) {
+            return;
+        }
         // Before another word may come in front.
         if self.tiers.is_some() {
             self.before_store(call, command);
@@ -19,7 +23,7 @@ impl Tenure {
         if self.replies.is_on() {
             self.before_write(call, command);
         }
-        if !self.observer.is_paused {
+        if self.observer.watched() != Watched::Nothing {
             self.observer.on_command(call, command, now_us);
         }
     }
@@ -52,15 +56,15 @@ impl Tenure {
         let was_on = self.replies.is_on();
         self.replies.end_turn(server, now_us);
         if was_on != self.replies.is_on() || self.replies.needs_keys() {
-            let wanted = !self.observer.is_paused || self.replies.needs_keys();
+            let wanted = if self.replies.needs_keys() { Watched::All } else { self.observer.watched() };
             self.watch(server, wanted);
         }
     }
 
-    /// Watches commands, or no longer; those whose replies may wait are looked at all the same.
-    pub(super) fn watch(&mut self, server: &Server, wanted: bool) {
-        if filter::watch(server, wanted || self.replies.is_on()) {
-            self.observer.is_paused = !wanted;
+    /// Watches these commands from now on; those whose replies may wait are looked at all the same.
+    pub(super) fn watch(&mut self, server: &Server, wanted: Watched) {
+        if filter::watch(server, wanted != Watched::Nothing || self.replies.is_on()) {
+            self.observer.watch(wanted);
         }
     }
 

@@ -9,13 +9,13 @@ use crate::harness::{
 };
 
 /// Reads, writes, deletes, misses.
-type Counts = [u64; 4];
+pub type Counts = [u64; 4];
 
 fn counts(row: &Row) -> Counts {
     ["reads", "writes", "deletes", "misses"].map(|name| row[name] as u64)
 }
 
-fn counts_of(connection: &mut Connection, name: &str) -> Counts {
+pub fn counts_of(connection: &mut Connection, name: &str) -> Counts {
     counts(&partition(connection, name))
 }
 

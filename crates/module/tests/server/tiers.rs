@@ -9,6 +9,7 @@ use crate::harness::{
     Random, config_get, config_set, error_of, info, oldest_and_newest, on_every_server, on_oldest_and_newest, send,
     start, status, used_memory, wait_for, with_module,
 };
+use crate::observe::counts_of;
 
 const MB: u64 = 1 << 20;
 
@@ -422,6 +423,100 @@ fn hot_values_move_up() {
         assert!(info(server, "tier_promotions") > 20.0);
         assert!(info(server, "tier_hot_requests") > 0.0);
         assert!(info(server, "tier_fast_bytes") < 1.01 * limit as f64);
+    });
+}
+
+fn watching(server: &Server) -> String {
+    text(server, "watching")
+}
+
+/// What a client reads, over and over: some keys, most of the time.
+struct Reader {
+    connection: Connection,
+    random: Random,
+    hot: Vec<String>,
+    reads: u64,
+}
+
+impl Reader {
+    /// So many keys of those that [`fill`] made.
+    fn of(server: &Server, keys: std::ops::Range<u64>) -> Reader {
+        let hot = keys.map(|i| format!("k{i}")).collect();
+        Reader { connection: server.connection().unwrap(), random: Random::new(5), hot, reads: 0 }
+    }
+
+    fn read_some(&mut self) {
+        let mut pipeline = redis::pipe();
+        for _ in 0..1000 {
+            let key = match self.random.below(10) {
+                0 => format!("k{}", self.random.below(4000)),
+                _ => self.hot[self.random.below(self.hot.len() as u64) as usize].clone(),
+            };
+            pipeline.cmd("STRLEN").arg(key).ignore();
+        }
+        pipeline.exec(&mut self.connection).unwrap();
+        self.reads += 1000;
+    }
+
+    /// Reads until reads go unseen.
+    fn read_until_settled(&mut self, server: &Server) {
+        wait_for("reads to go unseen", || {
+            self.read_some();
+            watching(server) == "writes"
+        });
+    }
+
+    fn fast_ones(&mut self) -> usize {
+        let connection = &mut self.connection;
+        self.hot.iter().filter(|key| tier_of(connection, key) == "fast").count()
+    }
+}
+
+/// Where the fast tier is hit as it was, reads go unseen for most of the time. What is stored over a slow value is slow all the same, and what
+/// is hot later goes up; the hits that INFO tells are all of them.
+#[test]
+fn settled_reads_are_watched_in_part() {
+    let options = with_tiers("anon").set("tenure.watched-per-second", 100).set("tenure.window-requests", 5000);
+    on_every_server(&options, |server| {
+        wait_until_ready(server);
+        let mut connection = server.connection().unwrap();
+        fill(&mut connection, 4000, 1000);
+        let limit = used_memory(server) - 3 * MB;
+        config_set(&mut connection, "tenure.tier-fast-bytes", limit);
+        wait_for("the fast tier to keep its limit", || info(server, "tier_fast_bytes") < 0.99 * limit as f64);
+        let mut reader = Reader::of(server, 0..200);
+        reader.read_until_settled(server);
+
+        let before = counts_of(&mut connection, "db0");
+        (0..5).for_each(|_| reader.read_some());
+        assert_eq!(counts_of(&mut connection, "db0"), before, "reads go unseen");
+        assert_eq!(watching(server), "writes");
+
+        let slow: Vec<String> = (1000..4000).map(|i| format!("k{i}")).collect();
+        let slow: Vec<&String> = slow.iter().filter(|key| tier_of(&mut connection, key) == "slow").take(20).collect();
+        assert_eq!(slow.len(), 20);
+        reader.read_until_settled(server);
+        let stored = info(server, "tier_stored_slow");
+        for key in &slow {
+            set(&mut connection, key, &value(7, 1000));
+        }
+        set(&mut connection, "k0", &value(8, 1000));
+        send::<()>(&mut connection, &format!("APPEND {} more", slow[0]));
+        assert_eq!(watching(server), "writes");
+        assert_eq!(info(server, "tier_stored_slow"), stored + 20.0);
+        assert!(slow[1..].iter().all(|key| tier_of(&mut connection, key) == "slow"));
+        assert_eq!(tier_of(&mut connection, "k0"), "fast");
+
+        let hits = || info(server, "tier_fast_hits") + info(server, "tier_slow_hits");
+        wait_for("all reads to be told", || hits() == reader.reads as f64);
+        assert!(info(server, "tier_estimated_hits") >= 5000.0);
+
+        let mut others = Reader::of(server, 2000..2200);
+        assert!(others.fast_ones() < 150);
+        wait_for("what is hot now to be fast", || {
+            others.read_some();
+            others.fast_ones() > 190
+        });
     });
 }
 

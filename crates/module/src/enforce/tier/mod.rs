@@ -361,6 +361,11 @@ impl Tiers {
             || self.space.due(self.tier_usage()).demote_bytes > 0
     }
 
+    /// True while values are to go down, or all up.
+    pub fn moves_all_or_down(&mut self) -> bool {
+        self.is_draining || self.space.due(self.tier_usage()).demote_bytes > 0
+    }
+
     /// Ends the policy's window where it is over.
     pub fn end_window(&mut self, observer: &mut Observer, requests: u64, seconds: u64, now_us: u64) {
         let now = observer.partitions.classes.asked.now();

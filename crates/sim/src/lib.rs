@@ -15,5 +15,6 @@ mod lives;
 pub mod offline;
 pub mod policies;
 pub mod replay;
+pub mod streams;
 pub mod tiers;
 pub mod trace;

@@ -240,7 +240,14 @@ impl DensityModel {
         }
         let all = leaning(&all, &prior());
         let parents: Vec<Vec<Rate>> = parents.iter().map(|counts| leaning(counts, &all)).collect();
-        let of = |(i, counts): (usize, &[Count])| indices(&leaning(counts, &parents[Feature(i as u16).parent()]));
+        let of = |(i, counts): (usize, &[Count])| {
+            let parent = &parents[Feature(i as u16).parent()];
+            if i < GROUPS {
+                indices(&leaning(counts, &as_seldom(counts, parent)))
+            } else {
+                indices(&leaning(counts, parent))
+            }
+        };
         let mut table = Vec::with_capacity(self.counts.len());
         self.counts.chunks(AGES).enumerate().for_each(|counts| table.extend(of(counts)));
         DensityTable { indices: table }
@@ -307,6 +314,16 @@ fn leaning(counts: &[Count], parent: &[Rate]) -> Vec<Rate> {
         reads: (count.reads + PRIOR_ACCESSES * parent.reads) / (count.accesses + PRIOR_ACCESSES),
     };
     counts.iter().zip(parent).map(rate).collect()
+}
+
+/// What is expected of a group whose keys come back less often than the parent's where both were seen: as much less at all ages (proportional
+/// hazards, Cox 1972). Without it a burst of dear keys that never come again would be worth keeping for the ages that nobody has seen of them
+/// yet. Never more than the parent's.
+fn as_seldom(counts: &[Count], parent: &[Rate]) -> Vec<Rate> {
+    let seen: f32 = counts.iter().map(|count| count.accesses).sum();
+    let expected: f32 = counts.iter().zip(parent).map(|(count, rate)| count.ticks * rate.hazard).sum();
+    let ratio = ((seen + PRIOR_ACCESSES) / (expected + PRIOR_ACCESSES)).min(1.0);
+    parent.iter().map(|rate| Rate { hazard: rate.hazard * ratio, ..*rate }).collect()
 }
 
 /// What lies ahead of a key up to some horizon.
@@ -469,6 +486,20 @@ mod tests {
         let before = model.clone().end_window(1000, 1 << 20).density(once, 2000);
         let after = model.end_window(5000, 1 << 20).density(once, 2000);
         assert!(after < before / 4.0, "{after} against {before}");
+    }
+
+    /// Of two groups one comes again and one doesn't: nobody expects the second to at ages that neither has reached.
+    #[test]
+    fn a_group_that_never_comes_again_is_not_expected_to_later() {
+        let mut model = model();
+        let once = |group| History::default().asked(0).feature(group);
+        for now in 0..10_000 {
+            let (number, group) = if now % 2 == 0 { (now % 500, 0) } else { (now, 1) };
+            model.record(key(number), Op::Read, now, once(group));
+        }
+        let table = model.end_window(10_000, 1 << 20);
+        let (comes, stays_away) = (table.density(once(0), 100_000), table.density(once(1), 100_000));
+        assert!(stays_away < comes / 30.0, "{stays_away} against {comes}");
     }
 
     #[test]

@@ -133,12 +133,12 @@ impl FromStr for Workload {
 
 /// Ranks from 0, the hottest.
 #[derive(Debug)]
-struct Zipf {
+pub(crate) struct Zipf {
     cumulative: Vec<f64>,
 }
 
 impl Zipf {
-    fn new(keys: u64, alpha: f64) -> Self {
+    pub(crate) fn new(keys: u64, alpha: f64) -> Self {
         let mut sum = 0.0;
         let cumulative = (1..=keys).map(|rank| {
             sum += (rank as f64).powf(-alpha);
@@ -147,7 +147,7 @@ impl Zipf {
         Zipf { cumulative: cumulative.collect() }
     }
 
-    fn next(&self, random: &mut Random) -> u64 {
+    pub(crate) fn next(&self, random: &mut Random) -> u64 {
         let at = random.unit() * self.cumulative.last().copied().unwrap_or(0.0);
         self.cumulative.partition_point(|&sum| sum < at).min(self.cumulative.len() - 1) as u64
     }

@@ -425,6 +425,30 @@ fn hot_values_move_up() {
     });
 }
 
+/// Of 10,000 values a tenth are asked for again and again before fast memory is limited to three tenths: they are still there afterwards.
+#[test]
+fn what_is_asked_for_most_stays_fast() {
+    for (rule, policy) in [("reuse-time", "predis"), ("worth", "predis"), ("worth", "density")] {
+        let options = with_tiers("anon").set("tenure.tier-rule", rule).set("tenure.policy", policy);
+        on_oldest_and_newest(&options.set("tenure.window-requests", 2000), |server| {
+            wait_until_ready(server);
+            let mut connection = server.connection().unwrap();
+            fill(&mut connection, 10_000, 1000);
+            let hot: Vec<String> = (0..1000).map(|i| format!("k{}", i * 10)).collect();
+            for _ in 0..30 {
+                let mut pipeline = redis::pipe();
+                hot.iter().for_each(|key| _ = pipeline.cmd("GET").arg(key).ignore());
+                pipeline.exec(&mut connection).unwrap();
+            }
+            config_set(&mut connection, "tenure.tier-fast-bytes", used_memory(server) - 7 * MB);
+            wait_for("values to move down", || info(server, "tier_demotions") > 5000.0);
+            wait_until_at_rest(server);
+            let fast = hot.iter().filter(|key| tier_of(&mut connection, key) == "fast").count();
+            assert!(fast > 900, "{rule}, {policy}: {fast} of 1000");
+        });
+    }
+}
+
 /// 10,000 values of which 8 MB don't fit the fast tier, at rest; returns 50 that are slow.
 fn slow_ones_of_many(server: &Server, connection: &mut Connection) -> Vec<String> {
     wait_until_ready(server);

@@ -1,6 +1,6 @@
 //! Pairs of servers under full load, one after the other: what [`no_harm`](crate::no_harm) and [`tiers`](crate::tiers) share.
 //!
-//! All keys are there and every read hits. Each pair is two fresh servers, the order turned round every other time. The figures are
+//! All keys are there and every read hits, but for traces (`workload::tiers`). Each pair is two fresh servers, the order turned round every other time. The figures are
 //! ratios within a pair, since the machine's speed drifts by more from minute to minute than what is measured. Throughput is bounded
 //! by the busier of the two cores; core time per command is the server's alone and therefore the finer figure.
 
@@ -108,6 +108,14 @@ impl<'a> FullLoad<'a> {
     /// When the server fails.
     pub fn begin(&self, server: &Server) -> anyhow::Result<Vec<Connection>> {
         load_all_keys(&mut Connection::open(server.port())?, self.stream)?;
+        self.begin_empty(server)
+    }
+
+    /// Connects alone: the requests bring their keys.
+    ///
+    /// # Errors
+    /// When the server fails.
+    pub fn begin_empty(&self, server: &Server) -> anyhow::Result<Vec<Connection>> {
         (0..self.n_connections).map(|_| Connection::open(server.port())).collect()
     }
 
@@ -143,18 +151,33 @@ impl<'a> FullLoad<'a> {
         connections: &mut [Connection],
         latencies: Option<&mut Latencies>,
     ) -> anyhow::Result<Side> {
+        let (side, n_misses) = self.measure_with_misses(server, connections, latencies)?;
+        ensure!(n_misses == 0, "{n_misses} of {} reads missed, though everything fits", self.stream.n_measured());
+        Ok(side)
+    }
+
+    /// The same where a read may miss; returns how many did.
+    ///
+    /// # Errors
+    /// When the server fails.
+    pub fn measure_with_misses(
+        &self,
+        server: &Server,
+        connections: &mut [Connection],
+        latencies: Option<&mut Latencies>,
+    ) -> anyhow::Result<(Side, u64)> {
         let (before, generator_before) = (Counters::read(server)?, this_thread_s()?);
         let load = drive(connections, &self.measured, latencies)?;
         let generator_s = this_thread_s()? - generator_before;
         let counters = Counters::read(server)?.since(before);
-        ensure!(load.n_misses == 0, "{} of {} reads missed, though everything fits", load.n_misses, load.n_commands);
         let per_command = |seconds: f64| seconds * 1e9 / load.n_commands as f64;
-        Ok(Side {
+        let side = Side {
             throughput_per_s: load.n_commands as f64 / load.elapsed.as_secs_f64(),
             cpu_ns_per_command: per_command(counters.cpu_s),
             cpu_main_ns_per_command: per_command(counters.cpu_main_s),
             generator_busy: generator_s / load.elapsed.as_secs_f64(),
-        })
+        };
+        Ok((side, load.n_misses))
     }
 }
 
@@ -171,7 +194,7 @@ impl Turns<'_> {
     ///
     /// # Errors
     /// Those of `run`, and when the user interrupts.
-    fn take<T>(&self, name: String, run: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<T> {
+    pub fn take<T>(&self, name: String, run: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<T> {
         ensure!(!self.interrupted.load(Ordering::Relaxed), "interrupted");
         self.progress.set_message(name);
         let done = run();

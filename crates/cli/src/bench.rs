@@ -9,7 +9,7 @@ mod tiers;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
-use anyhow::{bail, ensure};
+use anyhow::{Context, bail, ensure};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use tenure_bench::backend::{BackendSpec, MariaDbRoute, SlowDown};
 use tenure_bench::client::Route;
@@ -59,8 +59,8 @@ pub struct Arguments {
     )]
     restart: Option<Moment>,
 
-    #[arg(long, value_name = "NAME,NAME…", value_delimiter = ',', value_parser = parse::<System>, help = systems_help())]
-    systems: Option<Vec<System>>,
+    #[arg(long, value_name = "NAME,NAME…", value_delimiter = ',', value_parser = parse::<Named>, help = systems_help())]
+    systems: Option<Vec<Named>>,
 
     /// Memory for the keys: a share of the workload's footprint (50%) or bytes (64mb). Default: 50%.
     #[arg(long, value_name = "SIZE,SIZE…", value_delimiter = ',', value_parser = parse::<MemoryLimit>)]
@@ -156,6 +156,25 @@ pub struct Arguments {
     tiers: tiers::TierArgs,
 }
 
+/// A system that is named.
+#[derive(Clone, Debug, PartialEq)]
+enum Named {
+    /// A server with a policy of eviction, or alone.
+    Cache(System),
+    /// What places values in two tiers of memory.
+    Tiers(tenure_sim::tiers::System),
+}
+
+impl std::str::FromStr for Named {
+    type Err = anyhow::Error;
+
+    fn from_str(text: &str) -> anyhow::Result<Self> {
+        let cache = text.parse::<System>().map(Named::Cache);
+        let named = cache.or_else(|error| text.parse().map(Named::Tiers).map_err(|_: String| error));
+        named.with_context(|| format!("of tiers: {}", tier_systems()))
+    }
+}
+
 /// Enough clients to overlap waiting, few enough that no core is saturated by hits.
 const N_CONNECTIONS: u32 = 4;
 /// These wait most of the time.
@@ -212,10 +231,12 @@ fn clustering(arguments: &Arguments) -> anyhow::Result<Option<Clustering>> {
 }
 
 fn run_slot_map(arguments: &Arguments, setup: &Setup, interrupted: &AtomicBool) -> anyhow::Result<()> {
-    let system = match arguments.systems.as_deref() {
+    let system = match arguments.systems {
         None => System::STOCK,
-        Some([system]) => system.clone(),
-        Some(systems) => bail!("slots runs one system, not {}", systems.len()),
+        Some(_) => match <[System; 1]>::try_from(systems(arguments)?) {
+            Ok([system]) => system,
+            Err(systems) => bail!("slots runs one system, not {}", systems.len()),
+        },
     };
     let numbers = |given: &Option<Vec<u32>>, default: &[u32]| -> Vec<usize> {
         given.as_deref().unwrap_or(default).iter().map(|&n| n as usize).collect()
@@ -230,15 +251,9 @@ fn run_slot_map(arguments: &Arguments, setup: &Setup, interrupted: &AtomicBool) 
         setup,
     };
     let report = runs.run(interrupted)?;
-    let folder = arguments.out.clone().unwrap_or_else(|| default_folder("slots"));
-    let (json, table) = (report.json()?, report.table());
-    write_report(&folder, &json, &table)?;
-    for (name, chart) in report.charts() {
-        for extension in ["svg", "png"] {
-            chart.save(folder.join(format!("{name}.{extension}")))?;
-        }
-    }
-    print_report(&folder, &json, &table, arguments.json)
+    let draw =
+        |path: &dyn Fn(&str) -> PathBuf| report.charts().iter().try_for_each(|(name, chart)| chart.save(path(name)));
+    finish(arguments, "slots", &report.json()?, &report.table(), draw)
 }
 
 fn run_comparison(arguments: &Arguments, setup: &Setup, interrupted: &AtomicBool) -> anyhow::Result<()> {
@@ -305,13 +320,22 @@ fn run_no_harm(arguments: &Arguments, setup: &Setup, interrupted: &AtomicBool) -
         setup,
     };
     let report = no_harm.run(interrupted)?;
-    finish(arguments, &format!("no-miss-{}-deep", arguments.pipeline), &report.json()?, &report.table())
+    finish(arguments, &format!("no-miss-{}-deep", arguments.pipeline), &report.json()?, &report.table(), |_| Ok(()))
 }
 
-/// Writes a report without plots where it belongs, and prints it.
-fn finish(arguments: &Arguments, name: &str, json: &str, table: &str) -> anyhow::Result<()> {
+/// Writes a report where it belongs, and prints it. `draw` saves the plots, of which it is told where one of a name goes; once for each kind of file.
+fn finish(
+    arguments: &Arguments,
+    name: &str,
+    json: &str,
+    table: &str,
+    draw: impl Fn(&dyn Fn(&str) -> PathBuf) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
     let folder = arguments.out.clone().unwrap_or_else(|| default_folder(name));
     write_report(&folder, json, table)?;
+    for extension in ["svg", "png"] {
+        draw(&|name| folder.join(format!("{name}.{extension}")))?;
+    }
     print_report(&folder, json, table, arguments.json)
 }
 
@@ -336,8 +360,12 @@ fn systems(arguments: &Arguments) -> anyhow::Result<Vec<System>> {
         Workload::Diurnal => &["stock", "tenure", "tenure-sleep"],
         _ => &["stock", "tenure"],
     };
+    let of = |named: &Named| match named {
+        Named::Cache(system) => Ok(system.clone()),
+        Named::Tiers(system) => bail!("system '{system}' is of the workload tiers; others have {}", System::names()),
+    };
     match &arguments.systems {
-        Some(systems) => Ok(systems.clone()),
+        Some(systems) => systems.iter().map(of).collect(),
         None => by_default.iter().map(|name| name.parse()).collect(),
     }
 }
@@ -358,9 +386,14 @@ fn workload(arguments: &Arguments, n_backends: usize) -> WorkloadOptions {
 fn systems_help() -> String {
     format!(
         "The systems, of which the first is what the others are compared with: {}. Default: stock,tenure; of diurnal \
-         stock,tenure,tenure-sleep; with --restart tenure,tenure-warm",
-        System::names()
+         stock,tenure,tenure-sleep; with --restart tenure,tenure-warm. Of tiers, what places values: {}. Default: sdtmm",
+        System::names(),
+        tier_systems()
     )
+}
+
+fn tier_systems() -> String {
+    tenure_sim::tiers::System::ALL.map(|system| system.name()).join(", ")
 }
 
 /// What the library reads, with its errors as clap wants them.

@@ -113,9 +113,11 @@ fn tiers_and_other_workloads_refuse_each_others_options() {
         ("--predict", "tenure simulate --tiers"),
         ("--period 9", "diurnal"),
         ("--connections 1,2", "--connections takes one value"),
-        ("--systems stock", "not with 0"),
+        ("--systems stock", "'stock' does not say how values are placed: tiers has sdtmm, worth"),
+        ("--systems all-fast", "stands beside"),
         ("--fast 100%", "below 100%"),
         ("--set tenure.tier-slow=anon", "--tier says where"),
+        ("--set tenure.tier-rule=worth", "--systems says by which rule"),
         ("--accesses two-phases --warmup 10 --requests 10", "hide it"),
     ] {
         check_failure(&format!("bench --workload tiers {arguments}"), 1, expected);
@@ -123,7 +125,13 @@ fn tiers_and_other_workloads_refuse_each_others_options() {
     for option in ["--accesses zipf:0.5", "--updates 5%", "--fast 20%", "--tier anon", "--value-bytes 1000"] {
         check_failure(&format!("bench --workload no-miss {option}"), 1, "is of the workload tiers");
     }
-    for (arguments, expected) in [("--accesses zipf", "zipf:SKEW"), ("--updates 0.5", "0% to 100%")] {
+    check_failure("bench --workload no-miss --systems sdtmm", 1, "'sdtmm' is of the workload tiers");
+    for (arguments, expected) in [
+        ("--accesses zipf", "zipf:SKEW"),
+        ("--accesses none.csv", "or the path of a trace"),
+        ("--updates 0.5", "0% to 100%"),
+        ("--systems lru", "of tiers: sdtmm, worth, naive, demotion-only"),
+    ] {
         check_failure(&format!("bench --workload tiers {arguments}"), 2, expected);
     }
 }

@@ -510,9 +510,9 @@ pub const TABLE: &[Setting] = &[
     choice!(
         tier_rule,
         c"tier-rule",
-        &[c"reuse-time", c"worth"],
-        [Rule::ReuseTime, Rule::Worth],
-        "What decides who lies in fast memory: 'reuse-time' moves up what is asked for again sooner than fast values are on average, and down what wasn't asked for the longest, 'worth' goes by accesses per byte times what fast memory saves."
+        &[c"reuse-time", c"worth", c"always", c"never"],
+        Rule::ALL,
+        "What decides who lies in fast memory: 'reuse-time' moves up what is asked for again sooner than fast values are on average, and down what wasn't asked for the longest, 'worth' goes by accesses per byte times what fast memory saves. To compare with: 'always' moves up whatever is read, 'never' nothing; the latter also for slow memory that is nearly as fast."
     ),
     choice!(
         tier_division,

@@ -26,10 +26,11 @@ struct Batch {
     end: usize,
     n_reads: usize,
     n_writes: usize,
+    n_deletes: usize,
 }
 
 impl Batches {
-    /// Encodes `requests` (reads and writes of one key) in batches of `depth` commands.
+    /// Encodes `requests` (reads, writes and deletes of one key) in batches of `depth` commands.
     ///
     /// # Panics
     /// Where `depth` is 0.
@@ -44,11 +45,14 @@ impl Batches {
                     Operation::Write => {
                         write_command(&mut bytes, &[b"SET", name, &value[..request.value_bytes as usize]])
                     }
+                    Operation::Delete => write_command(&mut bytes, &[b"DEL", name]),
                     _ => write_command(&mut bytes, &[b"GET", name]),
                 }
             }
-            let n_writes = batch.iter().filter(|request| request.operation == Operation::Write).count();
-            batches.push(Batch { end: bytes.len(), n_reads: batch.len() - n_writes, n_writes });
+            let n_of = |operation| batch.iter().filter(|request| request.operation == operation).count();
+            let (n_writes, n_deletes) = (n_of(Operation::Write), n_of(Operation::Delete));
+            let n_reads = batch.len() - n_writes - n_deletes;
+            batches.push(Batch { end: bytes.len(), n_reads, n_writes, n_deletes });
         }
         Batches { bytes, batches }
     }
@@ -123,7 +127,7 @@ pub fn drive(
         }
         for (i, connection) in connections[..n].iter_mut().enumerate() {
             let batch = batches.batches[first + i];
-            read_replies(connection, batch.n_reads + batch.n_writes, &mut load)?;
+            read_replies(connection, batch.n_reads + batch.n_writes + batch.n_deletes, &mut load)?;
             if let Some(latencies) = &mut latencies {
                 latencies.record(batch, sent[i].elapsed());
             }
@@ -137,7 +141,7 @@ fn read_replies(connection: &mut Connection, n_commands: usize, load: &mut Load)
     load.n_commands += n_commands as u64;
     for _ in 0..n_commands {
         match connection.reply()? {
-            Reply::Bulk(_) | Reply::Simple => {}
+            Reply::Bulk(_) | Reply::Simple | Reply::Integer(_) => {}
             Reply::Nil => load.n_misses += 1,
             other => bail!("the server answered {other:?}"),
         }

@@ -1,12 +1,14 @@
 //! The price of two tiers of memory in a real server: stock with all memory alike beside the module with a slow tier that holds most values.
 //!
 //! Everything fits and nothing is evicted, so with a slow tier of ordinary memory (`anon`) what is lost is Tenure's own work. Pairs as in
-//! [`full_load`](crate::full_load), for each kind of accesses, share of updates and size of the fast tier; both servers have the thread cache that
-//! tiers need. All keys are loaded into fast memory, which is limited after half of the warm-up; when the limit is kept the other half
-//! follows, then the measurement. What a slower tier makes of it is modelled from what was counted, and named so.
+//! [`full_load`](crate::full_load), for each kind of accesses, share of updates, size of the fast tier and system ([`placing`]); both servers have the thread
+//! cache that tiers need. All keys are loaded into fast memory, which is limited after half of the warm-up; when the limit is kept the other half
+//! follows, then the measurement. Where all is to be slow nothing is ever fast. A trace brings its keys itself; what takes memory beside its values by the end,
+//! all of which stays fast, is told by a server that replays it once before. What a slower tier makes of it is modelled from what was counted, and named so.
 //! Source: Wang's dissertation (2024) sec. 5.2, where sdTMM reaches 87 % of all-fast in the mean and 97.8 % at best.
 
 pub mod figures;
+mod placing;
 mod report;
 
 use std::sync::atomic::AtomicBool;
@@ -17,25 +19,28 @@ use hdrhistogram::Histogram;
 use serde::Serialize;
 use tenure_servers::{Server, wait_for};
 
+use crate::client::Connection;
 use crate::client::load_generator::Latencies;
 use crate::comparison::progress_bar;
 use crate::full_load::{FullLoad, Ratios, Side, Turns};
 use crate::observation::Memory;
 use crate::system::{Setup, System, set};
-use crate::workload::tiers::{Share, TierLoad};
-use crate::workload::{Stream, WorkloadOptions};
+use crate::workload::tiers::{BYTES_THAT_MOVE, Share, TierLoad};
+use crate::workload::{Operation, Stream, WorkloadOptions};
 
 use figures::TierInfo;
+pub use placing::Placing;
 pub use report::{TierReport, TierRow};
 
-/// Lengths of values that move.
-const VALUE_BYTES: std::ops::RangeInclusive<u32> = 257..=1 << 20;
 /// What the server adds to a value: a header and a zero; the second where the length takes more than 16 bits.
 const OVERHEAD_BYTES: [u64; 2] = [6, 10];
 /// The most that `tenure.tier-fast-bytes` takes: everything is fast.
 const FAST_BYTES_MAX: u64 = 1 << 50;
-/// The share of the fast tier's limit above which values go down.
+/// The least that it takes: what is new finds no room, and is slow from the start.
+const FAST_BYTES_MIN: u64 = 1;
+/// The share of the fast tier's limit above which values go down, and that to which they do.
 const LOW_MARK: f64 = 0.98;
+const HIGH_MARK: f64 = 0.95;
 const READY_DEADLINE: Duration = Duration::from_secs(10);
 /// For millions of moves.
 const LIMIT_DEADLINE: Duration = Duration::from_secs(180);
@@ -48,6 +53,8 @@ pub struct TierPrice<'a> {
     pub loads: &'a [TierLoad],
     /// How much of the values' bytes may be fast.
     pub fast: &'a [Share],
+    /// What places values, each with every size of the fast tier.
+    pub systems: &'a [Placing],
     /// The slow tier, as `tenure.tier-slow` takes it.
     pub tier: &'a str,
     /// Commands that each connection sends at once.
@@ -56,8 +63,6 @@ pub struct TierPrice<'a> {
     pub n_connections: usize,
     /// How many pairs are run of each row.
     pub n_pairs: usize,
-    /// The system with the module.
-    pub system: &'a System,
     /// The server and where it runs.
     pub setup: &'a Setup,
 }
@@ -72,6 +77,8 @@ pub struct TimedSide {
     pub get_us: Option<Quantiles>,
     /// Latencies of SETs.
     pub set_us: Option<Quantiles>,
+    /// Reads that missed: of a trace, those that came before the SET that fills, on another connection.
+    pub n_misses: u64,
 }
 
 /// Latencies under full load, in µs; see [`Latencies`].
@@ -110,6 +117,29 @@ pub struct TierPair {
     pub moving_share: f64,
 }
 
+/// One kind of accesses, ready to be sent.
+struct Prepared<'a> {
+    load: &'a TierLoad,
+    stream: &'a Stream,
+    requests: FullLoad<'a>,
+}
+
+impl Prepared<'_> {
+    /// Connects to a server, with all keys there or, before a trace, none.
+    fn begin(&self, server: &Server) -> anyhow::Result<Vec<Connection>> {
+        if self.load.is_trace() { self.requests.begin_empty(server) } else { self.requests.begin(server) }
+    }
+
+    /// What the values take when all is there, by the allocator's classes; of a trace, at its end.
+    fn values_bytes(&self) -> u64 {
+        let all = 0..self.stream.keys.len() as u32;
+        match self.load.is_trace() {
+            true => stored_bytes(self.stream),
+            false => all.map(|key| allocated_bytes(self.stream.keys.value_bytes(key))).sum(),
+        }
+    }
+}
+
 impl TierPrice<'_> {
     /// Runs all rows. Pins this thread to the clients' core.
     ///
@@ -118,46 +148,61 @@ impl TierPrice<'_> {
     pub fn run(&self, interrupted: &AtomicBool) -> anyhow::Result<TierReport> {
         self.check()?;
         self.setup.placement.pin_this_thread()?;
-        let n_rows = self.loads.len() * self.fast.len();
-        let progress = progress_bar((2 * self.n_pairs * n_rows) as u64);
+        let (kinds, n_traces) = (self.kinds(), self.loads.iter().filter(|load| load.is_trace()).count());
+        let n_placing = self.systems.iter().filter(|system| system.has_tiers()).count();
+        let n_servers = 2 * self.n_pairs * self.loads.len() * kinds.len() + n_traces * n_placing;
+        let progress = progress_bar(n_servers as u64);
         let turns = Turns { progress: &progress, interrupted };
-        let mut rows = Vec::with_capacity(n_rows);
-        let mut first = None;
+        let mut rows = Vec::with_capacity(self.loads.len() * kinds.len());
         for load in self.loads {
-            let stream = WorkloadOptions { tier_load: *load, ..self.options.clone() }.generate()?;
-            let requests = FullLoad::new(&stream, self.depth, self.n_connections)?;
-            for &fast in self.fast {
-                let pairs = self.pairs(&turns, load, &stream, &requests, fast)?;
-                rows.push(TierRow::new(load, fast, &stream, pairs));
+            let stream = &WorkloadOptions { tier_load: load.clone(), ..self.options.clone() }.generate()?;
+            let requests = FullLoad::new(stream, self.depth, self.n_connections)?;
+            let prepared = Prepared { load, stream, requests };
+            let fixed_bytes = self.fixed_bytes(&turns, &prepared)?;
+            for &(system, fast) in &kinds {
+                let fixed_bytes = fixed_bytes.iter().find(|(of, _)| *of == system).map(|&(_, bytes)| bytes);
+                let pairs = self.pairs(&turns, &prepared, (system, fast), fixed_bytes)?;
+                rows.push(TierRow::new(load, system, fast, stream, pairs));
             }
-            first.get_or_insert((stream.n_warmup, stream.n_measured()));
         }
         progress.finish_and_clear();
-        let (n_warmup, n_commands) = first.context("no accesses")?;
-        Ok(TierReport::new(self, n_warmup, n_commands, rows))
+        Ok(TierReport::new(self, rows))
+    }
+
+    /// Each size with every system that has two tiers; what is slow throughout once.
+    fn kinds(&self) -> Vec<(Placing, Share)> {
+        let (tiered, all_slow): (Vec<Placing>, Vec<Placing>) =
+            self.systems.iter().copied().partition(Placing::has_tiers);
+        let tiered = self.fast.iter().flat_map(|&fast| tiered.iter().map(move |&system| (system, fast)));
+        tiered.chain(all_slow.into_iter().map(|system| (system, Share(0.0)))).collect()
     }
 
     fn check(&self) -> anyhow::Result<()> {
-        ensure!(self.n_pairs > 0 && !self.fast.is_empty(), "0 pairs or sizes of the fast tier");
-        ensure!(self.system.has_module(), "{} has no module, and so no tiers", self.system.label);
+        let n = [self.n_pairs, self.fast.len(), self.systems.len(), self.loads.len()];
+        ensure!(n.iter().all(|&n| n > 0), "0 pairs, sizes of the fast tier, systems or kinds of accesses");
         for fast in self.fast {
             ensure!(
                 fast.0 > 0.0 && fast.0 < 1.0,
                 "a fast tier of {fast}: with two tiers it is above 0% and below 100%"
             );
         }
-        for load in self.loads {
-            let value_bytes = load.value_bytes();
+        for value_bytes in self.loads.iter().filter_map(|load| load.value_bytes) {
             ensure!(
-                VALUE_BYTES.contains(&value_bytes),
+                BYTES_THAT_MOVE.contains(&value_bytes),
                 "values of {value_bytes} bytes don't move: {} to {} do",
-                VALUE_BYTES.start(),
-                VALUE_BYTES.end()
+                BYTES_THAT_MOVE.start(),
+                BYTES_THAT_MOVE.end()
             );
         }
-        let ours = ["tenure.tier-slow", "tenure.tier-fast-bytes"];
-        if let Some((name, _)) = self.setup.settings.iter().find(|(name, _)| ours.contains(&name.as_str())) {
-            bail!("{name} is set by the workload: --tier says where, --fast how much");
+        let ours = [
+            ("tenure.tier-slow", "--tier says where"),
+            ("tenure.tier-fast-bytes", "--fast says how much"),
+            ("tenure.tier-rule", "--systems says by which rule"),
+        ];
+        for (name, _) in &self.setup.settings {
+            if let Some((_, how)) = ours.iter().find(|(ours, _)| ours == name) {
+                bail!("{name} is set by the workload: {how}");
+            }
         }
         Ok(())
     }
@@ -165,20 +210,24 @@ impl TierPrice<'_> {
     fn pairs(
         &self,
         turns: &Turns,
-        load: &TierLoad,
-        stream: &Stream,
-        requests: &FullLoad,
-        fast: Share,
+        prepared: &Prepared,
+        (system, fast): (Placing, Share),
+        fixed_bytes: Option<u64>,
     ) -> anyhow::Result<Vec<TierPair>> {
-        let row = format!("{}, updates {}", load.accesses, load.updates);
-        let (all_fast, tiers) = (format!("{row}, all fast"), format!("{row}, fast tier {fast}"));
+        let Prepared { load, stream, .. } = prepared;
+        let row = if load.is_trace() {
+            load.accesses.to_string()
+        } else {
+            format!("{}, updates {}", load.accesses, load.updates)
+        };
+        let (all_fast, tiers) = (format!("{row}, all fast"), format!("{row}, {system}, fast tier {fast}"));
         let sides = turns.in_pairs(
             self.n_pairs,
-            (&all_fast, || self.all_fast(stream, requests)),
-            (&tiers, || self.tiers(stream, requests, fast)),
+            (&all_fast, || self.all_fast(prepared)),
+            (&tiers, || self.tiers(prepared, (system, fast), fixed_bytes)),
         )?;
         let pair = |(all_fast, (tiers, counted)): (TimedSide, (TimedSide, TierInfo))| {
-            let (n_commands, value_bytes) = (stream.n_measured(), stream.keys.value_bytes(0));
+            let (n_commands, value_bytes) = (stream.n_measured(), read_bytes_mean(stream));
             TierPair {
                 ratios: Ratios::of(&all_fast.side, &tiers.side),
                 throughput_ratio_modelled: counted.modelled_ratio(&all_fast.side, &tiers.side, n_commands, value_bytes),
@@ -199,40 +248,82 @@ impl TierPrice<'_> {
         setup
     }
 
-    fn all_fast(&self, stream: &Stream, requests: &FullLoad) -> anyhow::Result<TimedSide> {
+    fn all_fast(&self, prepared: &Prepared) -> anyhow::Result<TimedSide> {
+        let Prepared { stream, requests, .. } = prepared;
         let server = System::STOCK.start(&self.setup(), None, stream.keys.tenants())?;
-        let mut connections = requests.begin(&server)?;
+        let mut connections = prepared.begin(&server)?;
         requests.warm_up(&mut connections)?;
-        TimedSide::measure(|latencies| requests.measure(&server, &mut connections, Some(latencies)))
+        TimedSide::measure(prepared, &server, &mut connections)
     }
 
-    fn tiers(&self, stream: &Stream, requests: &FullLoad, fast: Share) -> anyhow::Result<(TimedSide, TierInfo)> {
+    /// A server with two tiers, of which the fast one has room for all, or for nothing where all is to be slow.
+    fn start(&self, system: Placing, stream: &Stream) -> anyhow::Result<Server> {
         let mut setup = self.setup();
-        let tiers =
-            [("tenure.tier-fast-bytes", FAST_BYTES_MAX.to_string()), ("tenure.tier-slow", self.tier.to_string())];
-        let tiers = tiers.map(|(name, value)| (name.to_string(), value));
-        setup.settings.splice(..0, tiers);
-        let server = self.system.start(&setup, None, stream.keys.tenants())?;
+        let fast_bytes = if system.has_tiers() { FAST_BYTES_MAX } else { FAST_BYTES_MIN };
+        let tiers = [("tenure.tier-fast-bytes", fast_bytes.to_string()), ("tenure.tier-slow", self.tier.to_string())];
+        let placing = system.settings().into_iter().map(|(name, value)| (name, value.to_string()));
+        let ours = tiers.into_iter().chain(placing).map(|(name, value)| (name.to_string(), value));
+        setup.settings.splice(..0, ours);
+        let server = System::TENURE.start(&setup, None, stream.keys.tenants())?;
         wait_until_ready(&server)?;
-        let mut connections = requests.begin(&server)?;
-        let (n_values, value_bytes) = (stream.keys.len(), stream.keys.value_bytes(0));
+        Ok(server)
+    }
+
+    fn tiers(
+        &self,
+        prepared: &Prepared,
+        (system, fast): (Placing, Share),
+        fixed_bytes: Option<u64>,
+    ) -> anyhow::Result<(TimedSide, TierInfo)> {
+        let server = self.start(system, prepared.stream)?;
+        let mut connections = prepared.begin(&server)?;
         // By then the server has the buffers that connections take, which are fast, and knows who is hot.
-        requests.warm_up_with_pause(&mut connections, || {
-            let used_bytes = Memory::read(&server)?.used_bytes;
-            limit(&server, fast_limit_bytes(used_bytes, n_values, value_bytes, fast)?)
+        prepared.requests.warm_up_with_pause(&mut connections, || {
+            if !system.has_tiers() {
+                return Ok(());
+            }
+            let values_bytes = prepared.values_bytes();
+            let fixed_bytes = match fixed_bytes {
+                Some(bytes) => bytes,
+                None => beside_values(Memory::read(&server)?.used_bytes, values_bytes)?,
+            };
+            limit(&server, fast_limit_bytes(fixed_bytes, values_bytes, fast))
         })?;
         let before = TierInfo::read(&server)?;
-        let side = TimedSide::measure(|latencies| requests.measure(&server, &mut connections, Some(latencies)))?;
+        let side = TimedSide::measure(prepared, &server, &mut connections)?;
         Ok((side, TierInfo::read(&server)?.since(before)))
+    }
+
+    /// Of a trace, what a server of each system takes beside values once all of it was replayed, in bytes.
+    fn fixed_bytes(&self, turns: &Turns, prepared: &Prepared) -> anyhow::Result<Vec<(Placing, u64)>> {
+        let Prepared { load, stream, requests } = prepared;
+        if !load.is_trace() {
+            return Ok(Vec::new());
+        }
+        let of = |&system: &Placing| {
+            let bytes = turns.take(format!("{}, {system}, what is no value", load.accesses), || {
+                let server = self.start(system, stream)?;
+                let mut connections = prepared.begin(&server)?;
+                requests.warm_up(&mut connections)?;
+                requests.measure_with_misses(&server, &mut connections, None)?;
+                beside_values(Memory::read(&server)?.used_bytes, prepared.values_bytes())
+            })?;
+            Ok((system, bytes))
+        };
+        self.systems.iter().filter(|system| system.has_tiers()).map(of).collect()
     }
 }
 
 impl TimedSide {
-    fn measure(run: impl FnOnce(&mut Latencies) -> anyhow::Result<Side>) -> anyhow::Result<TimedSide> {
-        let mut latencies = Latencies::new();
-        let side = run(&mut latencies)?;
+    fn measure(prepared: &Prepared, server: &Server, connections: &mut [Connection]) -> anyhow::Result<TimedSide> {
+        let (mut latencies, requests) = (Latencies::new(), &prepared.requests);
+        let (side, n_misses) = if prepared.load.is_trace() {
+            requests.measure_with_misses(server, connections, Some(&mut latencies))?
+        } else {
+            (requests.measure(server, connections, Some(&mut latencies))?, 0)
+        };
         let (get_us, set_us) = (Quantiles::of(&latencies.reads_ns), Quantiles::of(&latencies.writes_ns));
-        Ok(TimedSide { side, get_us, set_us })
+        Ok(TimedSide { side, get_us, set_us, n_misses })
     }
 }
 
@@ -261,18 +352,42 @@ fn limit(server: &Server, bytes: u64) -> anyhow::Result<()> {
     })
 }
 
-/// The limit of the fast tier at which so much of the bytes of `n_values` alike is fast, beside all that can't move.
+/// The limit of the fast tier at which so much of the values' bytes is fast, beside all that can't move. A part of the limit is kept free; what of it is
+/// for `fixed_bytes` is added, so that of the values' share the same is free as in the simulator, which has nothing else.
+fn fast_limit_bytes(fixed_bytes: u64, values_bytes: u64, fast: Share) -> u64 {
+    let used = (LOW_MARK + HIGH_MARK) / 2.0;
+    (fixed_bytes as f64 / used + values_bytes as f64 * fast.0) as u64
+}
+
+/// What of the used bytes is no value.
 ///
 /// # Errors
 /// Where the values take more than is used.
-fn fast_limit_bytes(used_bytes: u64, n_values: usize, value_bytes: u32, fast: Share) -> anyhow::Result<u64> {
-    let values_bytes = n_values as u64 * allocated_bytes(value_bytes);
-    let slow_bytes = (values_bytes as f64 * (1.0 - fast.0)) as u64;
-    used_bytes.checked_sub(slow_bytes).with_context(|| {
-        format!(
-            "{n_values} values take {values_bytes} bytes, by the allocator's classes, where only {used_bytes} are used"
-        )
+fn beside_values(used_bytes: u64, values_bytes: u64) -> anyhow::Result<u64> {
+    used_bytes.checked_sub(values_bytes).with_context(|| {
+        format!("the values take {values_bytes} bytes, by the allocator's classes, where only {used_bytes} are used")
     })
+}
+
+/// What the values take that a stream has stored by its end, by the allocator's classes.
+fn stored_bytes(stream: &Stream) -> u64 {
+    let mut bytes = vec![0; stream.keys.len()];
+    for request in &stream.requests {
+        match request.operation {
+            Operation::Write => bytes[request.key as usize] = allocated_bytes(request.value_bytes),
+            Operation::Delete => bytes[request.key as usize] = 0,
+            _ => {}
+        }
+    }
+    bytes.iter().sum()
+}
+
+/// Mean length of the values that the measured part reads, in bytes.
+fn read_bytes_mean(stream: &Stream) -> u32 {
+    let measured = stream.requests[stream.n_warmup..].iter();
+    let reads = measured.filter(|request| request.operation == Operation::Read);
+    let (n, bytes) = reads.fold((0, 0), |(n, bytes), request| (n + 1, bytes + u64::from(request.value_bytes)));
+    (bytes / n.max(1)) as u32
 }
 
 /// Bytes that jemalloc takes for a value of this length: its classes, four to a doubling.
@@ -296,9 +411,25 @@ mod tests {
 
     #[test]
     fn the_limit_leaves_the_share_and_all_that_is_no_value() {
-        // 1000 values of 1024 bytes and 500,000 of other things.
-        let limit = |fast| fast_limit_bytes(1_524_000, 1000, 1000, Share(fast)).unwrap();
+        // 1000 values of 1024 bytes and 482,500 of other things, for which 17,500 are kept free in the mean.
+        let fixed_bytes = beside_values(1_506_500, 1_024_000).unwrap();
+        let limit = |fast| fast_limit_bytes(fixed_bytes, 1_024_000, Share(fast));
         assert_eq!((limit(0.2), limit(0.5)), (500_000 + 204_800, 500_000 + 512_000));
-        assert!(fast_limit_bytes(800_000, 1000, 1000, Share(0.1)).is_err());
+        assert!(beside_values(800_000, 1_024_000).is_err());
+    }
+
+    /// What was stored last counts, as long as it is there.
+    #[test]
+    fn what_a_trace_stores_is_counted() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let rows = "time_s,key,op,size,tenant\n,a,get,1000,\n,b,set,300,\n,a,get,3000,\n,b,del,,\n,c,get,1000,\n,c,get,1000,\n";
+        std::fs::write(file.path(), rows).unwrap();
+        let mut options = WorkloadOptions { n_warmup: Some(2), ..WorkloadOptions::new("tiers".parse().unwrap(), 1) };
+        options.tier_load.accesses = file.path().to_str().unwrap().parse().unwrap();
+        let stream = options.generate().unwrap();
+        // `a` and `c`, of 1000 bytes each; what is read of `a` was longer for who wrote the trace.
+        assert_eq!((stored_bytes(&stream), read_bytes_mean(&stream)), (2048, 2000));
+        let stored = Stream { requests: stream.requests[..3].to_vec(), ..stream };
+        assert_eq!(stored_bytes(&stored), 1024 + 320);
     }
 }

@@ -1,28 +1,35 @@
-//! What two tiers cost, as a table and as JSON.
+//! What two tiers cost, as a table, as JSON and as plots.
 
 use serde::Serialize;
 use tenure_core::units::format_bytes;
+use tenure_plots::{BarChart, BarSeries};
 
-use super::{Quantiles, TierPair, TierPrice, TimedSide};
+use super::{Placing, Quantiles, TierPair, TierPrice, TimedSide, read_bytes_mean};
 use crate::full_load::{RatioSpreads, spread};
 use crate::report::columns;
 use crate::statistics::Spread;
-use crate::workload::Stream;
 use crate::workload::tiers::{Share, TierLoad};
+use crate::workload::{Operation, Stream};
 
-/// One kind of accesses with one share of updates and one size of the fast tier.
+/// One kind of accesses with one share of updates, one system and one size of the fast tier.
 #[derive(Clone, Debug, Serialize)]
 pub struct TierRow {
     /// The accesses, as `zipf:0.99`.
     pub accesses: String,
-    /// How many of the requests are SETs, 0 to 1.
+    /// How many of the requests are SETs, 0 to 1; of a trace, of the measured ones, with those that fill.
     pub updates: f64,
+    /// What placed values, as the simulator calls it.
+    pub system: &'static str,
     /// How much of the values' bytes may be fast, 0 to 1.
     pub fast: f64,
     /// Values in all.
     pub n_keys: usize,
-    /// Their size, in bytes.
+    /// Their size, in bytes; of a trace, the mean of those read.
     pub value_bytes: u32,
+    /// Requests before the measurement.
+    pub n_warmup: usize,
+    /// Measured requests.
+    pub n_commands: usize,
     /// Median and spread of the ratios, with two tiers over all fast.
     #[serde(flatten)]
     pub ratios: RatioSpreads,
@@ -35,13 +42,18 @@ pub struct TierRow {
 }
 
 impl TierRow {
-    pub(super) fn new(load: &TierLoad, fast: Share, stream: &Stream, pairs: Vec<TierPair>) -> TierRow {
+    pub(super) fn new(load: &TierLoad, system: Placing, fast: Share, stream: &Stream, pairs: Vec<TierPair>) -> TierRow {
+        let measured = &stream.requests[stream.n_warmup..];
+        let n_writes = measured.iter().filter(|request| request.operation == Operation::Write).count();
         TierRow {
             accesses: load.accesses.to_string(),
-            updates: load.updates.0,
+            updates: if load.is_trace() { n_writes as f64 / measured.len() as f64 } else { load.updates.0 },
+            system: system.name(),
             fast: fast.0,
             n_keys: stream.keys.len(),
-            value_bytes: stream.keys.value_bytes(0),
+            value_bytes: read_bytes_mean(stream),
+            n_warmup: stream.n_warmup,
+            n_commands: measured.len(),
             ratios: RatioSpreads::of(&pairs.iter().map(|pair| pair.ratios).collect::<Vec<_>>()),
             throughput_ratio_modelled: spread(pairs.iter().map(|pair| pair.throughput_ratio_modelled)),
             fast_hit_ratio: Spread::of(pairs.iter().filter_map(|pair| pair.fast_hit_ratio)),
@@ -50,7 +62,13 @@ impl TierRow {
     }
 
     fn name(&self) -> Vec<String> {
-        vec![self.accesses.clone(), Share(self.updates).to_string(), Share(self.fast).to_string()]
+        let [updates, fast] = [self.updates, self.fast].map(|share| Share(share).to_string());
+        vec![self.accesses.clone(), updates, fast, self.system.to_string()]
+    }
+
+    /// What was asked for.
+    fn load(&self) -> String {
+        format!("{}, updates {}", self.accesses, Share(self.updates))
     }
 
     /// The median over the pairs.
@@ -66,8 +84,6 @@ pub struct TierReport {
     pub date: String,
     /// The server, such as `redis-7.0.15`.
     pub server: String,
-    /// The system with the module.
-    pub system: String,
     /// Settings of the module that the user gave.
     pub module_settings: Vec<(String, String)>,
     /// The slow tier, as `tenure.tier-slow` takes it.
@@ -78,10 +94,6 @@ pub struct TierReport {
     pub pipeline: usize,
     /// How many connections there were.
     pub n_connections: usize,
-    /// Commands per server before the measurement.
-    pub n_warmup: usize,
-    /// Measured commands per server.
-    pub n_commands: usize,
     /// Pairs per row.
     pub n_pairs: usize,
     /// The figures.
@@ -89,18 +101,15 @@ pub struct TierReport {
 }
 
 impl TierReport {
-    pub(super) fn new(price: &TierPrice, n_warmup: usize, n_commands: usize, rows: Vec<TierRow>) -> TierReport {
+    pub(super) fn new(price: &TierPrice, rows: Vec<TierRow>) -> TierReport {
         TierReport {
             date: jiff::Timestamp::now().strftime("%Y-%m-%d %H:%M:%S UTC").to_string(),
             server: price.setup.binary.label.clone(),
-            system: price.system.label.to_string(),
             module_settings: price.setup.settings.clone(),
             tier: price.tier.to_string(),
             placement: price.setup.placement.to_string(),
             pipeline: price.depth,
             n_connections: price.n_connections,
-            n_warmup,
-            n_commands,
             n_pairs: price.n_pairs,
             rows,
         }
@@ -123,33 +132,23 @@ impl TierReport {
         let settings: Vec<String> =
             self.module_settings.iter().map(|(name, value)| format!("{name} {value}")).collect();
         let settings = if settings.is_empty() { "defaults".to_string() } else { settings.join(", ") };
-        let sizes: Vec<String> =
-            self.rows.iter().map(|row| format!("{} of {} bytes", row.n_keys, row.value_bytes)).collect();
-        let sizes = if sizes.iter().all(|size| *size == sizes[0]) {
-            sizes[0].clone()
-        } else {
-            "sizes differ, see JSON".to_string()
+        let size = |row: &TierRow| {
+            let TierRow { n_keys, value_bytes, n_commands, n_warmup, .. } = row;
+            format!("{n_keys} of {value_bytes} bytes, {n_commands} commands per server after {n_warmup} of warm-up")
         };
+        let sizes: Vec<String> = self.rows.iter().map(size).collect();
+        let sizes = if sizes.iter().all(|size| *size == sizes[0]) { &sizes[0] } else { "sizes differ, see JSON" };
         format!(
-            "Two tiers on {}, {}: {} with the slow tier {} against stock with all memory alike, {} pairs a row\n\
-             Values: {sizes}; {} connections, {} commands at once, {} commands per server after {} of warm-up; {}\n\
+            "Two tiers on {}, {}: Tenure with the slow tier {} against stock with all memory alike, {} pairs a row\n\
+             Values: {sizes}; {} connections, {} commands at once; {}\n\
              Module settings: {settings}. Medians over the pairs (smallest–largest).\n",
-            self.server,
-            self.date,
-            self.system,
-            self.tier,
-            self.n_pairs,
-            self.n_connections,
-            self.pipeline,
-            self.n_commands,
-            self.n_warmup,
-            self.placement,
+            self.server, self.date, self.tier, self.n_pairs, self.n_connections, self.pipeline, self.placement,
         )
     }
 
     /// A table of the rows' names and, of each, what `cells` makes of it.
     fn block(&self, header: &[&str], cells: impl Fn(&TierRow) -> Vec<String>) -> String {
-        let names = ["accesses", "updates", "fast tier"];
+        let names = ["accesses", "updates", "fast tier", "system"];
         let mut rows = vec![names.iter().chain(header).map(|name| (*name).to_string()).collect::<Vec<_>>()];
         rows.extend(self.rows.iter().map(|row| [row.name(), cells(row)].concat()));
         columns(&rows)
@@ -173,7 +172,7 @@ impl TierReport {
         let header = ["fast hits", "up", "down", "stored slow", "moving", "slice µs", "slow values", "fast", "slow"];
         self.block(&header, |row| {
             let per_command = |count: fn(&TierPair) -> u64| {
-                format!("{:.4}", row.median(|pair| count(pair) as f64) / self.n_commands as f64)
+                format!("{:.4}", row.median(|pair| count(pair) as f64) / row.n_commands as f64)
             };
             let bytes = |of: fn(&TierPair) -> u64| format_bytes(row.median(|pair| of(pair) as f64) as u64);
             let slow_share = row.median(|pair| pair.counted.slow_values as f64) / row.n_keys as f64;
@@ -210,12 +209,63 @@ impl TierReport {
         })
     }
 
+    /// Bars for each size of the fast tier, a group for what is asked for: what of all fast is left, and the hits. Each with its name.
+    pub fn charts(&self) -> Vec<(String, BarChart)> {
+        let mut sizes: Vec<f64> = self.rows.iter().map(|row| row.fast).collect();
+        sizes.sort_by(f64::total_cmp);
+        sizes.dedup();
+        // What is slow throughout has no size of its own and stands beside each.
+        if sizes.len() > 1 {
+            sizes.retain(|&fast| fast > 0.0);
+        }
+        let chart = |fast: f64, name: &str, y_label: &str, value: fn(&TierRow) -> Option<Spread>| {
+            let title = format!("{y_label}, fast tier {} ({}, {})", Share(fast), self.server, &self.date[..10]);
+            (format!("{name}-{}", Share(fast).to_string().replace('%', "pct")), self.bars(fast, title, y_label, value))
+        };
+        let charts = |fast| {
+            let throughput = |row: &TierRow| Some(row.ratios.throughput_ratio);
+            [
+                chart(fast, "throughput", "throughput over all fast", throughput),
+                chart(fast, "fast-hits", "reads that hit fast memory / reads", |row| row.fast_hit_ratio),
+            ]
+        };
+        sizes.into_iter().flat_map(charts).collect()
+    }
+
+    fn bars(&self, fast: f64, title: String, y_label: &str, value: fn(&TierRow) -> Option<Spread>) -> BarChart {
+        let rows: Vec<&TierRow> = self.rows.iter().filter(|row| row.fast == fast || row.fast == 0.0).collect();
+        let (mut groups, mut systems) = (Vec::new(), Vec::new());
+        for row in &rows {
+            if !groups.contains(&row.load()) {
+                groups.push(row.load());
+            }
+            if !systems.contains(&row.system) {
+                systems.push(row.system);
+            }
+        }
+        let series = |system: &str| {
+            let of = |group: &String| rows.iter().find(|row| row.system == system && row.load() == *group);
+            let spreads = groups.iter().map(|group| of(group).and_then(|row| value(row)).unwrap_or(spread([])));
+            let (values, spread) = spreads.map(|spread| (spread.median, (spread.min, spread.max))).unzip();
+            BarSeries { name: system.to_string(), values, spread }
+        };
+        let series = systems.into_iter().map(series).collect();
+        BarChart { title, y_label: y_label.to_string(), groups, series }
+    }
+
     fn foot(&self) -> String {
+        let mut systems: Vec<&str> = self.rows.iter().map(|row| row.system).collect();
+        systems.sort_unstable();
+        systems.dedup();
         let summary = |what: &str, ratio: fn(&TierRow) -> Spread| {
-            let ratios: Vec<f64> = self.rows.iter().map(|row| ratio(row).median).collect();
-            let mean = ratios.iter().sum::<f64>() / ratios.len() as f64;
-            let all = spread(ratios);
-            format!("{what}: mean of all rows {mean:.4}, least {:.4}, best {:.4}\n", all.min, all.max)
+            let of = |system: &&str| {
+                let rows = self.rows.iter().filter(|row| row.system == *system);
+                let ratios: Vec<f64> = rows.map(|row| ratio(row).median).collect();
+                let mean = ratios.iter().sum::<f64>() / ratios.len() as f64;
+                let all = spread(ratios);
+                format!("{what}, {system}: mean of its rows {mean:.4}, least {:.4}, best {:.4}\n", all.min, all.max)
+            };
+            systems.iter().map(of).collect::<String>()
         };
         let sides = self.rows.iter().flat_map(|row| &row.pairs).flat_map(|pair| [pair.all_fast, pair.tiers]);
         let busy = sides.map(|side| side.side.generator_busy).fold(0.0, f64::max);

@@ -23,7 +23,7 @@ use tenure_sim::trace::TraceOptions;
 
 use keys::{Assignment, KeyTable};
 use pace::Pace;
-use tiers::TierLoad;
+use tiers::{TierAccesses, TierLoad};
 use ycsb::Ycsb;
 
 /// What a request does.
@@ -221,7 +221,14 @@ impl WorkloadOptions {
                 let size = self.size(no_miss::SLOTS_SIZE)?;
                 no_miss::generate(keys(Assignment::ByKey), &no_miss::SLOTS, size, self.seed)
             }
-            Workload::Tiers => tiers::generate(&self.tier_load, self.size(tiers::SIZE)?, self.seed)?,
+            Workload::Tiers => match &self.tier_load.accesses {
+                TierAccesses::Made(accesses) => {
+                    tiers::generate(*accesses, &self.tier_load, self.size(tiers::SIZE)?, self.seed)?
+                }
+                TierAccesses::Trace(path) => {
+                    tiers::replay(path, &self.tier_load, &self.trace, (self.n_warmup, self.n_requests))?
+                }
+            },
             Workload::Trace(path) => {
                 let by = if self.n_backends > 1 { Assignment::ByKey } else { Assignment::ByTenant };
                 let read = trace::read(path, &self.trace, keys(by), self.n_warmup, self.n_requests);

@@ -1,6 +1,6 @@
 //! Who moves: what is known of a value in, whether it goes up and what stands first to go down out.
 //!
-//! Both rules behind one interface; the caller finds the values (accesses, a walk), keeps the shortlists (`policy/pools.rs`: a demotion's
+//! All rules behind one interface; the caller finds the values (accesses, a walk), keeps the shortlists (`policy/pools.rs`: a demotion's
 //! candidates are ranked here as an eviction's are elsewhere), measures the tiers (`marks.rs`) and carries the moves out. A turn of the caller:
 //! [`Placer::asked`] for each request that found its value, [`Placer::met`] for each value that the walk opens, those that leave told by
 //! [`Placer::left`] and moves by [`Placer::moved`], and [`Placer::end_window`] now and then. A value that ranks about as low as those that left of late
@@ -28,14 +28,24 @@ pub enum Rule {
     /// there is one was not measured by itself.
     #[default]
     Worth,
+    /// Whatever is read in the slow tier goes up, and the longest idle down in plain order of recency: naiveTMM (sec. 5.1.4.1). To compare with.
+    Always,
+    /// Nothing goes up, down as by reuse time: the dissertation's sdTMM without promotions (sec. 5.2.5). To compare with, and for slow memory
+    /// nearly as fast as the other, where no promotion pays.
+    Never,
 }
 
 impl Rule {
+    /// All of them.
+    pub const ALL: [Rule; 4] = [Rule::ReuseTime, Rule::Worth, Rule::Always, Rule::Never];
+
     /// Its name.
     pub fn name(self) -> &'static str {
         match self {
             Rule::ReuseTime => "reuse-time",
             Rule::Worth => "worth",
+            Rule::Always => "always",
+            Rule::Never => "never",
         }
     }
 }
@@ -45,7 +55,7 @@ impl Rule {
 pub struct PlacerConfig {
     /// What decides.
     pub rule: Rule,
-    /// Where values begin in a tier's order; of the reuse-time rule.
+    /// Where values begin in a tier's order; of the rules by reuse time and [`Rule::Never`].
     pub points: InsertionPoints,
     /// What memory and moves cost; of the rule by worth.
     pub speeds: Speeds,
@@ -70,9 +80,10 @@ pub struct Placer {
 impl Placer {
     /// A placer that has seen nothing: until the first window's end nothing goes up but where there is room to spare.
     pub fn new(config: PlacerConfig) -> Self {
+        let points = if config.rule == Rule::Always { InsertionPoints::HEAD } else { config.points };
         Placer {
             hotness: Hotness::default(),
-            insertion: Insertion::new(config.points),
+            insertion: Insertion::new(points),
             worth: Worth::new(config.speeds),
             left: [[f64::NAN; PARTITIONS_MAX + 1]; 2],
             windows: 0,
@@ -94,19 +105,22 @@ impl Placer {
     #[inline]
     pub fn met(&mut self, value: &Value, table: &DensityTable) {
         match self.config.rule {
-            Rule::ReuseTime => self.insertion.met(value),
+            Rule::ReuseTime | Rule::Always | Rule::Never => self.insertion.met(value),
             Rule::Worth => self.worth.met(value, table),
         }
     }
 
     /// True where a slow value is to go up, as an access or the walk meets it: it is hot enough and hasn't moved in this window. `has_spare`
     /// ([`super::marks::FreeSpace::has_spare`], or a partition far below its target): nobody has to make room, so any reuse is enough.
+    /// [`Rule::Always`] and [`Rule::Never`] look at none of this.
     pub fn wants_up(&self, value: &Value, table: &DensityTable, has_spare: bool) -> bool {
-        let Some(reuse) = value.reuse else { return false };
-        if value.placed.tier() == Tier::Fast || value.placed.moved_in(self.stamp) {
-            return false;
-        }
+        let is_slow = value.placed.tier() == Tier::Slow;
+        let Some(reuse) = value.reuse.filter(|_| is_slow && !value.placed.moved_in(self.stamp)) else {
+            return is_slow && self.config.rule == Rule::Always;
+        };
         match self.config.rule {
+            Rule::Always => true,
+            Rule::Never => false,
             _ if has_spare => true,
             Rule::ReuseTime => {
                 self.hot_ticks(value.partition).is_some_and(|mean| (reuse.max(value.idle) as f32) < mean)
@@ -125,10 +139,10 @@ impl Placer {
     pub fn rank(&self, value: &Value, table: &DensityTable) -> f64 {
         let has_moved = value.placed.moved_in(self.stamp);
         match self.config.rule {
-            Rule::ReuseTime if has_moved => f64::from(u8::from(!value.placed.was_asked())) * -0.5,
-            Rule::ReuseTime => -1.0 - f64::from(self.insertion.age(value)),
             Rule::Worth if has_moved => f64::from(f32::MAX),
             Rule::Worth => f64::from(self.worth.of(value, table)),
+            _ if has_moved => f64::from(u8::from(!value.placed.was_asked())) * -0.5,
+            _ => -1.0 - f64::from(self.insertion.age(value)),
         }
     }
 
@@ -226,6 +240,21 @@ mod tests {
         assert!(placer.wants_up(&slow(Some(10), now), &table, true));
     }
 
+    /// Always: also what was asked for once, slowly, or came down in this window. Never: not even where there is room to spare.
+    #[test]
+    fn always_and_never_look_at_nothing() {
+        let table = DensityTable::default();
+        let (always, never) = (placer(Rule::Always), placer(Rule::Never));
+        let [before, now] = [0, 1].map(|window| Placed::moved(Tier::Slow, Placed::stamp(window)));
+        for value in [slow(None, before), slow(Some(1 << 40), before), slow(Some(10), before), slow(Some(10), now)] {
+            for has_spare in [false, true] {
+                assert!(always.wants_up(&value, &table, has_spare), "{value:?}");
+                assert!(!never.wants_up(&value, &table, has_spare), "{value:?}");
+            }
+        }
+        assert!(!always.wants_up(&slow(Some(10), Placed::default()), &table, true), "it is fast");
+    }
+
     /// A partition with a part of its own has its own threshold.
     #[test]
     fn a_divided_tier_has_a_threshold_for_each() {
@@ -242,7 +271,7 @@ mod tests {
     #[test]
     fn what_moved_in_this_window_leaves_last() {
         let table = DensityTable::default();
-        for rule in [Rule::ReuseTime, Rule::Worth] {
+        for rule in Rule::ALL {
             let mut placer = placer(rule);
             let value = slow(Some(10), Placed::moved(Tier::Slow, Placed::stamp(0)));
             let up = Value { placed: placer.moved(&value), ..value };
@@ -255,16 +284,19 @@ mod tests {
         }
     }
 
-    /// The insertion point shows in the ranks: a newcomer goes before an older value that was asked for again.
+    /// The insertion point shows in the ranks: a newcomer goes before an older value that was asked for again. Not by plain recency.
     #[test]
     fn a_newcomer_goes_before_what_was_asked_for_again() {
         let table = DensityTable::default();
-        let mut placer = placer(Rule::ReuseTime);
-        let fast = |idle, placed| Value { idle, ..slow(Some(100), placed) };
-        (0..1_000).for_each(|idle| placer.met(&fast(idle, Placed::default().asked()), &table));
-        placer.end_window(20_000, 1 << 20);
-        let (new, old) = (fast(10, Placed::default()), fast(600, Placed::default().asked()));
-        assert!(placer.rank(&new, &table) < placer.rank(&old, &table));
-        assert!(placer.rank(&fast(900, Placed::default().asked()), &table) < placer.rank(&new, &table));
+        for (rule, has_points) in [(Rule::ReuseTime, true), (Rule::Never, true), (Rule::Always, false)] {
+            let mut placer = placer(rule);
+            let fast = |idle, placed| Value { idle, ..slow(Some(100), placed) };
+            (0..1_000).for_each(|idle| placer.met(&fast(idle, Placed::default().asked()), &table));
+            placer.end_window(20_000, 1 << 20);
+            let (new, old) = (fast(10, Placed::default()), fast(600, Placed::default().asked()));
+            assert_eq!(placer.rank(&new, &table) < placer.rank(&old, &table), has_points, "{rule:?}");
+            let oldest = fast(900, Placed::default().asked());
+            assert!(placer.rank(&oldest, &table) < placer.rank(&new, &table), "{rule:?}");
+        }
     }
 }

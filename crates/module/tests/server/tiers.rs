@@ -520,6 +520,87 @@ fn settled_reads_are_watched_in_part() {
     });
 }
 
+/// Of 10,000 values a tenth are asked for again and again before fast memory is limited to three tenths: they are still there afterwards.
+#[test]
+fn what_is_asked_for_most_stays_fast() {
+    for (rule, policy) in [("reuse-time", "predis"), ("worth", "predis"), ("worth", "density")] {
+        let options = with_tiers("anon").set("tenure.tier-rule", rule).set("tenure.policy", policy);
+        on_oldest_and_newest(&options.set("tenure.window-requests", 2000), |server| {
+            wait_until_ready(server);
+            let mut connection = server.connection().unwrap();
+            fill(&mut connection, 10_000, 1000);
+            let hot: Vec<String> = (0..1000).map(|i| format!("k{}", i * 10)).collect();
+            for _ in 0..30 {
+                let mut pipeline = redis::pipe();
+                hot.iter().for_each(|key| _ = pipeline.cmd("GET").arg(key).ignore());
+                pipeline.exec(&mut connection).unwrap();
+            }
+            config_set(&mut connection, "tenure.tier-fast-bytes", used_memory(server) - 7 * MB);
+            wait_for("values to move down", || info(server, "tier_demotions") > 5000.0);
+            wait_until_at_rest(server);
+            let fast = hot.iter().filter(|key| tier_of(&mut connection, key) == "fast").count();
+            assert!(fast > 900, "{rule}, {policy}: {fast} of 1000");
+        });
+    }
+}
+
+/// 10,000 values of which 8 MB don't fit the fast tier, at rest; returns 50 that are slow.
+fn slow_ones_of_many(server: &Server, connection: &mut Connection) -> Vec<String> {
+    wait_until_ready(server);
+    fill(connection, 10_000, 1000);
+    config_set(connection, "tenure.tier-fast-bytes", used_memory(server) - 8 * MB);
+    wait_for("values to move down", || info(server, "tier_demotions") > 5000.0);
+    wait_until_at_rest(server);
+    let keys = (0..10_000).map(|i| format!("k{i}"));
+    keys.filter(|key| tier_of(connection, key) == "slow").take(50).collect()
+}
+
+/// Each slow value that is read goes up at once. By the default rule none would: nothing says yet how hot fast values are.
+#[test]
+fn always_moves_up_whatever_is_read() {
+    on_oldest_and_newest(&with_tiers("anon"), |server| {
+        let mut connection = server.connection().unwrap();
+        let slow = slow_ones_of_many(server, &mut connection);
+        let (one, others) = slow.split_first().unwrap();
+        let spent_us = info(server, "tier_spent_us");
+        wait_for("slices to look at what is read", || {
+            assert!(get(&mut connection, one).is_some());
+            info(server, "tier_spent_us") > spent_us + 10.0
+        });
+        assert_eq!((tier_of(&mut connection, one).as_str(), info(server, "tier_promotions")), ("slow", 0.0));
+        config_set(&mut connection, "tenure.tier-rule", "always");
+        for key in others {
+            assert!(get(&mut connection, key).is_some());
+            wait_for("what was read to be fast", || tier_of(&mut connection, key) == "fast");
+        }
+        assert!(info(server, "tier_promotions") >= others.len() as f64);
+        assert!(info(server, "tier_fast_bytes") < info(server, "tier_fast_limit_bytes"));
+    });
+}
+
+/// Nothing goes up, though all of it is read again and again and there is room for it. By the default rule it would.
+#[test]
+fn never_moves_nothing_up() {
+    on_oldest_and_newest(&with_tiers("anon").set("tenure.tier-rule", "never"), |server| {
+        let mut connection = server.connection().unwrap();
+        let slow = slow_ones_of_many(server, &mut connection);
+        config_set(&mut connection, "tenure.tier-fast-bytes", "1gb");
+        wait_for("the limit", || info(server, "tier_fast_limit_bytes") > 1e9);
+        let read_all =
+            |connection: &mut Connection| slow.iter().for_each(|key| assert!(get(connection, key).is_some()));
+        (0..20).for_each(|_| read_all(&mut connection));
+        wait_until_at_rest(server);
+        assert!(info(server, "tier_slow_hits") >= 20.0 * slow.len() as f64);
+        assert_eq!(info(server, "tier_promotions"), 0.0);
+        assert!(slow.iter().all(|key| tier_of(&mut connection, key) == "slow"));
+        config_set(&mut connection, "tenure.tier-rule", "reuse-time");
+        wait_for("all to be fast", || {
+            read_all(&mut connection);
+            slow.iter().all(|key| tier_of(&mut connection, key) == "fast")
+        });
+    });
+}
+
 /// A save sees the values of the moment when it began, wherever they lay and whatever becomes of them meanwhile.
 #[test]
 fn a_save_of_slow_values_that_are_overwritten_meanwhile_is_right() {

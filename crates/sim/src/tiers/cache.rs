@@ -16,7 +16,6 @@ use tenure_core::policy::over_target::OverTarget;
 use tenure_core::policy::pools::{Giver, PATIENCE, Pools, next_giver};
 use tenure_core::random::Random;
 use tenure_core::tiers::division::Division;
-use tenure_core::tiers::insertion::InsertionPoints;
 use tenure_core::tiers::marks::{FreeSpace, Usage};
 use tenure_core::tiers::placed::Placed;
 use tenure_core::tiers::placer::{Placer, PlacerConfig, Rule};
@@ -24,7 +23,7 @@ use tenure_core::tiers::{Tier, Value};
 use tenure_core::units::{KeyHash, PARTITIONS_MAX, PartitionId};
 
 use super::learner::{Densities, Tenants};
-use super::{Counts, System, TierConfig};
+use super::{Counts, TierConfig};
 
 /// The first window ends after so many requests, each next is twice as long, up to the length that was asked for.
 const WINDOW_REQUESTS_MIN: u64 = 1000;
@@ -96,9 +95,7 @@ pub struct TierCache {
 impl TierCache {
     /// An empty cache.
     pub fn new(config: TierConfig) -> Self {
-        let rule = if config.system == System::Worth { Rule::Worth } else { Rule::ReuseTime };
-        let has_points = matches!(config.system, System::Sdtmm | System::DemotionOnly);
-        let points = if has_points { config.points } else { InsertionPoints::HEAD };
+        let (rule, points) = (config.system.rule(), config.points);
         let is_divided = config.division != Division::Free;
         let pools = || Pools::new(config.sample_size.clamp(1, 64) as usize);
         let table_bytes = (config.fast_bytes / TABLE_SHARE).max(TABLE_BYTES_MIN);
@@ -317,11 +314,7 @@ impl TierCache {
         let target = self.targets.get(value.partition.index());
         let used = self.used_bytes_of(Tier::Fast, value.partition) as f64;
         let has_spare = self.space.has_spare(self.usage()) || target.is_some_and(|&t| used < SPARE_BELOW * t as f64);
-        match self.config.system {
-            System::Naive => true,
-            System::Sdtmm | System::Worth => self.placer.wants_up(value, self.table(), has_spare),
-            System::DemotionOnly | System::AllFast | System::AllSlow => false,
-        }
+        self.placer.wants_up(value, self.table(), has_spare)
     }
 
     fn promote(&mut self, key: KeyHash) {

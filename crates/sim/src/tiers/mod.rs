@@ -17,6 +17,7 @@ use tenure_core::tiers::Tier;
 use tenure_core::tiers::division::Division;
 use tenure_core::tiers::insertion::InsertionPoints;
 use tenure_core::tiers::marks::{Marks, Overflow};
+use tenure_core::tiers::placer::Rule;
 use tenure_core::tiers::worth::Speeds;
 
 use cache::TierCache;
@@ -64,6 +65,16 @@ impl System {
             System::DemotionOnly => "sdtmm that promotes nothing",
             System::AllFast => "one tier, fast",
             System::AllSlow => "one tier, slow",
+        }
+    }
+
+    /// The rule by which it places values; of one tier, by which they leave the cache: plain recency.
+    pub fn rule(self) -> Rule {
+        match self {
+            System::Sdtmm => Rule::ReuseTime,
+            System::Worth => Rule::Worth,
+            System::DemotionOnly => Rule::Never,
+            System::Naive | System::AllFast | System::AllSlow => Rule::Always,
         }
     }
 

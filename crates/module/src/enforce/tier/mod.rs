@@ -126,6 +126,8 @@ struct Candidate {
     db: u16,
     /// When it was last asked for; `None` where that isn't known.
     last: Option<u32>,
+    /// Memory it took when it was met, in bytes.
+    size_bytes: u32,
 }
 
 /// How much of what was met of a bin is fast.
@@ -438,7 +440,7 @@ impl Tiers {
             let partition = around.observer.partitions.of(candidate.db, candidate.name.as_ref());
             let entry = around.observer.partitions.classes.entry(hash);
             let is_moved = entry.map(|entry| entry.last) == candidate.last && {
-                let value = known(around.observer, hash, partition, Tier::Fast, 0);
+                let value = known(around.observer, hash, partition, Tier::Fast, candidate.size_bytes);
                 let rank = placements.placer.rank(&value, around.table);
                 let key = (hash, candidate.db, &candidate.name);
                 let is_moved = self.carry_out(around, placements, key, value, Tier::Slow);
@@ -536,7 +538,7 @@ impl Tiers {
                 let last = entry.map(|entry| entry.last);
                 let rank = placements.placer.rank(&value, table);
                 let partition = seen.bin.in_pools();
-                let candidate = || Candidate { name: seen.name.keep(), db: seen.db, last };
+                let candidate = || Candidate { name: seen.name.keep(), db: seen.db, last, size_bytes };
                 if as_bad.is_none() && gives(partition) && placements.placer.may_leave(&value, rank) {
                     *as_bad = Some(candidate());
                 } else {

@@ -1,7 +1,7 @@
 //! The price of two tiers of memory in a real server: stock with all memory alike beside the module with a slow tier that holds most values.
 //!
 //! Everything fits and nothing is evicted, so with a slow tier of ordinary memory (`anon`) what is lost is Tenure's own work. Pairs as in
-//! [`full_load`](crate::full_load), for each kind of accesses, share of updates, size of the fast tier and system ([`placing`]); both servers have the thread
+//! [`full_load`](crate::full_load), for each kind of accesses, share of updates, size of the fast tier and system (`placing`); both servers have the thread
 //! cache that tiers need. All keys are loaded into fast memory, which is limited after half of the warm-up; when the limit is kept the other half
 //! follows, then the measurement. Where all is to be slow nothing is ever fast. A trace brings its keys itself; what takes memory beside its values by the end,
 //! all of which stays fast, is told by a server that replays it once before. What a slower tier makes of it is modelled from what was counted, and named so.

@@ -633,7 +633,10 @@ impl Spill {
         }
         for i in 0..self.rhythms.len() {
             let rhythm = &mut self.rhythms[i];
-            if rhythm.rest == Rest::Asleep && around.observer.touches.sleepers.of(PartitionId(i as u16)) == 0 {
+            // Values on their way to a slow disk may be all that is to sleep.
+            let none_comes = self.pending.is_empty() && self.arrived.is_empty();
+            let none_sleeps = || around.observer.touches.sleepers.of(PartitionId(i as u16)) == 0;
+            if rhythm.rest == Rest::Asleep && none_comes && none_sleeps() {
                 rhythm.rest = Rest::Awake;
             }
             if rhythm.rest == Rest::Asleep && rhythm.touched >= READS_TO_WAKE {

@@ -76,8 +76,9 @@ mod tests {
     fn fast_streams_are_watched_in_part_and_only_far_from_the_limit() {
         let mut duty = Duty::new(0);
         let nothing = Some(Watched::Nothing);
-        let mut watches =
-            |now_us, seen, far: bool, enough| duty.decide(now_us, seen, nothing.filter(|_| far), enough) == Watched::All;
+        let mut watches = |now_us, seen, far: bool, enough| {
+            duty.decide(now_us, seen, nothing.filter(|_| far), enough) == Watched::All
+        };
         assert!(watches(500_000, 200_000, true, 50_000), "a stretch isn't over");
         assert!(!watches(1_000_000, 400_000, true, 50_000), "eight times too many");
         assert!(!watches(7_900_000, 400_000, true, 50_000));

@@ -309,7 +309,9 @@ mod tests {
     fn a_write_that_is_no_request_leaves_clock_and_history_alone() {
         let (mut asked, mut keys) = asked();
         let (held, new) = (KeyHash::of_number(1), KeyHash::of_number(2));
-        (0..8).for_each(|_| drop(asked.note(&mut keys, held, Kind::Asked)));
+        for _ in 0..8 {
+            asked.note(&mut keys, held, Kind::Asked);
+        }
         asked.settle(&mut keys);
         let (before, now) = (*keys.get(held).unwrap(), asked.now());
         for key in [held, new, new] {

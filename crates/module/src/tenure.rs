@@ -21,6 +21,7 @@ use self::cluster::Clustered;
 use self::samples::ServerSamples;
 pub use self::tiers::TierFigures;
 pub use self::why::Why;
+pub use self::writes::Named;
 use crate::config::{DlruEvictor, Policy, Settings};
 use crate::enforce::UNBOUNDED;
 use crate::enforce::evict::{EVICTED_MIN, Evictor, Orders, Scoring};

@@ -4,7 +4,7 @@
 //! its target, and a new sample is drawn where there is none. Differs from the paper: every sampled key is offered to its own
 //! partition's list, so that none is wasted on the wrong partition, and a partition may give up one key for every K of its keys
 //! that were met, sooner where its keys are rare. The server's evictor and the simulated pRedis both evict through this file.
-//! Cost: O(1) per key that is not among the worst of its partition, O(8) else; O(partitions) to choose who gives.
+//! Cost: O(1) per key that is not among the worst of its partition, O(8) else; O(partitions that keys were offered of) to choose who gives.
 
 use super::over_target::OverTarget;
 use super::shortlist::Shortlist;
@@ -72,9 +72,16 @@ struct Pool<T> {
     met: usize,
 }
 
+impl<T> Pool<T> {
+    fn new() -> Self {
+        Pool { victims: Shortlist::new(SHORTLIST), met: 0 }
+    }
+}
+
 /// The candidates of all partitions. `T` is how the caller knows a key again.
 #[derive(Debug)]
 pub struct Pools<T> {
+    /// Of the partitions up to the last of which a key was ever offered: most caches have few, and all are looked through for each victim.
     pools: Vec<Pool<T>>,
     /// K, where any partition gives.
     sample_size: usize,
@@ -87,8 +94,7 @@ pub struct Pools<T> {
 impl<T> Pools<T> {
     /// Empty lists; `sample_size` is K, at least 1.
     pub fn new(sample_size: usize) -> Self {
-        let pool = || Pool { victims: Shortlist::new(SHORTLIST), met: 0 };
-        let pools = (0..PARTITIONS_MAX).map(|_| pool()).collect();
+        let pools = Vec::with_capacity(PARTITIONS_MAX);
         Pools { pools, sample_size: sample_size.max(1), sample_sizes: Vec::new(), is_strict: false }
     }
 
@@ -125,6 +131,9 @@ impl<T> Pools<T> {
     /// A key of `partition` was sampled; the lower its score, the sooner it goes. `make` is called where it is shortlisted.
     pub fn offer(&mut self, partition: PartitionId, score: f64, make: impl FnOnce() -> T) {
         let most = SHORTLIST * self.sample_size(Giver::Partition(partition));
+        if self.pools.len() <= partition.index() {
+            self.pools.resize_with(partition.index() + 1, Pool::new);
+        }
         let pool = &mut self.pools[partition.index()];
         if self.is_strict && most < SHORTLIST * POOLED_FROM && pool.met >= most {
             return;
@@ -140,7 +149,7 @@ impl<T> Pools<T> {
 
     fn has_candidate(&self, giver: Giver) -> bool {
         match giver {
-            Giver::Partition(id) => !self.pools[id.index()].victims.is_empty(),
+            Giver::Partition(id) => self.pools.get(id.index()).is_some_and(|pool| !pool.victims.is_empty()),
             Giver::Anyone => self.pools.iter().any(|pool| !pool.victims.is_empty()),
         }
     }
@@ -148,9 +157,7 @@ impl<T> Pools<T> {
     /// True once the giver has a candidate and K of its keys were met.
     pub fn is_ready(&self, giver: Giver) -> bool {
         let met = match giver {
-            Giver::Partition(id) => {
-                Some(&self.pools[id.index()]).filter(|p| !p.victims.is_empty()).map_or(0, |p| p.met)
-            }
+            Giver::Partition(id) => self.pools.get(id.index()).filter(|p| !p.victims.is_empty()).map_or(0, |p| p.met),
             Giver::Anyone => self.pools.iter().filter(|p| !p.victims.is_empty()).map(|p| p.met).sum(),
         };
         met >= self.sample_size(giver)
@@ -159,7 +166,8 @@ impl<T> Pools<T> {
     /// Takes the giver's candidate of the lowest score, ready or not; K of the keys that were met are used up by it.
     pub fn take(&mut self, giver: Giver) -> Option<T> {
         match giver {
-            Giver::Partition(id) => self.take_from(giver, id.index()),
+            Giver::Partition(id) if id.index() < self.pools.len() => self.take_from(giver, id.index()),
+            Giver::Partition(_) => None,
             Giver::Anyone => self.take_of(OverTarget::all()),
         }
     }
@@ -249,6 +257,16 @@ mod tests {
         assert_eq!(pools.take_or(B, b_is_over), Some("b1"));
         assert_eq!(pools.take_or(B, b_is_over), None, "who holds no more than it should is left alone");
         assert_eq!(pools.take_or(B, OverTarget::all()), Some("a6"));
+    }
+
+    #[test]
+    fn a_partition_of_which_no_key_was_met_has_none_to_give() {
+        let mut pools = Pools::new(1);
+        assert_eq!((pools.is_ready(A), pools.will_do(B, 100), pools.take(A)), (false, false, None));
+        pools.offer(PartitionId(1), 0.0, || "b");
+        assert_eq!((pools.is_ready(A), pools.will_do(A, 100), pools.take(A)), (false, false, None));
+        assert_eq!(pools.take_or(Giver::Partition(PartitionId(127)), OverTarget::all()), Some("b"));
+        assert_eq!(pools.take(Giver::Anyone), None);
     }
 
     /// A gives for each key that is met, B for every third; kept to K, A takes no more than it can give up.

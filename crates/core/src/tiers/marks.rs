@@ -117,6 +117,12 @@ impl FreeSpace {
         free > usage.fast_limit_bytes as f64 * self.marks.low
     }
 
+    /// True where the fast tier has at least half as much free as the low mark wants: those that go up leave it that.
+    pub fn has_some(&self, usage: Usage) -> bool {
+        let free = usage.fast_limit_bytes.saturating_sub(usage.fast_bytes) as f64;
+        free >= usage.fast_limit_bytes as f64 * self.marks.low / 2.0
+    }
+
     /// True where the fast tier has more free than collecting would leave it, so that what goes up displaces nothing.
     pub fn has_spare(&self, usage: Usage) -> bool {
         let free = usage.fast_limit_bytes.saturating_sub(usage.fast_bytes) as f64;
@@ -166,6 +172,8 @@ mod tests {
         assert!(FreeSpace::default().has_spare(none));
         let has_room = |fast| FreeSpace::default().has_room(usage(fast, 0));
         assert_eq!([979, 980, 1_000, 1_100].map(has_room), [true, false, false, false]);
+        let has_some = |fast| FreeSpace::default().has_some(usage(fast, 0));
+        assert_eq!([980, 990, 991, 1_100].map(has_some), [true, true, false, false]);
     }
 
     proptest! {

@@ -291,7 +291,8 @@ impl Evictor {
         server.select_db(victim.db);
         let keys_before = server.db_size();
         let key = server.open(&victim.name);
-        let hash = || KeyHash::of(victim.name.as_ref());
+        let hash = KeyHash::of(victim.name.as_ref());
+        let hash = || hash;
         let partition = guides.partitions.of(victim.db, victim.name.as_ref());
         if key.kind() == Kind::Absent {
             // Looking it up has removed it, if nothing else has.
@@ -300,7 +301,9 @@ impl Evictor {
             guides.evicted(victim.db, partition, size_bytes, victim.was_met);
             return Some(u64::from(size_bytes));
         }
-        if key.idle() < victim.sight.idle || (orders.volatile_only && key.expires_in_ms().is_none()) {
+        if (victim.sight.idle > 0 && key.idle() < victim.sight.idle)
+            || (orders.volatile_only && key.expires_in_ms().is_none())
+        {
             return None;
         }
         let entry = guides.partitions.classes.entry(in_database(hash(), victim.db));
@@ -392,11 +395,15 @@ fn others(guides: &Guides, orders: &Orders, may_give: OverTarget) -> OverTarget 
 /// What a visited key is worth, and how to know it again.
 fn look_at(visit: &Visit, classes: &Classes, orders: &Orders, ages: &GreedyAges) -> (f64, Sight) {
     let entry = || classes.entry(in_database(KeyHash::of(visit.name.as_ref()), visit.db));
-    let idle = visit.key.idle();
-    let sight = Sight { idle, ..Sight::default() };
+    let idle = || visit.key.idle();
+    let sight = |idle| Sight { idle, ..Sight::default() };
     match orders.scoring {
-        Scoring::Idle => (Lru.score(&candidate(visit, idle)), sight),
+        Scoring::Idle => {
+            let idle = idle();
+            (Lru.score(&candidate(visit, idle)), sight(idle))
+        }
         Scoring::Worth(hyperbolic) => {
+            let idle = idle();
             let entry = entry();
             let remembered = entry.filter(|entry| entry.n_requests > 0);
             // Where its requests are not remembered, it counts as asked for once, when it was last used.
@@ -410,7 +417,7 @@ fn look_at(visit: &Visit, classes: &Classes, orders: &Orders, ages: &GreedyAges)
             let penalty_us = penalty_us.unwrap_or_else(|| orders.penalty_us[visit.partition.index()]);
             let size_bytes = visit.size_bytes.unwrap_or(1);
             let candidate = Candidate { resident, n_requests, size_bytes, penalty_us, ..candidate(visit, idle) };
-            (hyperbolic.score(&candidate), Sight { n_requests, ..sight })
+            (hyperbolic.score(&candidate), Sight { n_requests, ..sight(idle) })
         }
         Scoring::Ranked(ranks) => {
             let entry = entry();
@@ -418,6 +425,8 @@ fn look_at(visit: &Visit, classes: &Classes, orders: &Orders, ages: &GreedyAges)
             let subject = ranks.subject(entry, visit.partition, size_bytes, visit.key);
             let expired_bytes = (subject.expires <= ranks.clock.now).then_some(size_bytes);
             let last = entry.map(|entry| entry.last);
+            // What is remembered of a key tells whether it was used since; the server has to be asked of others alone.
+            let sight = sight(if last.is_none() { idle() } else { 0 });
             (f64::from(ranks.ranker(ages).score(&subject)), Sight { last, expired_bytes, ..sight })
         }
     }

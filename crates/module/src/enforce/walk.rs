@@ -16,7 +16,7 @@ use crate::observe::sizes::{Known, Sizes};
 /// A key as the walk meets it.
 pub struct Visit<'a> {
     /// Its name.
-    pub name: &'a ScannedName,
+    pub name: &'a ScannedName<'a>,
     /// The key, open for reading.
     pub key: &'a Key<'a>,
     /// Its database.

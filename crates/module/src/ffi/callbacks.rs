@@ -14,8 +14,9 @@ use crate::cluster::view::NodeId;
 use crate::commands;
 use crate::enforce::replies;
 use crate::info::{Sink, Value};
+use crate::observe::command_table::Entry;
 pub(super) use crate::tenure::sleep::Awaited;
-use crate::tenure::{DataChange, Tenure};
+use crate::tenure::{DataChange, Named, Tenure};
 
 static STATE: MainCell<Tenure> = MainCell::empty();
 
@@ -42,19 +43,28 @@ pub(super) unsafe extern "C" fn on_command(call: *mut raw::RedisModuleCommandFil
         return;
     }
     guarded("the command filter", || {
-        let asks_for_timer = STATE.with(&proof, |tenure| {
-            tenure.on_command(&mut call, now_us);
-            if let Some(touched) = tenure.observer.touches.take()
-                && let Some(server) = soon::own_context(&call)
-            {
-                tenure.on_touched(&call, &server, &touched);
-            }
-            tenure.observer.manages_modules
-        });
-        if asks_for_timer == Some(true) {
-            soon::cancel(&proof);
+        let named = STATE.with(&proof, |tenure| tenure.named(&call));
+        if let Some(Named::Seen(command)) = named {
+            watch_command(&proof, &mut call, command);
         }
     });
+}
+
+/// The greater part, by itself: what passes unseen needs no room on the stack for it.
+#[inline(never)]
+fn watch_command(proof: &FilterCall, call: &mut FilterCall, command: Option<Entry>) {
+    let asks_for_timer = STATE.with(proof, |tenure| {
+        tenure.on_command(call, command, now_us);
+        if let Some(touched) = tenure.observer.touches.take()
+            && let Some(server) = soon::own_context(call)
+        {
+            tenure.on_touched(call, &server, &touched);
+        }
+        tenure.observer.manages_modules
+    });
+    if asks_for_timer == Some(true) {
+        soon::cancel(proof);
+    }
 }
 
 /// The event loop has time, or seemed to: see [`Tenure::idle`].

@@ -233,8 +233,10 @@ unsafe extern "C" fn scan_visit(
     // SAFETY: `data` is the visitor that `scan_step` passed, alive and unshared until the scan returns.
     let visitor = unsafe { &mut *data.cast::<&mut dyn FnMut(&ScannedName, &Key)>() };
     let handle = Key { key, owned: false, server: std::marker::PhantomData };
+    // Asked for once: the name is looked at for partition, size and what is remembered.
+    let name = ScannedName { text: name, bytes: bytes_of(name) };
     // A panic must not cross the server's C frames; the next guard above reports it.
-    let seen = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| visitor(&ScannedName(name), &handle)));
+    let seen = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| visitor(&name, &handle)));
     drop(seen);
 }
 
@@ -338,19 +340,22 @@ impl Drop for Text {
 }
 
 /// The name of a key that a scan visits; gone after the visit unless it is kept.
-pub struct ScannedName(*mut raw::RedisModuleString);
+pub struct ScannedName<'a> {
+    text: *mut raw::RedisModuleString,
+    bytes: &'a [u8],
+}
 
-impl AsRef<[u8]> for ScannedName {
+impl AsRef<[u8]> for ScannedName<'_> {
     fn as_ref(&self) -> &[u8] {
-        bytes_of(self.0)
+        self.bytes
     }
 }
 
-impl ScannedName {
+impl ScannedName<'_> {
     /// Keeps the name beyond the visit, without a copy.
     pub fn keep(&self) -> Text {
         // SAFETY: the string lives during the visit; holding it without a context only adds a reference.
-        Text(unsafe { api!(RedisModule_HoldString(ptr::null_mut(), self.0)) })
+        Text(unsafe { api!(RedisModule_HoldString(ptr::null_mut(), self.text)) })
     }
 }
 

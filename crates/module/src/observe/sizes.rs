@@ -91,14 +91,15 @@ impl Sizes {
         key: &Key,
     ) -> u32 {
         let name = name.as_ref();
-        if key.kind() == Kind::String && key.length() < LARGE_BYTES {
-            return saturate(string_bytes(name.len(), key.length()) + self.overhead_bytes(partition));
+        let length = key.length();
+        if length < LARGE_BYTES && key.kind() == Kind::String {
+            return saturate(string_bytes(name.len(), length) + self.overhead_bytes(partition));
         }
         if self.cache.is_empty() {
             self.cache = vec![Remembered::default(); CACHE_SLOTS];
         }
         let hash = hash();
-        let elements = key.length().min(u32::MAX as usize) as u32;
+        let elements = length.min(u32::MAX as usize) as u32;
         let fingerprint = (hash.0 >> 32) as u32;
         let slot = hash.0 as usize % CACHE_SLOTS;
         let held = self.cache[slot];

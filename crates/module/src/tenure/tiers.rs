@@ -212,12 +212,13 @@ impl Tenure {
         }
     }
 
-    /// True while placement needs to see reads too: until the fast tier is hit as it was for some seconds, and while values are to go down.
+    /// True while placement needs to see reads too: until the fast tier is hit as it was for some seconds, and while newcomers
+    /// crowd it.
     pub(super) fn tiers_need_reads(&mut self, now_us: u64) -> bool {
         let Tenure { tiers, observer, settled, .. } = self;
         let (Some(tiers), Some(placements)) = (tiers, &observer.partitions.classes.placements) else { return false };
         settled.unseen(observer.unseen_reads - observer.unseen_misses.min(observer.unseen_reads));
-        !settled.look(now_us, placements.fast_reuses, placements.slow_hits) || tiers.moves_all_or_down()
+        !settled.look(now_us, placements.fast_reuses, placements.slow_hits) || tiers.is_draining() || tiers.is_crowded()
     }
 
     /// True where the clock of the table of keys has to go.

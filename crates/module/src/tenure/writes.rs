@@ -7,14 +7,27 @@ use crate::ffi::server::Server;
 use crate::observe::command_table::{Entry, Marks};
 use crate::observe::duty::Watched;
 
+/// A command by its name.
+#[derive(Clone, Copy, Debug)]
+pub enum Named {
+    /// A read, while those go unseen.
+    Unseen,
+    /// Any other, as the server's table has it, if it does.
+    Seen(Option<Entry>),
+}
+
 impl Tenure {
-    /// A command is about to run: it is watched, and its reply waits for replicas where it should.
+    /// A command is about to run: what it is, and whether anything is to be done about it.
     #[inline]
-    pub fn on_command(&mut self, call: &mut FilterCall, now_us: impl Fn() -> u64) {
+    pub fn named(&mut self, call: &FilterCall) -> Named {
         let command = self.observer.command(call);
-        if !self.replies.is_on() && self.observer.passes(command) {
-            return;
-        }
+        let passes = !self.replies.is_on() && self.observer.passes(command);
+        if passes { Named::Unseen } else { Named::Seen(command) }
+    }
+
+    /// A command is about to run of which [`Tenure::named`] has told this: it is watched, and its reply waits for replicas where it should.
+    #[inline]
+    pub fn on_command(&mut self, call: &mut FilterCall, command: Option<Entry>, now_us: impl Fn() -> u64) {
         // Before another word may come in front.
         if self.tiers.is_some() {
             self.before_store(call, command);

@@ -363,9 +363,10 @@ impl Tiers {
             || self.space.due(self.tier_usage()).demote_bytes > 0
     }
 
-    /// True while values are to go down, or all up.
-    pub fn moves_all_or_down(&mut self) -> bool {
-        self.is_draining || self.space.due(self.tier_usage()).demote_bytes > 0
+    /// True while newcomers crowd the fast tier: values go down slower than others come. While it is only collected, since what goes up
+    /// takes room too, there is more free.
+    pub fn is_crowded(&self) -> bool {
+        !self.space.has_some(self.tier_usage())
     }
 
     /// Ends the policy's window where it is over.

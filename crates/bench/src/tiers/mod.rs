@@ -155,7 +155,7 @@ impl TierPrice<'_> {
         let turns = Turns { progress: &progress, interrupted };
         let mut rows = Vec::with_capacity(self.loads.len() * kinds.len());
         for load in self.loads {
-            let stream = &WorkloadOptions { tier_load: load.clone(), ..self.options.clone() }.generate()?;
+            let stream = &self.stream(load)?;
             let requests = FullLoad::new(stream, self.depth, self.n_connections)?;
             let prepared = Prepared { load, stream, requests };
             let fixed_bytes = self.fixed_bytes(&turns, &prepared)?;
@@ -175,6 +175,10 @@ impl TierPrice<'_> {
             self.systems.iter().copied().partition(Placing::has_tiers);
         let tiered = self.fast.iter().flat_map(|&fast| tiered.iter().map(move |&system| (system, fast)));
         tiered.chain(all_slow.into_iter().map(|system| (system, Share(0.0)))).collect()
+    }
+
+    fn stream(&self, load: &TierLoad) -> anyhow::Result<Stream> {
+        WorkloadOptions { tier_load: load.clone(), ..self.options.clone() }.generate()
     }
 
     fn check(&self) -> anyhow::Result<()> {
@@ -204,7 +208,8 @@ impl TierPrice<'_> {
                 bail!("{name} is set by the workload: {how}");
             }
         }
-        Ok(())
+        // What can't be made is told before the first row has run, not after the others have.
+        self.loads.iter().try_for_each(|load| self.stream(load).map(drop))
     }
 
     fn pairs(

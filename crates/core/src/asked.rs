@@ -115,10 +115,11 @@ impl Asked {
     #[inline(never)]
     pub fn settle(&mut self, keys: &mut KeyTable) -> u64 {
         let displaced = keys.displaced();
+        let fading = keys.fading() * REQUESTS_PER_TICK as f32;
         let near = self.pending.iter().fold(0, |near, pending| near ^ keys.warm(pending.key));
         std::hint::black_box(near);
         for &Pending { key, tick, kind } in &self.pending {
-            apply(keys, key, tick, kind);
+            apply(keys, key, tick, kind, fading);
         }
         self.pending.clear();
         keys.displaced() - displaced
@@ -144,22 +145,22 @@ impl Asked {
 }
 
 /// One access, in the table.
-fn apply(keys: &mut KeyTable, key: KeyHash, tick: u32, kind: Kind) {
+fn apply(keys: &mut KeyTable, key: KeyHash, tick: u32, kind: Kind, fading: f32) {
     match kind {
         Kind::Asked => {
-            let entry = keys.get_or_insert(key, tick);
-            entry.set_history(entry.history().asked(u64::from(tick.wrapping_sub(entry.last))));
+            let entry = keys.get_or_insert_by_history(key, tick);
+            entry.set_history(entry.history().asked(u64::from(tick.wrapping_sub(entry.last)), tick, fading));
             entry.set_placed(if entry.n_requests == 0 { Placed::default() } else { entry.placed().asked() });
             entry.last = tick;
             entry.n_requests = entry.n_requests.saturating_add(1);
         }
         Kind::Filled => {
-            let entry = keys.get_or_insert(key, tick);
+            let entry = keys.get_or_insert_by_history(key, tick);
             entry.n_requests = 1;
             entry.set_placed(Placed::default());
             // Its miss may have been forgotten meanwhile.
             if entry.history() == History::default() {
-                entry.set_history(History::default().asked(0));
+                entry.set_history(History::default().asked(0, tick, fading));
             }
         }
         Kind::Deleted => {

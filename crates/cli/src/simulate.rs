@@ -16,6 +16,7 @@ use tenure_core::decide::objective::Objective;
 use tenure_core::policy::partitioned::{Partitioning, PlanConfig};
 use tenure_core::units::format_bytes;
 use tenure_plots::{LineChart, Series};
+use tenure_sim::costs::PenaltyNoise;
 use tenure_sim::grid::{GridConfig, Row, Survey, replay_in_memory, replay_stream};
 use tenure_sim::policies::{POLICIES, PolicyName};
 use tenure_sim::replay::ReplayConfig;
@@ -50,6 +51,11 @@ pub struct Arguments {
     /// What a hit costs, in µs.
     #[arg(long, value_name = "US", default_value_t = 20.0)]
     hit_us: f64,
+
+    /// How far off the penalties are that policies hear of, each access by itself: standard deviation as a share of the penalty (50%), 57% at
+    /// most. What misses cost stays what it is.
+    #[arg(long, value_name = "SHARE", default_value = "0%", value_parser = parse_noise)]
+    penalty_noise: PenaltyNoise,
 
     /// Accesses per window of the report over time; 0 for none.
     #[arg(long, value_name = "ACCESSES", default_value_t = 0)]
@@ -141,6 +147,11 @@ fn parse_memory(text: &str) -> Result<Memory, String> {
             format!("memory '{text}' is neither bytes above 0 (1048576, 64mb) nor a share above 0 (10%)")
         }),
     }
+}
+
+fn parse_noise(text: &str) -> Result<PenaltyNoise, String> {
+    let noise = parse_share(text).and_then(|share| PenaltyNoise::new(share as f32));
+    noise.ok_or_else(|| format!("noise '{text}' is not a share from 0% to 57%"))
 }
 
 fn parse_partitioning(text: &str) -> Result<Partitioning, String> {
@@ -241,7 +252,7 @@ fn grid_config(args: &Arguments, survey: Survey) -> Result<GridConfig> {
     Ok(GridConfig {
         policies: policies(args)?,
         capacities_bytes: memory(args).iter().map(|memory| memory.of(survey.footprint_bytes)).collect(),
-        replay: ReplayConfig { hit_us: args.hit_us, warm_up, window_accesses: args.windows },
+        replay: ReplayConfig { hit_us: args.hit_us, warm_up, window_accesses: args.windows, noise: args.penalty_noise },
         plan: plan_config(args),
         seed: args.seed,
         threads: args.threads.count(),

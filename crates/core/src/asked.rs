@@ -177,10 +177,11 @@ impl<B: Copy> Asked<B> {
     #[inline(never)]
     pub fn settle_with(&mut self, keys: &mut KeyTable, beside: &mut impl Beside<B>) -> u64 {
         let displaced = keys.displaced();
+        let fading = keys.fading() * REQUESTS_PER_TICK as f32;
         let near = self.pending.iter().fold(0, |near, pending| near ^ keys.warm(pending.key));
         std::hint::black_box(near);
         for pending in &self.pending {
-            apply(keys, pending, beside);
+            apply(keys, pending, fading, beside);
         }
         self.pending.clear();
         keys.displaced() - displaced
@@ -207,7 +208,7 @@ impl<B: Copy> Asked<B> {
 
 /// One access, in the table.
 #[inline]
-fn apply<B>(keys: &mut KeyTable, pending: &Pending<B>, beside: &mut impl Beside<B>) {
+fn apply<B>(keys: &mut KeyTable, pending: &Pending<B>, fading: f32, beside: &mut impl Beside<B>) {
     let &Pending { key, tick, kind, beside: ref noted } = pending;
     if kind == Kind::Deleted {
         if let Some(entry) = keys.get_mut(key) {
@@ -215,14 +216,14 @@ fn apply<B>(keys: &mut KeyTable, pending: &Pending<B>, beside: &mut impl Beside<
         }
         return;
     }
-    let entry = keys.get_or_insert(key, tick);
+    let entry = keys.get_or_insert_by_history(key, tick);
     let is_there = entry.n_requests > 0;
     if is_there {
         beside.before(key, entry, tick, noted);
     }
     match kind {
         Kind::Asked => {
-            entry.set_history(entry.history().asked(u64::from(tick.wrapping_sub(entry.last))));
+            entry.set_history(entry.history().asked(u64::from(tick.wrapping_sub(entry.last)), tick, fading));
             entry.set_placed(if is_there { entry.placed().asked() } else { Placed::default() });
             entry.last = tick;
             entry.n_requests = entry.n_requests.saturating_add(1);
@@ -233,7 +234,7 @@ fn apply<B>(keys: &mut KeyTable, pending: &Pending<B>, beside: &mut impl Beside<
             entry.set_placed(Placed::default());
             // Its miss may have been forgotten meanwhile.
             if entry.history() == History::default() {
-                entry.set_history(History::default().asked(0));
+                entry.set_history(History::default().asked(0, tick, fading));
             }
         }
         Kind::Deleted => {}

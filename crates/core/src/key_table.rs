@@ -9,10 +9,13 @@
 //! requests.
 
 use crate::decide::density::History;
+use crate::tiers::Tier;
 use crate::tiers::placed::Placed;
 use crate::units::KeyHash;
 
 const WAYS: usize = 4;
+/// A request counts for half after so many requests for each place of the table.
+const FILLS_PER_HALF_LIFE: f32 = 128.0;
 /// Bytes of a bucket.
 pub const BUCKET_BYTES: u64 = 64;
 /// Bytes of an entry on its way to another table.
@@ -203,30 +206,55 @@ impl KeyTable {
     /// that are in the cache only where there are no others.
     #[inline]
     pub fn get_or_insert(&mut self, key: KeyHash, now: u32) -> &mut Entry {
+        self.get_or_displace(key, now, |entry| {
+            let idle = u64::from(now.wrapping_sub(entry.last));
+            if entry.n_requests == 0 { (1 << 32) + idle } else { idle }
+        })
+    }
+
+    /// As [`KeyTable::get_or_insert`], where entries have histories: the longest idle for the requests it had goes, those that have left four times as
+    /// soon, and of slow tiers' values none before others, for where they lie is known from here alone. What is asked for once passes through
+    /// without taking what is known of others: a key in the cache that isn't remembered counts as one of those anyway.
+    #[inline]
+    pub fn get_or_insert_by_history(&mut self, key: KeyHash, now: u32) -> &mut Entry {
+        self.get_or_displace(key, now, |entry| {
+            let idle = u64::from(now.wrapping_sub(entry.last));
+            match entry.n_requests {
+                0 => (4 + 4 * idle) >> entry.history().octave(),
+                _ if entry.placed().tier() == Tier::Slow => 0,
+                _ => idle >> entry.history().octave(),
+            }
+        })
+    }
+
+    #[inline]
+    fn get_or_displace(&mut self, key: KeyHash, now: u32, idle: impl Fn(&Entry) -> u64) -> &mut Entry {
         let (bucket, fingerprint) = self.place(key);
         let at = match self.buckets[bucket].position(fingerprint) {
             Some(at) => at,
-            None => self.make_room(bucket, fingerprint, now),
+            None => self.make_room(bucket, Entry { fingerprint, last: now, ..Entry::default() }, idle),
         };
         &mut self.buckets[bucket].0[at]
     }
 
     #[inline(never)]
-    fn make_room(&mut self, bucket: usize, fingerprint: [u8; 3], now: u32) -> usize {
+    fn make_room(&mut self, bucket: usize, new: Entry, idle: impl Fn(&Entry) -> u64) -> usize {
         let bucket = &mut self.buckets[bucket].0;
-        let idle = |entry: &Entry| match (entry.is_free(), entry.n_requests) {
-            (true, _) => u64::MAX,
-            (_, 0) => (1 << 32) + u64::from(now.wrapping_sub(entry.last)),
-            _ => u64::from(now.wrapping_sub(entry.last)),
-        };
+        let idle = |entry: &Entry| if entry.is_free() { u64::MAX } else { idle(entry) };
         let oldest = (0..WAYS).max_by_key(|&i| idle(&bucket[i])).unwrap_or(0);
         if bucket[oldest].is_free() {
             self.used += 1;
         } else {
             self.displaced += 1;
         }
-        bucket[oldest] = Entry { fingerprint, last: now, ..Entry::default() };
+        bucket[oldest] = new;
         oldest
+    }
+
+    /// What a request loses with each, in halvings: after [`FILLS_PER_HALF_LIFE`] for each place it counts for half. So many that keys are told apart which are asked for less than once in the time that the table takes
+    /// to fill; without end, what was popular once would never leave.
+    pub fn fading(&self) -> f32 {
+        1.0 / (FILLS_PER_HALF_LIFE * (self.buckets.len() * WAYS) as f32)
     }
 
     /// How many buckets there are. Keys lie alike in tables of as many.
@@ -364,6 +392,25 @@ mod tests {
         assert!([0, 2, 3, 4].iter().all(|&i| table.get(key(i)).is_some()));
     }
 
+    /// All four are in the cache. The longest idle was asked for sixteen times, the next lies in a slow tier: the third goes.
+    #[test]
+    fn what_was_asked_for_often_is_not_forgotten_for_what_comes_once() {
+        let mut table = KeyTable::new(BUCKET_BYTES);
+        for i in 0..4 {
+            table.get_or_insert_by_history(key(i), i as u32).n_requests = 1;
+        }
+        let often = (0..16).fold(History::default(), |history, now| history.asked(1, now, 0.0));
+        table.get_mut(key(0)).unwrap().set_history(often);
+        table.get_mut(key(1)).unwrap().set_placed(Placed::moved(Tier::Slow, 1));
+        table.get_or_insert_by_history(key(4), 12);
+        assert_eq!([0, 1, 2, 3, 4].map(|i| table.get(key(i)).is_some()), [true, true, false, true, true]);
+        // One that has left is four times as idle.
+        table.get_mut(key(4)).unwrap().last = 6;
+        table.get_mut(key(3)).unwrap().last = 5;
+        table.get_or_insert_by_history(key(5), 12);
+        assert!(table.get(key(4)).is_none() && table.get(key(3)).is_some());
+    }
+
     #[test]
     fn a_key_that_is_there_outlasts_those_that_have_left() {
         let mut table = KeyTable::new(BUCKET_BYTES);
@@ -376,7 +423,7 @@ mod tests {
 
     #[test]
     fn an_entry_holds_what_a_key_has_shown_and_where_its_value_lies() {
-        let (history, slow) = (History::default().asked(0).asked(300), Placed::from_bits(0xc005));
+        let (history, slow) = (History::default().asked(0, 1, 1e-6).asked(300, 301, 1e-6), Placed::from_bits(0xc005));
         let mut entry = Entry::default();
         entry.set_placed(slow);
         entry.set_history(history);

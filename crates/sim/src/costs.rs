@@ -6,6 +6,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use tenure_core::access::Access;
 use tenure_core::units::{KeyHash, TenantId};
 
 /// How the miss penalty of an access is found. All penalties in µs, 0 or more.
@@ -64,6 +65,33 @@ pub(crate) fn stir(hash: u64, stream: u64) -> u64 {
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     z ^ (z >> 31)
+}
+
+/// How far penalties are off where a policy is told of them, as a server measures them; what is counted is not.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct PenaltyNoise {
+    /// Standard deviation as a share of the penalty, 0 to [`PenaltyNoise::SHARE_MAX`].
+    share: f32,
+}
+
+impl PenaltyNoise {
+    /// Beyond it a penalty would be measured as less than nothing.
+    pub const SHARE_MAX: f32 = 0.577;
+
+    /// Noise of a standard deviation of `share` of the penalty; `None` beyond [`PenaltyNoise::SHARE_MAX`].
+    pub fn new(share: f32) -> Option<PenaltyNoise> {
+        (0.0..=Self::SHARE_MAX).contains(&share).then_some(PenaltyNoise { share })
+    }
+
+    /// Access number `i` as a policy hears of it: its penalty off by a number drawn evenly from an interval, the same for the same `i`.
+    #[inline]
+    pub fn heard(self, access: &Access, i: u64) -> Access {
+        if self.share == 0.0 {
+            return *access;
+        }
+        let even = (stir(i, 2) >> 40) as f32 / (1 << 23) as f32 - 1.0;
+        Access { penalty_us: access.penalty_us * (1.0 + self.share * 3_f32.sqrt() * even), ..*access }
+    }
 }
 
 impl FromStr for CostSpec {
@@ -125,6 +153,19 @@ mod tests {
             all += 1;
         }
         assert!((f64::from(first as u32) / f64::from(all) - 0.5).abs() < 0.02, "{first} of {all}");
+    }
+
+    /// Half the penalty is the standard deviation, none is below 0, and the mean stays.
+    #[test]
+    fn noise_is_as_wide_as_it_says() {
+        let (noise, access) = (PenaltyNoise::new(0.5).unwrap(), Access::read(KeyHash(7), 1));
+        let access = Access { penalty_us: 100.0, ..access };
+        let heard: Vec<f64> = (0..20_000).map(|i| f64::from(noise.heard(&access, i).penalty_us)).collect();
+        let mean = heard.iter().sum::<f64>() / 20_000.0;
+        let deviation = (heard.iter().map(|us| (us - mean).powi(2)).sum::<f64>() / 20_000.0).sqrt();
+        assert!((mean - 100.0).abs() < 1.5 && (deviation - 50.0).abs() < 1.0, "{mean} {deviation}");
+        assert!(heard.iter().all(|us| *us > 0.0) && PenaltyNoise::new(0.6).is_none());
+        assert_eq!(PenaltyNoise::default().heard(&access, 3), access);
     }
 
     #[test]

@@ -18,7 +18,7 @@ use tenure_core::policy::partitioned::PlanConfig;
 use tenure_core::units::TenantId;
 
 use crate::bound::bound;
-use crate::costs::{CostSpec, backend_of};
+use crate::costs::{CostSpec, PenaltyNoise, backend_of};
 use crate::grid::{Survey, on_threads};
 use crate::offline::Offline;
 use crate::policies::{PolicyName, Setup};
@@ -51,6 +51,8 @@ pub struct LadderConfig {
     pub windows: u64,
     /// What a hit costs, in µs.
     pub hit_us: f64,
+    /// How far off penalties are of which policies hear.
+    pub noise: PenaltyNoise,
     /// Seed of all that is random.
     pub seed: u64,
     /// Threads, at least 1.
@@ -220,7 +222,7 @@ impl Climber<'_> {
         let mut penalties_us = [0.0_f64; 3];
         let began = Instant::now();
         for (i, access) in offline.accesses.iter().enumerate() {
-            let outcome = cache.access(access);
+            let outcome = cache.access(&self.config.noise.heard(access, i as u64));
             if i < warm_up {
                 continue;
             }
@@ -357,6 +359,7 @@ mod tests {
             plan: PlanConfig::default(),
             windows: 8,
             hit_us: 20.0,
+            noise: PenaltyNoise::default(),
             seed: 1,
             threads: 2,
         };

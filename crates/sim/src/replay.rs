@@ -11,6 +11,7 @@ use tenure_core::access::{Access, Op};
 use tenure_core::policy::Snapshot;
 use tenure_core::policy::cache::Outcome;
 
+use crate::costs::PenaltyNoise;
 use crate::policies::Policy;
 
 /// What is counted. Numbers of requests are fractions, because the bound counts parts of them.
@@ -126,11 +127,13 @@ pub struct ReplayConfig {
     pub warm_up: u64,
     /// Accesses per window report; 0 for none.
     pub window_accesses: u64,
+    /// How far off penalties are of which the policy hears.
+    pub noise: PenaltyNoise,
 }
 
 impl Default for ReplayConfig {
     fn default() -> Self {
-        ReplayConfig { hit_us: 20.0, warm_up: 0, window_accesses: 0 }
+        ReplayConfig { hit_us: 20.0, warm_up: 0, window_accesses: 0, noise: PenaltyNoise::default() }
     }
 }
 
@@ -174,8 +177,8 @@ impl Replay {
     fn feed_part(&mut self, part: &[Access]) {
         let counts = self.accesses >= self.config.warm_up;
         let windows = self.config.window_accesses > 0;
-        for access in part {
-            let outcome = self.policy.access(access);
+        for (i, access) in (self.accesses..).zip(part) {
+            let outcome = self.policy.access(&self.config.noise.heard(access, i));
             if counts {
                 self.tally.count(access, outcome);
             }

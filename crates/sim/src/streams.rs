@@ -34,7 +34,7 @@ pub enum Stream {
     DearAlways,
     /// The keys one after another.
     Loop,
-    /// Four times, what is asked for changes altogether.
+    /// In each quarter other keys are hot.
     Phases,
     /// Halfway the dear backend becomes the cheap one.
     Swap,
@@ -74,6 +74,16 @@ impl Stream {
             Stream::Drift => "drift",
             Stream::Scans => "scans",
             Stream::Equal => "equal",
+        }
+    }
+
+    /// Where it changes, in percent of its length.
+    pub fn changes_percent(self) -> &'static [usize] {
+        match self {
+            Stream::DearBurst | Stream::Burst => &[55],
+            Stream::Phases => &[25, 50, 75],
+            Stream::Swap => &[50],
+            _ => &[],
         }
     }
 

@@ -28,6 +28,7 @@ pub(super) fn run(args: &Arguments, folder: &Path) -> Result<()> {
         plan: plan_config(args),
         windows: args.ladder_windows,
         hit_us: args.hit_us,
+        noise: args.penalty_noise,
         seed: args.seed,
         threads: args.threads.count(),
     };

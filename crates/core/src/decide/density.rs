@@ -39,87 +39,134 @@ const PRIOR_ACCESSES: f32 = 2.0;
 /// Where nothing was seen at all, a key of age `t` is asked for at a rate of this / `t`: as likely as not before it is four times as old.
 const PRIOR_HAZARD: f32 = 0.5;
 
+/// Steps per doubling of the number of requests.
+const STEPS: f32 = 16.0;
+/// More of them than 2, 4, 8 and 16 requests have: where a range of counts ends and the next begins.
+const COUNT_STEPS: [u8; COUNTS - 1] = [21, 35, 50, 65];
+
+const TABLED: usize = 256;
+/// 2^-x for x in sixteenths.
+const PART: [f32; TABLED] = {
+    let mut part = [1.0; TABLED];
+    let mut steps = 1;
+    while steps < TABLED {
+        // 2^(-1/16)
+        part[steps] = part[steps - 1] * 0.957_603_3;
+        steps += 1;
+    }
+    part
+};
+/// What one request adds to a number of requests of 2^x, in steps: log2(1 + 2^-x), by the series of ln((1 + z) / (1 - z)).
+const MORE: [f32; TABLED] = {
+    let mut more = [0.0; TABLED];
+    let mut steps = 0;
+    while steps < TABLED {
+        let z = PART[steps] / (2.0 + PART[steps]);
+        let zz = z * z;
+        let series = z * (1.0 + zz * (1.0 / 3.0 + zz * (0.2 + zz * (1.0 / 7.0 + zz / 9.0))));
+        more[steps] = 2.0 * series * std::f32::consts::LOG2_E * STEPS;
+        steps += 1;
+    }
+    more
+};
+
 /// What a key has shown: how often and how fast it is asked for. 2 bytes, to be kept with the key, also beyond its eviction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct History {
-    /// Requests, up to 255; 0 = none yet.
-    n_requests: u8,
+    /// 0 = not asked for yet; else 1 more than log2 of its requests, in sixteenths. Older requests count for less.
+    often: u8,
     /// Smoothed log2 of the time between two, in eighths.
     gap: u8,
 }
 
 impl History {
-    /// The history after one more request, `gap` ticks after the last; of a key that had none, `gap` is not looked at.
+    /// The history after one more request at `now`, `gap` ticks after the last; of a key that had none, `gap` is not looked at. Requests count for
+    /// less with time, for half after 1 / `fading` ticks. `now` decides which way a fraction of a step is rounded, so that the count is right in the
+    /// mean. No logarithm is taken: of the gap it is linear within an octave, of the count it stands in a table.
     #[inline]
-    pub fn asked(self, gap: u64) -> History {
-        let shown = ((gap.max(1) as f32).log2() * GAP_STEPS).min(255.0);
-        let gap = match self.n_requests {
-            0 => 0.0,
-            1 => shown,
-            n => {
-                let weight = (1.0 / f32::from(n)).max(GAP_WEIGHT_MIN);
-                f32::from(self.gap) + weight * (shown - f32::from(self.gap))
-            }
-        };
-        History { n_requests: self.n_requests.saturating_add(1), gap: gap.round() as u8 }
+    pub fn asked(self, gap: u64, now: u32, fading: f32) -> History {
+        let Some(steps) = self.often.checked_sub(1) else { return History { often: 1, gap: 0 } };
+        let gap = gap.max(1) as f32;
+        // Exponent and upper three bits of the mantissa, rounded: eighths of an octave.
+        let shown = (((gap.to_bits() + (1 << 19)) >> 20) - (127 << 3)).min(255) as f32;
+        let weight = PART[usize::from(steps)].max(GAP_WEIGHT_MIN);
+        let smoothed = f32::from(self.gap) + weight * (shown - f32::from(self.gap));
+        let faded = f32::from(steps) - gap * fading * STEPS;
+        let fraction = (now.wrapping_mul(0x9e37_79b9) >> 8) as f32 / (1 << 24) as f32;
+        let more = MORE[((faded.abs() + 0.5) as usize).min(TABLED - 1)];
+        History { often: (faded.max(0.0) + more + fraction).clamp(1.0, 254.0) as u8 + 1, gap: (smoothed + 0.5) as u8 }
     }
 
-    /// Requests, up to 255.
+    /// Requests, older ones less: rounded, and beyond a dozen within a few percent.
     pub fn n_requests(self) -> u32 {
-        u32::from(self.n_requests)
+        self.often.checked_sub(1).map_or(0, |steps| (f32::from(steps) / STEPS).exp2().round() as u32)
+    }
+
+    /// log2 of that, rounded down.
+    #[inline]
+    pub fn octave(self) -> u32 {
+        u32::from(self.often.saturating_sub(1)) / STEPS as u32
     }
 
     /// Smoothed time between two requests, in ticks; `None` where there were fewer than two.
     pub fn gap_ticks(self) -> Option<f32> {
-        (self.n_requests > 1).then(|| (f32::from(self.gap) / GAP_STEPS).exp2())
+        (self.often > 1).then(|| (f32::from(self.gap) / GAP_STEPS).exp2())
     }
 
     /// Where it stands in the table. `group` is what keys that were seen once are told apart by, the penalty's class for one; taken modulo [`GROUPS`].
     #[inline]
     pub fn feature(self, group: u8) -> Feature {
-        let count = match self.n_requests {
-            0 | 1 => return Feature(u16::from(group) % GROUPS as u16),
-            2 => 0,
-            3..=4 => 1,
-            5..=8 => 2,
-            9..=16 => 3,
-            _ => 4,
+        let steps = self.often.saturating_sub(1);
+        let row = match steps {
+            0 => usize::from(group) % GROUPS,
+            _ => {
+                let count = COUNT_STEPS.iter().filter(|&&most| steps > most).count();
+                GROUPS + count * GAPS + usize::from(self.gap / GAP_STEPS_PER_FEATURE)
+            }
         };
-        Feature((GROUPS + count * GAPS + usize::from(self.gap / GAP_STEPS_PER_FEATURE)) as u16)
+        Feature { row: row as u16, often: steps }
     }
 
     /// As two bytes, for a table that keeps them.
     pub fn to_bits(self) -> u16 {
-        u16::from_le_bytes([self.n_requests, self.gap])
+        u16::from_le_bytes([self.often, self.gap])
     }
 
     /// What [`History::to_bits`] gave.
     pub fn from_bits(bits: u16) -> Self {
-        let [n_requests, gap] = bits.to_le_bytes();
-        History { n_requests, gap }
+        let [often, gap] = bits.to_le_bytes();
+        History { often, gap }
     }
 }
 
-/// Keys that have shown alike. Below [`FEATURES`]. As text: `once, group 5`, or `5 to 8 times, every 2^9 ticks`.
+/// What ranking goes by of a history: which keys have shown alike, and how often this one was asked for. As text: `once, group 5`, or `5 to 8 times, every 2^9 ticks`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Feature(u16);
+pub struct Feature {
+    /// Of the table, below [`FEATURES`].
+    row: u16,
+    /// log2 of its requests, in sixteenths.
+    often: u8,
+}
 
 impl std::fmt::Display for Feature {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Some(i) = usize::from(self.0).checked_sub(GROUPS) else { return write!(f, "once, group {}", self.0) };
+        let Some(i) = usize::from(self.row).checked_sub(GROUPS) else { return write!(f, "once, group {}", self.row) };
         let times = ["2 times", "3 or 4 times", "5 to 8 times", "9 to 16 times", "more than 16 times"][i / GAPS];
         write!(f, "{times}, every 2^{} ticks", i % GAPS)
     }
 }
 
 impl Feature {
-    /// Whose counts it leans on where its own are few: all of the same gap, or all that were seen once.
-    fn parent(self) -> usize {
-        match usize::from(self.0) {
-            i if i < GROUPS => 0,
-            i => 1 + (i - GROUPS) % GAPS,
-        }
+    /// How often it was asked for, older requests less; at least 1.
+    #[inline]
+    pub fn often(self) -> f32 {
+        (f32::from(self.often) / STEPS).exp2()
     }
+}
+
+/// Whose counts a row leans on where its own are few: all of the same gap, or all that were seen once.
+fn parent(row: usize) -> usize {
+    if row < GROUPS { 0 } else { 1 + (row - GROUPS) % GAPS }
 }
 
 /// How [`DensityModel`] learns.
@@ -232,7 +279,7 @@ impl DensityModel {
         let mut all = [Count::default(); AGES];
         let mut parents = vec![[Count::default(); AGES]; 1 + GAPS];
         for (i, counts) in self.counts.chunks(AGES).enumerate() {
-            let parent = &mut parents[Feature(i as u16).parent()];
+            let parent = &mut parents[parent(i)];
             for ((count, all), parent) in counts.iter().zip(&mut all).zip(parent) {
                 all.add(count);
                 parent.add(count);
@@ -241,7 +288,7 @@ impl DensityModel {
         let all = leaning(&all, &prior());
         let parents: Vec<Vec<Rate>> = parents.iter().map(|counts| leaning(counts, &all)).collect();
         let of = |(i, counts): (usize, &[Count])| {
-            let parent = &parents[Feature(i as u16).parent()];
+            let parent = &parents[parent(i)];
             if i < GROUPS {
                 indices(&leaning(counts, &as_seldom(counts, parent)))
             } else {
@@ -260,7 +307,7 @@ impl DensityModel {
 }
 
 fn of_feature(counts: &mut [Count], feature: Feature) -> &mut [Count] {
-    &mut counts[usize::from(feature.0) * AGES..][..AGES]
+    &mut counts[usize::from(feature.row) * AGES..][..AGES]
 }
 
 /// Adds the ticks from age `from` to age `to` to their buckets.
@@ -406,7 +453,7 @@ impl DensityTable {
 
     #[inline]
     fn index(&self, feature: Feature, age: u64) -> Index {
-        self.indices.get(usize::from(feature.0) * AGES + age_bucket(age)).copied().unwrap_or_default()
+        self.indices.get(usize::from(feature.row) * AGES + age_bucket(age)).copied().unwrap_or_default()
     }
 }
 
@@ -417,8 +464,16 @@ mod tests {
     use super::*;
     use crate::random::Random;
 
+    const FADING: f32 = 1e-6;
+    const TWICE: Feature = Feature { row: GROUPS as u16, often: 16 };
+
     fn key(i: u64) -> KeyHash {
         KeyHash::of_number(i)
+    }
+
+    /// The history of a key that was asked for after these gaps.
+    fn asked(gaps: &[u64]) -> History {
+        gaps.iter().fold(History::default(), |history, &gap| history.asked(gap, 0, FADING))
     }
 
     fn model() -> DensityModel {
@@ -438,15 +493,27 @@ mod tests {
     /// Asked for at 0, 8 and 24: gaps 8 and 16, whose logarithms 3 and 4 have the mean 3.5.
     #[test]
     fn a_history_counts_and_smooths() {
-        let history = History::default().asked(99).asked(8).asked(16);
+        let history = asked(&[99, 8, 16]);
         assert_eq!(history.gap_ticks(), Some(2_f32.powf(3.5)));
         assert_eq!(History::from_bits(history.to_bits()), history);
-        assert_eq!(History::default().asked(1).gap_ticks(), None);
-        let often = (0..1000).fold(History::default(), |history, _| history.asked(u64::MAX));
-        assert!(usize::from(often.feature(0).0) < FEATURES);
-        assert_eq!(History::default().asked(1).feature(5).to_string(), "once, group 5");
+        assert_eq!(asked(&[1]).gap_ticks(), None);
+        let often = (0..1000).fold(History::default(), |history, now| history.asked(1 << 31, now, 0.0));
+        assert!(usize::from(often.feature(0).row) < FEATURES);
+        assert_eq!(asked(&[1]).feature(5).to_string(), "once, group 5");
         assert_eq!(history.feature(5).to_string(), "3 or 4 times, every 2^3 ticks");
         assert_eq!(often.feature(0).to_string(), "more than 16 times, every 2^31 ticks");
+    }
+
+    /// Every 8 ticks, a thousand times: what rounds up and what rounds down is even. Then with half-lives of 64 ticks: the sum over i of 2^(-i/8) is 12.05.
+    #[test]
+    fn requests_are_counted_in_the_mean_and_fade() {
+        let count = |fading: f32| {
+            let histories = (0..100_u32)
+                .map(|first| (0..1000).fold(History::default(), |h, i| h.asked(8, 1009 * first + 8 * i, fading)));
+            histories.map(|history| f64::from(history.n_requests())).sum::<f64>() / 100.0
+        };
+        assert!((count(0.0) / 1000.0 - 1.0).abs() < 0.1, "{}", count(0.0));
+        assert!((count(1.0 / 64.0) - 12.05).abs() < 0.5, "{}", count(1.0 / 64.0));
     }
 
     /// Of keys asked for every 100 ticks and of keys never asked for again, the first are dense until 100 and the others never.
@@ -458,15 +525,15 @@ mod tests {
             let i = (now % 100) as usize;
             match histories.get_mut(i) {
                 Some(history) => {
-                    *history = history.asked(100);
+                    *history = history.asked(100, now as u32, FADING);
                     model.record(key(i as u64), Op::Read, now, history.feature(0));
                 }
-                None => model.record(key(now), Op::Read, now, History::default().asked(0).feature(0)),
+                None => model.record(key(now), Op::Read, now, asked(&[0]).feature(0)),
             }
         }
         let table = model.end_window(20_000, 1 << 20);
         let density = |feature, age| table.density(feature, age);
-        let (loops, once) = (histories[0].feature(0), History::default().asked(0).feature(0));
+        let (loops, once) = (histories[0].feature(0), asked(&[0]).feature(0));
         assert!((density(loops, 50) - 1.0 / 50.0).abs() < 0.006, "{}", density(loops, 50));
         assert!(density(loops, 90) > density(loops, 10), "nearer");
         assert!(density(loops, 1_000) < density(loops, 50) / 10.0, "overdue");
@@ -481,7 +548,7 @@ mod tests {
     #[test]
     fn silence_is_learned_from() {
         let mut model = model();
-        let once = History::default().asked(0).feature(0);
+        let once = asked(&[0]).feature(0);
         (0..1000).for_each(|i| model.record(key(i), Op::Read, i, once));
         let before = model.clone().end_window(1000, 1 << 20).density(once, 2000);
         let after = model.end_window(5000, 1 << 20).density(once, 2000);
@@ -492,7 +559,7 @@ mod tests {
     #[test]
     fn a_group_that_never_comes_again_is_not_expected_to_later() {
         let mut model = model();
-        let once = |group| History::default().asked(0).feature(group);
+        let once = |group| asked(&[0]).feature(group);
         for now in 0..10_000 {
             let (number, group) = if now % 2 == 0 { (now % 500, 0) } else { (now, 1) };
             model.record(key(number), Op::Read, now, once(group));
@@ -508,9 +575,9 @@ mod tests {
             let mut model = model();
             let mut random = Random::new(1);
             for now in 0..50_000 {
-                model.record(key(random.below(64)), op, now, Feature(GROUPS as u16));
+                model.record(key(random.below(64)), op, now, TWICE);
             }
-            model.end_window(50_000, 1 << 20).density(Feature(GROUPS as u16), 32)
+            model.end_window(50_000, 1 << 20).density(TWICE, 32)
         };
         let (read, written) = (learned(Op::Read), learned(Op::Write));
         assert!((read - 1.0 / 64.0).abs() < 0.002, "{read}");
@@ -521,7 +588,7 @@ mod tests {
     fn a_decay_out_of_range_is_refused_and_an_empty_table_is_empty() {
         assert!(DensityModel::new(DensityConfig { decay: 1.5 }).is_err());
         assert!(DensityTable::default().is_empty());
-        assert_eq!(DensityTable::default().density(Feature(3), 9), 0.0);
+        assert_eq!(DensityTable::default().density(TWICE, 9), 0.0);
     }
 
     proptest! {

@@ -1,7 +1,8 @@
-//! The rankings between which Tenure's own policy chooses: cost density, GDSF and recency. Server, simulator and miniature caches all rank
+//! The rankings between which Tenure's own policy chooses: cost density, the same steadied by the long run, GDSF and recency. Server, simulator and miniature caches all rank
 //! by this file.
 //!
-//! Cost density is penalty × density ÷ size (`decide/density.rs`). GDSF (Cherkasova, HP Labs 1998-69) needs of a key no more than is
+//! Cost density is penalty × density ÷ size (`decide/density.rs`). Where draws are independent, how often a key was asked for is all there is to know,
+//! and a table by feature and age, learned from few, knows it badly: the steady ranking takes the geometric mean of that and the density. GDSF (Cherkasova, HP Labs 1998-69) needs of a key no more than is
 //! remembered of it anyway: its H is the age L at its last access plus requests × penalty ÷ size, and L at any time past is looked up in
 //! a short list, the same for all keys. As in `gdsf.rs`, L is a moving mean of the victims' H.
 //! Cost: one look-up in a table of 170 KiB, or eleven steps in a list of 32 KiB.
@@ -15,6 +16,8 @@ use crate::decide::density::{DensityTable, Feature};
 pub enum Ranking {
     /// What keeping it saves per byte and time, as learned.
     Density,
+    /// The same, and how often it was asked for in the long run.
+    Steady,
     /// GDSF; also what ranks before anything was learned.
     Greedy,
     /// The longest idle goes, as in a server without Tenure.
@@ -23,12 +26,18 @@ pub enum Ranking {
 
 impl Ranking {
     /// All of them.
-    pub const ALL: [Ranking; 3] = [Ranking::Density, Ranking::Greedy, Ranking::Idle];
+    pub const ALL: [Ranking; 4] = [Ranking::Density, Ranking::Steady, Ranking::Greedy, Ranking::Idle];
+
+    /// True where it goes by what was learned.
+    pub fn is_learned(self) -> bool {
+        matches!(self, Ranking::Density | Ranking::Steady)
+    }
 
     /// Its name, for people.
     pub fn as_str(self) -> &'static str {
         match self {
             Ranking::Density => "density",
+            Ranking::Steady => "steady",
             Ranking::Greedy => "gdsf",
             Ranking::Idle => "lru",
         }
@@ -83,14 +92,15 @@ impl Ranker<'_> {
         let age = self.now.saturating_sub(subject.last);
         match self.ranking {
             Ranking::Idle => -(age as f32),
-            Ranking::Density if !self.table.is_empty() => {
+            Ranking::Density | Ranking::Steady if !self.table.is_empty() => {
                 let density = match subject.expires {
                     u64::MAX => self.table.density(subject.feature, age),
                     expires => self.table.density_until(subject.feature, age, expires - self.now),
                 };
-                subject.worth() * density
+                let is_steady = self.ranking == Ranking::Steady;
+                subject.worth() * if is_steady { (density * subject.feature.often()).sqrt() } else { density }
             }
-            Ranking::Density | Ranking::Greedy => self.ages.rank(subject),
+            Ranking::Density | Ranking::Steady | Ranking::Greedy => self.ages.rank(subject),
         }
     }
 }
@@ -151,7 +161,7 @@ mod tests {
     use crate::units::KeyHash;
 
     fn subject(last: u64, penalty_us: f32) -> Subject {
-        let feature = History::default().asked(0).feature(0);
+        let feature = History::default().asked(0, 0, 1e-6).feature(0);
         Subject { feature, last, expires: u64::MAX, n_requests: 1, size_bytes: 100, penalty_us }
     }
 
@@ -162,7 +172,7 @@ mod tests {
         (0..2_000).for_each(|i| model.record(KeyHash::of_number(i % 100), Op::Read, i, feature));
         let table = model.end_window(2_000, 1 << 20);
         let ages = GreedyAges::new(1);
-        for ranking in [Ranking::Density, Ranking::Greedy] {
+        for ranking in [Ranking::Density, Ranking::Steady, Ranking::Greedy] {
             let score = |subject: &Subject| Ranker { ranking, table: &table, ages: &ages, now: 2_000 }.score(subject);
             let cheap = subject(1_950, 100.0);
             assert!(score(&cheap) < score(&Subject { penalty_us: 1000.0, ..cheap }));

@@ -2,8 +2,8 @@
 //!
 //! Model and contest are the simulator's (`tenure_core::decide::density`, `tenure_core::model::contest`); here they are fed, fitted to the
 //! cache's size and the stream's rate, and read at the end of each window. Nothing comes in while memory is far from its limit.
-//! The contest takes a quarter of the sample at most: its three caches take six times the memory per key.
-//! Memory: 0.45 MB, and about 40 bytes a sampled key and 240 a key of the contest's that fits.
+//! The contest takes a quarter of the sample at most: its four caches take eight times the memory per key.
+//! Memory: 0.45 MB, and about 40 bytes a sampled key and 320 a key of the contest's that fits.
 
 use std::sync::Arc;
 
@@ -171,7 +171,7 @@ mod tests {
             if i == 50_000 {
                 learner.set_rate(half);
             }
-            let history = History::default().asked(0).asked(300);
+            let history = History::default().asked(0, 0, 1e-6).asked(300, 300, 1e-6);
             let access = Access::read(KeyHash::of_number(i % 300), 10);
             learner.record(&access, &shown(i, history.feature(0)));
             if i % 10_000 == 9_999 {
@@ -179,7 +179,7 @@ mod tests {
             }
         }
         assert_eq!(learned.ranking, Some(Ranking::Density));
-        let [density, _, idle] = learned.costs_us;
+        let [density, .., idle] = learned.costs_us;
         assert!(density < 0.8 * idle && density > 0.0, "{:?}", learned.costs_us);
         assert!((100..200).contains(&learned.sampled_keys), "{}", learned.sampled_keys);
         assert!(!learned.table.is_empty() && learner.memory_bytes() > 300_000);
@@ -192,7 +192,7 @@ mod tests {
         learner.set_keys_max(2_000);
         for i in 0..40_000_u64 {
             let access = Access::read(KeyHash::of_number(i % 8_000), 10);
-            learner.record(&access, &shown(i, History::default().asked(0).feature(0)));
+            learner.record(&access, &shown(i, History::default().asked(0, 0, 1e-6).feature(0)));
             if i % 10_000 == 9_999 {
                 learner.end_window(40_000);
             }

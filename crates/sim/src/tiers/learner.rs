@@ -54,8 +54,10 @@ impl Densities {
     pub fn observe(&mut self, access: &Access, now: u64) {
         let mut history = History::default();
         if access.op != Op::Delete {
+            let fading = self.keys.fading();
             let entry = self.keys.get_or_insert(access.key, now as u32);
-            history = entry.history().asked(u64::from((now as u32).wrapping_sub(entry.last)));
+            let gap = u64::from((now as u32).wrapping_sub(entry.last));
+            history = entry.history().asked(gap, now as u32, fading);
             entry.set_history(history);
             entry.last = now as u32;
         }

@@ -66,6 +66,9 @@ struct Collector {
 impl Collector {
     /// Bytes above the high mark, where the low one was passed and the high one not reached yet.
     fn due_bytes(&mut self, marks: Marks, used: u64, limit: u64) -> u64 {
+        if limit == u64::MAX {
+            return 0;
+        }
         let share = |mark: f64| (limit as f64 * mark) as u64;
         let free = limit.saturating_sub(used);
         if free < share(marks.low) || used > limit {

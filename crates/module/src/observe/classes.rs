@@ -271,10 +271,9 @@ impl Classes {
         self.asked.push(key, kind, noted);
     }
 
-    /// While reads go unseen, a key is written or deleted: where its value lies has to be known all the same.
-    pub fn stored(&mut self, key: KeyHash, effect: Effect) {
-        let kind = if effect == Effect::Delete { Kind::Deleted } else { Kind::Stored };
-        self.ask((key, b""), (0, PartitionId::default()), effect, kind);
+    /// While reads go unseen, a key is written: where its value lies has to be known all the same.
+    pub fn stored(&mut self, key: KeyHash) {
+        self.ask((key, b""), (0, PartitionId::default()), Effect::Write, Kind::Stored);
     }
 
     /// The key's value lies there now. Who isn't remembered is from now on, as of whom nothing was seen since the clock goes.
@@ -540,6 +539,27 @@ mod tests {
         classes.used((key, b"k"), (0, PartitionId::default()), Effect::Read, false, 0);
         classes.settle();
         assert_eq!(classes.entry(key).map(|entry| entry.placed().tier()), Some(Tier::Slow));
+    }
+
+    /// A write that goes unseen but for where its value lies: a new key is there, one that was deleted is again, and no time passes.
+    #[test]
+    fn what_is_written_among_unseen_reads_is_there() {
+        let mut classes = Classes::new(ClassSpec::default(), Some(KeyTable::new(1 << 16)), Remembers::History);
+        classes.asked.turn(true);
+        let key = KeyHash::of(b"k");
+        for _ in 0..2 {
+            classes.stored(key);
+            classes.settle();
+            assert_eq!(
+                classes.entry(key).map(|entry| (entry.n_requests, entry.placed())),
+                Some((1, Placed::default()))
+            );
+            classes.set_placed(key, Placed::moved(Tier::Slow, 3));
+            classes.stored(key);
+            classes.gone(|| key);
+            assert_eq!(classes.entry(key).map(|entry| entry.n_requests), Some(0));
+        }
+        assert_eq!(classes.asked.now(), 0);
     }
 
     #[test]

@@ -468,16 +468,14 @@ impl Observer {
         }
     }
 
-    /// A write or a delete among reads that go unseen: what is known of where values lie stays right, and of who they are. What its miss
-    /// cost is told by the event of the new key.
+    /// A write among reads that go unseen: what is known of where values lie stays right, and of who they are. What its miss cost is told by
+    /// the event of the new key, and what is deleted by its own.
     #[inline(never)]
     fn on_unseen_write(&mut self, call: &FilterCall, key: &[u8], effect: Effect, db: Option<u16>) {
-        let Some(db) = db else { return };
+        let Some(db) = db.filter(|_| effect == Effect::Write) else { return };
         let key = in_database(KeyHash::of(key), db);
-        if effect == Effect::Write {
-            self.on_write(call, key, None);
-        }
-        self.partitions.classes.stored(key, effect);
+        self.on_write(call, key, None);
+        self.partitions.classes.stored(key);
     }
 
     /// A write tells the key's class, by what its miss cost or by who writes.

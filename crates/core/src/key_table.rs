@@ -251,7 +251,7 @@ impl KeyTable {
         oldest
     }
 
-    /// What a request loses with each, in halvings: after [`FILLS_PER_HALF_LIFE`] for each place it counts for half. So many that keys are told apart which are asked for less than once in the time that the table takes
+    /// What a request loses with each, in halvings: after 128 for each place it counts for half. So many that keys are told apart which are asked for less than once in the time that the table takes
     /// to fill; without end, what was popular once would never leave.
     pub fn fading(&self) -> f32 {
         1.0 / (FILLS_PER_HALF_LIFE * (self.buckets.len() * WAYS) as f32)

@@ -31,7 +31,7 @@ use crate::enforce::replies::Replies;
 use crate::enforce::spill::Spill;
 use crate::enforce::tier::Tiers;
 use crate::enforce::usage::Usage;
-use crate::enforce::walk::{Guides, Walk};
+use crate::enforce::walk::{Guides, SizesOf, Walk};
 use crate::ffi::callbacks::now_us;
 use crate::ffi::server::{Kind, Level, Server, Text};
 use crate::ffi::{acl, alloc, filter, soon};
@@ -665,8 +665,9 @@ impl Tenure {
             evicted_min: if when == When::BeforeReplies && is_urgent { EVICTED_MIN } else { 0 },
             now_us,
         };
-        let sizes_all = matches!(self.settings.policy, Policy::HyperbolicSize | Policy::Density);
-        let mut guides = Guides { partitions, sizes, usage: &mut self.usage, sizes_all };
+        let by_size = matches!(self.settings.policy, Policy::HyperbolicSize | Policy::Density);
+        let sizes_of = if by_size { SizesOf::All } else { SizesOf::Account };
+        let mut guides = Guides { partitions, sizes, usage: &mut self.usage, sizes_of };
         let visited = self.walk.visited;
         let evicted = self.evictor.relieve(server, &mut self.walk, &mut guides, &orders);
         self.short_since_us = None;
@@ -897,7 +898,7 @@ impl Tenure {
         let (partitions, sizes, _) = self.observer.guides();
         sizes.refresh_some();
         let is_rough: Vec<bool> = (0..PARTITIONS_MAX).map(|i| sizes.is_rough(PartitionId(i as u16))).collect();
-        let mut guides = Guides { partitions, sizes, usage: &mut self.usage, sizes_all: false };
+        let mut guides = Guides { partitions, sizes, usage: &mut self.usage, sizes_of: SizesOf::Account };
         let mut kept: Vec<(Text, usize, PartitionId, u16)> = Vec::new();
         let dbs = self.db_sizes.len();
         for step in 0..CENSUS_STEPS.max(2 * wanted as usize) {

@@ -7,7 +7,7 @@ use tenure_core::random::Random;
 use tenure_core::units::{KeyHash, PartitionId};
 
 use super::usage::Usage;
-use crate::ffi::server::{Key, ScanCursor, ScannedName, Server};
+use crate::ffi::server::{Key, Kind, ScanCursor, ScannedName, Server};
 use crate::observe::bins::BinId;
 use crate::observe::classes::Classes;
 use crate::observe::partitions::Partitions;
@@ -37,8 +37,19 @@ pub struct Guides<'a> {
     pub sizes: &'a mut Sizes,
     /// How many.
     pub usage: &'a mut Usage,
-    /// Every key's size is asked for, also where a part would do for the account.
-    pub sizes_all: bool,
+    /// Whose sizes the caller needs, beyond what the account does.
+    pub sizes_of: SizesOf,
+}
+
+/// Whose sizes are asked for, also where a part would do for the account.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SizesOf {
+    /// Nobody's.
+    Account,
+    /// Collections'.
+    Collections,
+    /// Everybody's.
+    All,
 }
 
 impl Guides<'_> {
@@ -90,15 +101,17 @@ impl Walk {
             let partition = guides.partitions.of(db, name.as_ref());
             visited += 1;
             let bins = guides.partitions.binning.of(partition);
-            let is_sized = guides.usage.wants_size(partition) || guides.sizes_all || bins.are_many();
-            let size_bytes = is_sized.then(|| {
-                // The hash only finds a remembered size; strings don't need it.
-                let hash = || KeyHash::of(name.as_ref());
-                let size_bytes = guides.sizes.of(server, partition, name, hash, key);
+            let is_counted = guides.usage.wants_size(partition) || guides.sizes_of == SizesOf::All || bins.are_many();
+            let is_sized = is_counted || (guides.sizes_of == SizesOf::Collections && key.kind() == Kind::Collection);
+            // The hash only finds a remembered size; strings don't need it.
+            let hash = || KeyHash::of(name.as_ref());
+            let size_bytes = is_sized.then(|| guides.sizes.of(server, partition, name, hash, key));
+            // Means are of all kinds alike: what was asked for collections' sake doesn't count.
+            let counted_bytes = size_bytes.filter(|_| is_counted);
+            if let Some(size_bytes) = counted_bytes {
                 guides.sizes.met(partition, size_bytes);
-                size_bytes
-            });
-            guides.usage.visited(db, partition, size_bytes);
+            }
+            guides.usage.visited(db, partition, counted_bytes);
             let bin = match size_bytes.filter(|_| bins.are_many()) {
                 Some(size_bytes) => {
                     guides.usage.visited_of_size(db, partition, size_bytes);

@@ -60,7 +60,7 @@ pub(super) fn after_event(server: &Server, db: u16, event: &[u8]) {
     if event == b"move_from" {
         remember(id, db);
     }
-    let is_turned = CLIENT.load(Ordering::Relaxed) == id;
+    let is_turned = id != 0 && CLIENT.load(Ordering::Relaxed) == id;
     server.select_db(if is_turned { DB.load(Ordering::Relaxed) } else { db });
     if event == b"move_to" {
         CLIENT.store(0, Ordering::Relaxed);

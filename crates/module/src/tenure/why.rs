@@ -8,7 +8,7 @@ use tenure_core::units::KeyHash;
 use super::Tenure;
 use crate::config::Policy;
 use crate::enforce::ranks::Ranks;
-use crate::enforce::walk::Guides;
+use crate::enforce::walk::{Guides, SizesOf};
 use crate::ffi::server::{Kind, Server};
 use crate::observe::partitions::in_database;
 
@@ -105,7 +105,7 @@ impl Tenure {
             lower: 0,
         };
         drop(opened);
-        let mut guides = Guides { partitions, sizes, usage: &mut self.usage, sizes_all: true };
+        let mut guides = Guides { partitions, sizes, usage: &mut self.usage, sizes_of: SizesOf::All };
         for step in 0..STEPS_MAX as u64 {
             if why.compared >= COMPARED || all_keys == 0 {
                 break;

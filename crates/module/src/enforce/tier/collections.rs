@@ -26,6 +26,8 @@ const SIZE_BYTES: std::ops::RangeInclusive<u32> = 512..=64 << 10;
 const MOVED_MIN_BYTES: u32 = 256;
 /// The arena is counted around one move of so many, and around those of lists, which may be several allocations.
 const MOVES_PER_COUNT: u64 = 16;
+/// Whether they may move is asked before a slice's first move, and once in so many ticks, for people and for the walk.
+const TICKS_PER_QUESTION: u32 = 10;
 /// Encodings that are one allocation, or a few large ones.
 const COMPACT: [&str; 4] = ["listpack", "intset", "quicklist", "ziplist"];
 /// Hashes, sets and sorted sets with more elements aren't, by the server's defaults.
@@ -44,6 +46,7 @@ pub struct Collections {
     memory: &'static SlowMemory,
     /// Moves so far.
     moves: u64,
+    ticks: u32,
     /// Those tried in this window that are of another encoding, or stayed where they were, by their hash.
     unfit: Vec<KeyHash>,
     /// Why none moves, when it was last asked.
@@ -55,13 +58,23 @@ pub struct Collections {
 impl Collections {
     /// Moves between ordinary memory and `memory`.
     pub fn new(memory: &'static SlowMemory) -> Collections {
-        Collections { memory, moves: 0, unfit: vec![KeyHash(0); UNFIT_PLACES], refusal: None, is_asked: false }
+        Collections {
+            memory,
+            moves: 0,
+            ticks: 0,
+            unfit: vec![KeyHash(0); UNFIT_PLACES],
+            refusal: None,
+            is_asked: false,
+        }
     }
 
-    /// Ten times a second: whether collections may move at all.
+    /// Ten times a second; now and then the server is asked whether collections may move at all.
     pub fn tick(&mut self, server: &Server) {
         self.begin_slice();
-        self.may_move(server);
+        if self.ticks.is_multiple_of(TICKS_PER_QUESTION) {
+            self.may_move(server);
+        }
+        self.ticks = self.ticks.wrapping_add(1);
     }
 
     /// Commands have run since the last slice: others may have come to listen.
@@ -115,10 +128,11 @@ impl Collections {
         if tier == Tier::Slow && slow.get(hash).is_some() {
             return Moved::Already;
         }
-        let moved = match self.may_move(server).then(|| Copy::of(server, name)).flatten() {
-            Some(copy) => self.restore(slow, server, (hash, &copy), tier),
-            None => Moved::Unfit,
-        };
+        if !self.may_move(server) {
+            return Moved::Unfit;
+        }
+        let copy = Copy::of(server, name);
+        let moved = copy.map_or(Moved::Unfit, |copy| self.restore(slow, server, (hash, &copy), tier));
         if matches!(moved, Moved::Unfit | Moved::Stray) {
             let place = self.place(hash);
             self.unfit[place] = hash;

@@ -48,10 +48,10 @@ pub trait Beside<B> {
 }
 
 /// Nothing else.
-impl Beside<()> for () {
-    fn before(&mut self, _: KeyHash, _: &mut Entry, _: u32, _: &()) {}
+impl<B> Beside<B> for () {
+    fn before(&mut self, _: KeyHash, _: &mut Entry, _: u32, _: &B) {}
 
-    fn after(&mut self, _: &mut Entry, _: &()) {}
+    fn after(&mut self, _: &mut Entry, _: &B) {}
 }
 
 #[derive(Clone, Copy, Debug)]

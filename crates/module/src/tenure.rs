@@ -457,8 +457,14 @@ impl Tenure {
             _ => None,
         };
         self.forget_sleepers(emptied);
-        if !matches!(change, DataChange::OtherRole) {
-            self.observer.partitions.classes.slow_collections.clear();
+        let slow_collections = &mut self.observer.partitions.classes.slow_collections;
+        match change {
+            DataChange::Emptied(db) => slow_collections.forget(db),
+            DataChange::Loaded => slow_collections.forget(None),
+            DataChange::Swapped(one, other) => {
+                [one, other].into_iter().for_each(|db| slow_collections.forget(Some(db)))
+            }
+            DataChange::OtherRole => {}
         }
         self.server_may_have_changed();
         self.cluster_may_have_changed();

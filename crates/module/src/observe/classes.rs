@@ -16,7 +16,7 @@ use super::command_table::Effect;
 use super::placements::{Noted, Placements};
 use super::prefixes::Prefixes;
 use super::slow_collections::SlowCollections;
-use tenure_core::asked::{Asked, Beside, Kind};
+use tenure_core::asked::{Asked, Kind};
 
 /// A class: 0 = none, 1 to 16 measured, 17 to 32 hinted.
 pub type Class = u8;
@@ -103,15 +103,6 @@ pub enum Remembers {
     Residence,
     /// What each key has shown, in the cache or not, for Tenure's own policy.
     History,
-}
-
-/// Where all memory is alike there is nothing to look at beside.
-struct Nothing;
-
-impl Beside<Noted> for Nothing {
-    fn before(&mut self, _: KeyHash, _: &mut Entry, _: u32, _: &Noted) {}
-
-    fn after(&mut self, _: &mut Entry, _: &Noted) {}
 }
 
 /// The classes in force. See the file's opening.
@@ -300,7 +291,7 @@ impl Classes {
         let Some(keys) = &mut self.keys else { return };
         self.moved += match &mut self.placements {
             Some(placements) => self.asked.settle_with(keys, &mut **placements),
-            None => self.asked.settle_with(keys, &mut Nothing),
+            None => self.asked.settle_with(keys, &mut ()),
         };
         if let Some(placements) = &mut self.placements {
             placements.settled();

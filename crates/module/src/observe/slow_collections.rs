@@ -15,6 +15,8 @@ pub struct Held {
     pub bytes: u32,
     /// How many there are.
     pub allocations: u32,
+    /// The database of its key.
+    pub db: u16,
 }
 
 impl Held {
@@ -63,9 +65,10 @@ impl SlowCollections {
         }
     }
 
-    /// All have gone, or have other names.
-    pub fn clear(&mut self) {
-        *self = SlowCollections::default();
+    /// Those of one database, or all, have gone or have other names.
+    pub fn forget(&mut self, db: Option<u16>) {
+        self.held.retain(|_, held| db.is_some_and(|db| held.db != db));
+        self.extra_allocations = self.held.values().map(|held| held.extra()).sum();
     }
 }
 
@@ -77,13 +80,18 @@ mod tests {
     fn what_comes_again_or_goes_twice_counts_once() {
         let (mut slow, key) = (SlowCollections::default(), KeyHash(7));
         for allocations in [3, 5] {
-            slow.insert(key, Held { bytes: 9000, allocations });
+            slow.insert(key, Held { bytes: 9000, allocations, db: 0 });
         }
-        slow.insert(KeyHash(8), Held { bytes: 700, allocations: 1 });
-        assert_eq!((slow.len(), slow.extra_allocations()), (2, 4));
+        slow.insert(KeyHash(8), Held { bytes: 700, allocations: 3, db: 2 });
+        assert_eq!((slow.len(), slow.extra_allocations()), (2, 6));
         (0..2).for_each(|_| slow.remove(|| key));
-        assert_eq!((slow.len(), slow.extra_allocations(), slow.get(key)), (1, 0, None));
-        slow.clear();
-        assert_eq!((slow.len(), slow.get(KeyHash(8))), (0, None));
+        assert_eq!((slow.len(), slow.extra_allocations(), slow.get(key)), (1, 2, None));
+        slow.forget(Some(0));
+        assert_eq!(slow.len(), 1, "it is of another database");
+        slow.forget(Some(2));
+        assert_eq!((slow.len(), slow.extra_allocations()), (0, 0));
+        slow.insert(key, Held::default());
+        slow.forget(None);
+        assert_eq!(slow.get(key), None);
     }
 }

@@ -71,6 +71,13 @@ fn a_moved_collection_is_the_same() {
         assert_eq!(info(&server, "tier_slow_values"), 5.0);
         assert_eq!(info(&server, "tier_strays"), 0.0);
         assert!(text(&server, "partition_db0").starts_with("keys=5,"), "the account sees no key come or go");
+        // Another database is emptied: those here are still known.
+        send::<()>(&mut connection, "SELECT 3");
+        fill_one(&mut connection, "hash", "other", 1);
+        assert_eq!(move_to(&mut connection, "other", "slow"), "moved");
+        send::<()>(&mut connection, "FLUSHDB");
+        assert_eq!(info(&server, "tier_slow_collections"), 5.0);
+        send::<()>(&mut connection, "SELECT 0");
         send::<()>(&mut connection, "FLUSHALL");
         wait_for("slow memory to be free", || info(&server, "tier_slow_bytes") == 0.0);
         assert_eq!(info(&server, "tier_slow_collections"), 0.0);

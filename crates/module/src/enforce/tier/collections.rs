@@ -167,11 +167,11 @@ impl Collections {
             return Moved::Unfit;
         }
         let counted = count().zip(outside).map(|(after, outside)| difference(after, outside));
-        let held = counted.unwrap_or(Held { bytes: copy.size_bytes, allocations: 1 });
+        let held = counted.unwrap_or(Held { bytes: copy.size_bytes, allocations: 1, ..Held::default() });
         if held.bytes < MOVED_MIN_BYTES {
             return Moved::Stray;
         }
-        slow.insert(hash, held);
+        slow.insert(hash, Held { db: server.selected_db(), ..held });
         Moved::There(held.bytes.into())
     }
 }
@@ -179,7 +179,11 @@ impl Collections {
 /// What of slow memory was used in `more` and isn't in `less`.
 fn difference(more: ArenaUse, less: ArenaUse) -> Held {
     let of = |more: u64, less: u64| u32::try_from(more.saturating_sub(less)).unwrap_or(u32::MAX);
-    Held { bytes: of(more.allocated_bytes, less.allocated_bytes), allocations: of(more.allocations, less.allocations) }
+    Held {
+        bytes: of(more.allocated_bytes, less.allocated_bytes),
+        allocations: of(more.allocations, less.allocations),
+        ..Held::default()
+    }
 }
 
 /// A collection as it is to be restored.

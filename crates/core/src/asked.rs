@@ -2,7 +2,7 @@
 //!
 //! The clock counts requests, in ticks of eight, as the simulator counts them: a stream that slows down at night makes no key older, and 32
 //! bits of it last for 34 billion requests. While memory is far from its limit it stands still, and the table isn't touched.
-//! Accesses wait in a small ring until it is full, a miss or a key's end has to find them done, or the turn ends. Then one word of each of
+//! Accesses wait in a small ring until it is full, or a miss, a key's end or who asks about a key has to find them done. Then one word of each of
 //! their cache lines is read before any of them is worked on, so that the waits for memory overlap.
 //! Cost: `benches/asked.rs`. 512 bytes.
 
@@ -180,6 +180,10 @@ impl<B: Copy> Asked<B> {
         let fading = keys.fading() * REQUESTS_PER_TICK as f32;
         let near = self.pending.iter().fold(0, |near, pending| near ^ keys.warm(pending.key));
         std::hint::black_box(near);
+        if keys.has_outlines() {
+            let near = self.pending.iter().fold(0, |near, pending| near ^ keys.warm_outline(pending.key));
+            std::hint::black_box(near);
+        }
         for pending in &self.pending {
             apply(keys, pending, fading, beside);
         }

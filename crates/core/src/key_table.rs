@@ -6,9 +6,10 @@
 //! hash beyond the bucket's number: of keys that aren't there, one in four million is taken for another, where the filters err
 //! by 1 %. A full bucket gives up the entry that was not accessed for longest; a class changes in place. `benches/classes.rs` has
 //! both side by side. Times are ticks of 1024 µs, 32 bits of them: they wrap after 50 days. Under Tenure's own policy they are ticks of
-//! requests.
+//! requests, and what a bucket has no place for is kept there in outline (`outlines.rs`).
 
 use crate::decide::density::History;
+use crate::outlines::{self, Outline, Outlines};
 use crate::tiers::Tier;
 use crate::tiers::placed::Placed;
 use crate::units::KeyHash;
@@ -24,6 +25,8 @@ pub const ENTRY_BYTES: usize = 16;
 const PENALTY_WEIGHT: f32 = 0.25;
 /// Steps per doubling of a remembered penalty.
 const STEPS_PER_OCTAVE: f32 = 2048.0;
+/// An outline has eight.
+const OUTLINE_SHIFT: u32 = 8;
 
 /// A time for the table: ticks of 1024 µs.
 #[inline]
@@ -97,6 +100,17 @@ impl Entry {
         self.entered = self.entered & 0xffff | u32::from(placed.to_bits()) << 16;
     }
 
+    fn outline(&self) -> Outline {
+        let rounded = (u32::from(self.penalty) + (1 << (OUTLINE_SHIFT - 1))) >> OUTLINE_SHIFT;
+        let penalty = if self.penalty == 0 { 0 } else { rounded.clamp(1, u32::from(u8::MAX)) as u8 };
+        Outline { history: self.history(), last: self.last, penalty }
+    }
+
+    fn take_outline(&mut self, known: Outline) {
+        self.set_history(known.history);
+        (self.last, self.penalty) = (known.last, u16::from(known.penalty) << OUTLINE_SHIFT);
+    }
+
     fn is_free(&self) -> bool {
         self.tag() == 0
     }
@@ -158,6 +172,7 @@ impl Bucket {
 #[derive(Debug)]
 pub struct KeyTable {
     buckets: Vec<Bucket>,
+    outlines: Option<Outlines>,
     used: usize,
     displaced: u64,
 }
@@ -165,11 +180,21 @@ pub struct KeyTable {
 impl KeyTable {
     /// An empty table of at most `bytes`, at least one bucket.
     pub fn new(bytes: u64) -> Self {
-        KeyTable {
-            buckets: vec![Bucket::default(); (bytes / BUCKET_BYTES).clamp(1, u64::from(u32::MAX)) as usize],
-            used: 0,
-            displaced: 0,
-        }
+        let buckets = vec![Bucket::default(); (bytes / BUCKET_BYTES).clamp(1, u64::from(u32::MAX)) as usize];
+        KeyTable { buckets, outlines: None, used: 0, displaced: 0 }
+    }
+
+    /// As [`KeyTable::new`], for histories alone: half of the memory for four keys a bucket, half for twelve more in outline, of which class and tier
+    /// are not remembered. Its ticks are of so many requests.
+    pub fn with_outlines(bytes: u64, requests_per_tick: u64) -> Self {
+        let table = KeyTable::new(bytes / 2);
+        let n_buckets = table.buckets.len();
+        KeyTable { outlines: Some(Outlines::new(n_buckets, n_buckets * WAYS, requests_per_tick)), ..table }
+    }
+
+    /// True where it was made [`with_outlines`](KeyTable::with_outlines).
+    pub fn has_outlines(&self) -> bool {
+        self.outlines.is_some()
     }
 
     #[inline]
@@ -195,11 +220,35 @@ impl KeyTable {
         bucket.position(fingerprint).map(|i| &mut bucket.0[i])
     }
 
+    /// What is remembered of `key` at `now`, also in outline: then the requests are those of its history. One cache line, or two.
+    #[inline]
+    pub fn recall(&self, key: KeyHash, now: u32) -> Option<Entry> {
+        let (bucket, fingerprint) = self.place(key);
+        if let Some(i) = self.buckets[bucket].position(fingerprint) {
+            return Some(self.buckets[bucket].0[i]);
+        }
+        let mut entry = Entry { fingerprint, ..Entry::default() };
+        let known = self.outlines.as_ref()?.get((bucket, entry.tag()), now)?;
+        entry.take_outline(known);
+        entry.n_requests = known.history.n_requests().min(u32::from(u16::MAX)) as u16;
+        Some(entry)
+    }
+
     /// Reads one word of the cache line that `key` belongs to, so that it is near when it is asked for. Reads of several keys overlap
     /// where look-ups, which have more to do, wait for one another.
     #[inline]
     pub fn warm(&self, key: KeyHash) -> u32 {
         self.buckets[self.place(key).0].0[0].last
+    }
+
+    /// The same of the line that it may be outlined in, where that will be looked at.
+    #[inline]
+    pub fn warm_outline(&self, key: KeyHash) -> u32 {
+        let (bucket, fingerprint) = self.place(key);
+        match &self.outlines {
+            Some(outlines) if self.buckets[bucket].position(fingerprint).is_none() => outlines.warm(bucket),
+            _ => 0,
+        }
     }
 
     /// The entry of `key`, a new one where there is none: then it takes a free place or that of the bucket's longest idle at `now`, of keys
@@ -232,21 +281,28 @@ impl KeyTable {
         let (bucket, fingerprint) = self.place(key);
         let at = match self.buckets[bucket].position(fingerprint) {
             Some(at) => at,
-            None => self.make_room(bucket, Entry { fingerprint, last: now, ..Entry::default() }, idle),
+            None => self.make_room(bucket, Entry { fingerprint, last: now, ..Entry::default() }, now, idle),
         };
         &mut self.buckets[bucket].0[at]
     }
 
     #[inline(never)]
-    fn make_room(&mut self, bucket: usize, new: Entry, idle: impl Fn(&Entry) -> u64) -> usize {
-        let bucket = &mut self.buckets[bucket].0;
+    fn make_room(&mut self, at: usize, mut new: Entry, now: u32, idle: impl Fn(&Entry) -> u64) -> usize {
+        let bucket = &mut self.buckets[at].0;
         let idle = |entry: &Entry| if entry.is_free() { u64::MAX } else { idle(entry) };
         let oldest = (0..WAYS).max_by_key(|&i| idle(&bucket[i])).unwrap_or(0);
-        if bucket[oldest].is_free() {
-            self.used += 1;
-        } else {
+        let gone = bucket[oldest];
+        if let Some(outlines) = &mut self.outlines {
+            if let Some(known) = outlines.take((at, new.tag()), now) {
+                new.take_outline(known);
+            }
+            if !gone.is_free() {
+                outlines.put((at, gone.tag()), gone.outline(), now);
+            }
+        } else if !gone.is_free() {
             self.displaced += 1;
         }
+        self.used += usize::from(gone.is_free());
         bucket[oldest] = new;
         oldest
     }
@@ -254,7 +310,8 @@ impl KeyTable {
     /// What a request loses with each, in halvings: after 128 for each place it counts for half. So many that keys are told apart which are asked for less than once in the time that the table takes
     /// to fill; without end, what was popular once would never leave.
     pub fn fading(&self) -> f32 {
-        1.0 / (FILLS_PER_HALF_LIFE * (self.buckets.len() * WAYS) as f32)
+        let ways = WAYS + if self.has_outlines() { outlines::WAYS } else { 0 };
+        1.0 / (FILLS_PER_HALF_LIFE * (self.buckets.len() * ways) as f32)
     }
 
     /// How many buckets there are. Keys lie alike in tables of as many.
@@ -289,24 +346,25 @@ impl KeyTable {
         Some(if held.is_some() { before.class } else { 0 })
     }
 
-    /// Entries in use.
+    /// Keys of which something is remembered.
     pub fn len(&self) -> usize {
-        self.used
+        self.used + self.outlines.as_ref().map_or(0, Outlines::len)
     }
 
     /// True where nothing is remembered.
     pub fn is_empty(&self) -> bool {
-        self.used == 0
+        self.len() == 0
     }
 
-    /// Entries that had to go for others, so far.
+    /// Keys that had to go for others and of which nothing is known any more, so far.
     pub fn displaced(&self) -> u64 {
-        self.displaced
+        self.displaced + self.outlines.as_ref().map_or(0, Outlines::forgotten)
     }
 
     /// Memory, in bytes.
     pub fn memory_bytes(&self) -> u64 {
-        self.buckets.len() as u64 * BUCKET_BYTES
+        let lines = if self.has_outlines() { 2 } else { 1 };
+        self.buckets.len() as u64 * BUCKET_BYTES * lines
     }
 }
 
@@ -368,6 +426,45 @@ mod tests {
         );
         assert_eq!(to.put(1 << 20, *from.get(key(1)).unwrap(), 50), None, "no such bucket");
         assert_eq!(to.put(0, Entry::default(), 50), None, "no entry");
+    }
+
+    /// Twice as many keys as there are entries: all are remembered, those without a place in outline, and one that is asked for again has its
+    /// history back.
+    #[test]
+    fn what_has_no_place_is_kept_in_outline() {
+        let mut table = KeyTable::with_outlines(1 << 16, 1);
+        let n = 2 * (table.buckets.len() * WAYS) as u64;
+        assert_eq!((n, table.memory_bytes()), (4096, 1 << 16));
+        let shown = (0..5).fold(History::default(), |history, now| history.asked(700, now, 0.0));
+        for i in 0..n {
+            let entry = table.get_or_insert_by_history(key(i), 1_000);
+            entry.set_history(shown);
+            entry.learn_penalty(500.0);
+        }
+        // Of twelve bits some are alike.
+        assert!(
+            table.len() as u64 > n - n / 100 && table.displaced() < n / 100,
+            "{} {}",
+            table.len(),
+            table.displaced()
+        );
+        let recalled = |table: &KeyTable, i| {
+            table
+                .recall(key(i), 1_200)
+                .filter(|e| e.history().feature(0).to_string() == "5 to 8 times, every 2^9 ticks")
+        };
+        let outlined: Vec<u64> =
+            (0..n).filter(|&i| table.get(key(i)).is_none() && recalled(&table, i).is_some()).collect();
+        assert!(outlined.len() as u64 > n / 4, "{}", outlined.len());
+        let entry = *table.get_or_insert_by_history(key(outlined[0]), 1_200);
+        assert!(
+            (400.0..600.0).contains(&entry.penalty_us().unwrap()) && (744..=1_000).contains(&entry.last),
+            "{entry:?}"
+        );
+        assert_eq!(entry.n_requests, 0, "whether it is in the cache isn't known");
+        assert_eq!(table.recall(key(outlined[0]), 1_300), Some(entry), "in full again");
+        let strangers = (n..20 * n).filter(|&i| table.recall(key(i), 1_200).is_some()).count() as u64;
+        assert!(strangers < 19 * n / 400, "{strangers}");
     }
 
     #[test]

@@ -16,6 +16,7 @@ pub mod expiry;
 pub mod key_table;
 mod log_linear;
 pub mod model;
+pub mod outlines;
 pub mod owner_table;
 pub mod policy;
 pub mod random;

@@ -127,6 +127,20 @@ impl History {
         Feature { row: row as u16, often: steps }
     }
 
+    /// As ten bits: counts in halves of an octave, gaps in octaves. `seed` decides which way a fraction of a count is rounded.
+    pub fn to_ten_bits(self, seed: u32) -> u16 {
+        let fraction = (seed.wrapping_mul(0x9e37_79b9) >> 29) as u16;
+        let halves = (u16::from(self.often.saturating_sub(1)) + fraction) / 8;
+        halves.min(31) << 5 | u16::from(self.gap / 8)
+    }
+
+    /// What the lower ten bits say, which [`History::to_ten_bits`] gave of a key that was asked for.
+    #[inline]
+    pub fn from_ten_bits(bits: u16) -> Self {
+        let (halves, octave) = ((bits >> 5 & 31) as u8, (bits & 31) as u8);
+        History { often: halves * 8 + 1, gap: if halves == 0 { 0 } else { octave * 8 + 4 } }
+    }
+
     /// As two bytes, for a table that keeps them.
     pub fn to_bits(self) -> u16 {
         u16::from_le_bytes([self.often, self.gap])

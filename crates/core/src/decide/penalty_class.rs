@@ -8,8 +8,10 @@ pub const PENALTY_CLASSES: usize = 16;
 
 /// The class of a miss penalty, in µs: 0 to 15.
 pub fn penalty_class(penalty_us: f64) -> usize {
-    let octave = (penalty_us.max(0.0) / 10.0 + 1.0).log2();
-    (octave as usize).min(PENALTY_CLASSES - 1)
+    // The exponent is the logarithm, rounded down: it is at least 1.
+    let from_one = penalty_us.max(0.0) / 10.0 + 1.0;
+    let octave = (from_one.to_bits() >> (f64::MANTISSA_DIGITS - 1)) as usize - 1023;
+    octave.min(PENALTY_CLASSES - 1)
 }
 
 /// Where a class begins, in µs.

@@ -121,7 +121,7 @@ impl Tenure {
         };
         let step = config.window_requests / AGES_PER_WINDOW;
         let order = Tenure {
-            keys: KeyTable::new(key_table_bytes),
+            keys: KeyTable::with_outlines(key_table_bytes, 1),
             model: DensityModel::new(DensityConfig { decay: config.decay })?,
             table: DensityTable::default(),
             ages: GreedyAges::new(step),
@@ -155,7 +155,8 @@ impl Tenure {
     }
 
     fn subject(&self, entry: &Entry, now: u64) -> Subject {
-        let history = self.keys.get(entry.key).map_or(History::default(), |known| known.history());
+        let known = self.keys.recall(entry.key, now as u32);
+        let history = known.map_or(History::default(), |known| known.history());
         Subject {
             feature: history.feature(group(entry.penalty_us)),
             last: entry.last_access,

@@ -1,0 +1,254 @@
+//! What is remembered of keys that have no place in the table of keys, in outline: about how often and how fast they were asked for, about when last, and
+//! about what a miss of them costs. Five bytes each.
+//!
+//! A cache of small values holds more keys than its table has entries, and most of what is asked for again after long was asked for before: there a rough
+//! history is worth more than a full one of half as many keys (docs/results.md, "What would bring more"). Each bucket of the table has a line of twelve, one cache line, so a key that leaves the table for another finds its outline's place near.
+//! A key is known by 12 bits beyond the bucket's number: of keys that aren't there one in 340 is taken for another. A full line gives up the longest idle for
+//! the requests it had. Times are epochs of which the last 1024 can be told apart; a sweep, a few lines at a time, removes what is older.
+//! Cost: one cache line, for a key that enters the table and the one that leaves it for that.
+
+use crate::decide::density::History;
+
+/// Outlines in a line.
+pub const WAYS: usize = 12;
+const EPOCH_BITS: u32 = 10;
+const EPOCHS: u32 = 1 << EPOCH_BITS;
+const HISTORY_BITS: u32 = 10;
+const TAG_SHIFT: u32 = EPOCH_BITS + HISTORY_BITS;
+/// Older ones are removed.
+const IDLE_EPOCHS_MAX: u32 = EPOCHS / 8 * 7;
+/// The sweep comes round in so many epochs: fewer than are left before the eldest would look young.
+const EPOCHS_PER_ROUND: u32 = EPOCHS / 16;
+/// So many epochs pass while each place is asked for once.
+const EPOCHS_PER_FILL: u64 = 32;
+
+/// What is known of a key in outline.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Outline {
+    /// What it has shown.
+    pub history: History,
+    /// When it was last asked for, in ticks, rounded down to an epoch.
+    pub last: u32,
+    /// log2 of its penalty in µs, in eighths; 0 = none was measured.
+    pub penalty: u8,
+}
+
+/// Where a key is: its bucket in the table, and 24 bits of its hash beyond that.
+pub type Place = (usize, u32);
+
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C, align(64))]
+struct Line {
+    /// From the top: 12 bits of the hash, never 0 in use; ten of history; the epoch.
+    words: [u32; WAYS],
+    penalties: [u8; WAYS],
+}
+
+impl Line {
+    fn position(&self, tag: u32) -> Option<usize> {
+        self.words.iter().position(|&word| word >> TAG_SHIFT == tag)
+    }
+}
+
+fn history(word: u32) -> History {
+    History::from_ten_bits((word >> EPOCH_BITS) as u16)
+}
+
+/// Epochs since it was asked for.
+fn idle(word: u32, epoch: u32) -> u32 {
+    epoch.wrapping_sub(word) % EPOCHS
+}
+
+/// 12 bits of the 24.
+fn tag((_, bits): Place) -> u32 {
+    (bits >> 12).max(1)
+}
+
+/// The outlines. See the file's opening.
+#[derive(Debug)]
+pub struct Outlines {
+    /// One for each bucket.
+    lines: Vec<Line>,
+    /// log2 of the ticks in an epoch.
+    epoch_shift: u32,
+    /// The epoch that the sweep has come to, and the line that is its next.
+    swept: (u32, usize),
+    used: usize,
+    forgotten: u64,
+}
+
+impl Outlines {
+    /// None yet, for a table of `n_buckets` with `n_places` in them, whose ticks are of so many requests.
+    pub fn new(n_buckets: usize, n_places: usize, requests_per_tick: u64) -> Self {
+        let places = (n_places + n_buckets * WAYS) as u64;
+        let epoch_ticks = (places / EPOCHS_PER_FILL / requests_per_tick.max(1)).max(1);
+        let lines = vec![Line::default(); n_buckets];
+        Outlines { lines, epoch_shift: epoch_ticks.ilog2(), swept: (0, 0), used: 0, forgotten: 0 }
+    }
+
+    fn outline(&self, line: usize, at: usize, epoch: u32) -> Outline {
+        let (word, penalty) = (self.lines[line].words[at], self.lines[line].penalties[at]);
+        let last = epoch.wrapping_sub(idle(word, epoch)) << self.epoch_shift;
+        Outline { history: history(word), last, penalty }
+    }
+
+    /// Reads one word of the cache line that a bucket's outlines are in, so that it is near when they are asked for.
+    #[inline]
+    pub fn warm(&self, bucket: usize) -> u32 {
+        self.lines[bucket].words[0]
+    }
+
+    /// What is known of a key at `now`.
+    #[inline]
+    pub fn get(&self, place: Place, now: u32) -> Option<Outline> {
+        let at = self.lines[place.0].position(tag(place))?;
+        Some(self.outline(place.0, at, now >> self.epoch_shift))
+    }
+
+    /// The same of a key that is in the table from now on, and here no more.
+    pub fn take(&mut self, place: Place, now: u32) -> Option<Outline> {
+        let at = self.lines[place.0].position(tag(place))?;
+        let known = self.outline(place.0, at, now >> self.epoch_shift);
+        self.lines[place.0].words[at] = 0;
+        self.used -= 1;
+        Some(known)
+    }
+
+    /// A key is in the table no more.
+    pub fn put(&mut self, place: Place, known: Outline, now: u32) {
+        let epoch = now >> self.epoch_shift;
+        self.sweep(epoch);
+        let idle_epochs = epoch.wrapping_sub(known.last >> self.epoch_shift);
+        if known.history == History::default() || idle_epochs >= IDLE_EPOCHS_MAX {
+            self.forgotten += 1;
+            return;
+        }
+        let line = &mut self.lines[place.0];
+        // Longest idle for the requests it had; what is free before all.
+        let old = |word: u32| match word {
+            0 => u32::MAX,
+            _ => (16 + 16 * idle(word, epoch)) >> history(word).octave(),
+        };
+        let oldest = || (0..WAYS).max_by_key(|&at| old(line.words[at])).unwrap_or(0);
+        let at = line.position(tag(place)).unwrap_or_else(oldest);
+        match line.words[at] {
+            0 => self.used += 1,
+            _ => self.forgotten += 1,
+        }
+        let seed = known.last ^ place.1;
+        let shown = u32::from(known.history.to_ten_bits(seed));
+        line.words[at] = tag(place) << TAG_SHIFT | shown << EPOCH_BITS | (epoch.wrapping_sub(idle_epochs) % EPOCHS);
+        line.penalties[at] = known.penalty;
+    }
+
+    /// Removes what is too old, from as many lines as the epochs that have passed are due.
+    fn sweep(&mut self, epoch: u32) {
+        let passed = epoch.wrapping_sub(self.swept.0).min(EPOCHS_PER_ROUND) as usize;
+        if passed == 0 {
+            return;
+        }
+        for _ in 0..(self.lines.len() * passed).div_ceil(EPOCHS_PER_ROUND as usize) {
+            let line = &mut self.lines[self.swept.1];
+            for word in line.words.iter_mut().filter(|word| **word != 0 && idle(**word, epoch) >= IDLE_EPOCHS_MAX) {
+                *word = 0;
+                self.used -= 1;
+                self.forgotten += 1;
+            }
+            self.swept.1 = (self.swept.1 + 1) % self.lines.len();
+        }
+        self.swept.0 = epoch;
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.used
+    }
+
+    /// True where there are none.
+    pub fn is_empty(&self) -> bool {
+        self.used == 0
+    }
+
+    /// Keys of which nothing is known any more, so far.
+    pub fn forgotten(&self) -> u64 {
+        self.forgotten
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const N: usize = 64;
+
+    fn outlines() -> Outlines {
+        Outlines::new(N, 4 * N, 1)
+    }
+
+    fn asked(times: u32, gap: u64) -> History {
+        (0..times).fold(History::default(), |history, now| history.asked(gap, now, 0.0))
+    }
+
+    fn known(history: History, last: u32) -> Outline {
+        Outline { history, last, penalty: 80 }
+    }
+
+    #[test]
+    fn a_line_is_a_cache_line() {
+        assert_eq!((size_of::<Line>(), align_of::<Line>()), (64, 64));
+    }
+
+    /// Counts to half an octave, gaps to the octave, times to the epoch, which here is 32 ticks.
+    #[test]
+    fn what_is_put_is_found_in_outline_and_taken_once() {
+        let mut outlines = outlines();
+        assert_eq!(outlines.epoch_shift, 5);
+        outlines.put((3, 0x123456), known(asked(9, 300), 1_000), 1_500);
+        let found = outlines.get((3, 0x123456), 1_500).unwrap();
+        assert_eq!((found.last, found.penalty), (992, 80));
+        assert!((6..=13).contains(&found.history.n_requests()), "{:?}", found.history);
+        assert!((256.0..512.0).contains(&found.history.gap_ticks().unwrap()), "{:?}", found.history);
+        assert_eq!(outlines.get((3, 0x123456), 9_000), Some(found), "what is known of it is the same later");
+        assert_eq!((outlines.get((4, 0x123456), 1_500), outlines.get((3, 0x654321), 1_500)), (None, None));
+        assert_eq!((outlines.take((3, 0x123456), 1_500), outlines.len()), (Some(found), 0));
+        assert_eq!((outlines.take((3, 0x123456), 1_500), outlines.forgotten()), (None, 0));
+    }
+
+    #[test]
+    fn what_was_seen_once_stays_so_and_the_mean_of_counts_is_right() {
+        let once = asked(1, 0);
+        assert!((0..100).all(|seed| History::from_ten_bits(once.to_ten_bits(seed)) == once));
+        let often = asked(100, 10);
+        let octaves = |history: History| f64::from(history.n_requests()).log2();
+        let mean = (0..1_000).map(|seed| octaves(History::from_ten_bits(often.to_ten_bits(seed)))).sum::<f64>() / 1e3;
+        assert!((mean - octaves(often)).abs() < 0.1, "{mean} for {}", octaves(often));
+    }
+
+    #[test]
+    fn a_full_line_gives_up_the_longest_idle_for_its_requests() {
+        let mut outlines = outlines();
+        let place = |i: u32| (0, i << 12);
+        outlines.put(place(1), known(asked(32, 10), 100), 100);
+        (2..=WAYS as u32).for_each(|i| outlines.put(place(i), known(asked(1, 0), 100 * i), 1_300));
+        outlines.put(place(100), known(asked(1, 0), 1_300), 1_300);
+        let there: Vec<u32> = (1..=WAYS as u32).filter(|&i| outlines.get(place(i), 1_300).is_some()).collect();
+        assert_eq!(there.len(), WAYS - 1);
+        assert!(there.contains(&1) && !there.contains(&2), "{there:?}");
+        assert_eq!((outlines.len(), outlines.forgotten()), (WAYS, 1));
+    }
+
+    /// A time that comes round makes nobody young: what isn't asked for in 896 epochs has gone when another line is written to.
+    #[test]
+    fn what_is_too_old_goes() {
+        let mut outlines = outlines();
+        outlines.put((9, 7 << 12), known(asked(4, 10), 0), 0);
+        for epoch in 1..1_100_u32 {
+            outlines.put((1, 5 << 12), known(asked(1, 0), 32 * epoch), 32 * epoch);
+            let is_there = outlines.get((9, 7 << 12), 32 * epoch).is_some();
+            assert!(is_there || epoch >= IDLE_EPOCHS_MAX, "{epoch}");
+            assert!(!is_there || epoch < EPOCHS, "{epoch}");
+        }
+        outlines.put((2, 5 << 12), known(asked(1, 0), 0), 32 * 1_100);
+        assert_eq!(outlines.len(), 1, "what is too old already is not kept");
+    }
+}

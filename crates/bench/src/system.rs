@@ -49,15 +49,18 @@ pub struct System {
     simulated_policy: Option<&'static str>,
 }
 
+const PREDIS: (&str, &str) = ("tenure.policy", "predis");
+
 /// Every system there is, by name. One whose policy lives in the module is one line here.
 const SYSTEMS: [System; 17] = [
     System::STOCK,
     System::TENURE,
-    System::with_module("predis-auto", Told::Nothing, &[("tenure.classes", "auto")]).simulated_as("predis"),
-    System::with_module("predis-hint", Told::Classes, &[("tenure.classes", "hinted")]).simulated_as("predis"),
+    System::with_module("predis", Told::Tenants, &[PREDIS]).simulated_as("predis"),
+    System::with_module("predis-auto", Told::Nothing, &[PREDIS, ("tenure.classes", "auto")]).simulated_as("predis"),
+    System::with_module("predis-hint", Told::Classes, &[PREDIS, ("tenure.classes", "hinted")]).simulated_as("predis"),
     System::with_module("kredis", Told::Tenants, &[("tenure.policy", "kredis")]).simulated_as("kredis"),
     // What kRedis consists of, one part after the other: a dictionary per tenant, KRR in place of EAET, K by curve.
-    System::with_module("predis-db", Told::Databases, &[]).simulated_as("predis"),
+    System::with_module("predis-db", Told::Databases, &[PREDIS]).simulated_as("predis"),
     System::with_module("kredis-db-k5", Told::Databases, &[("tenure.policy", "kredis"), ("tenure.kredis-k", "as-set")]),
     System::with_module("kredis-db", Told::Databases, &[("tenure.policy", "kredis")]).simulated_as("kredis"),
     // What DLRU is compared with.
@@ -70,7 +73,6 @@ const SYSTEMS: [System; 17] = [
     System::with_module("hyperbolic", Told::Nothing, &[("tenure.policy", "hyperbolic"), ("tenure.samples", "64")])
         .simulated_as("hyperbolic"),
     System::with_module("hyperbolic-5", Told::Nothing, &[("tenure.policy", "hyperbolic")]).simulated_as("hyperbolic:5"),
-    System::with_module("density", Told::Tenants, &[("tenure.policy", "density")]).simulated_as("tenure"),
     System::with_module(
         "tenure-sleep",
         Told::Tenants,
@@ -89,7 +91,7 @@ impl System {
     pub const STOCK: System = System { label: "stock", samples: 5, module: None, simulated_policy: Some("redis") };
 
     /// The server with the module at its defaults, told whose the keys are.
-    pub const TENURE: System = System::with_module("tenure", Told::Tenants, &[]).simulated_as("predis");
+    pub const TENURE: System = System::with_module("tenure", Told::Tenants, &[]).simulated_as("tenure");
 
     const fn with_module(label: &'static str, told: Told, settings: &'static [(&'static str, &'static str)]) -> System {
         System {
@@ -384,5 +386,6 @@ mod tests {
         assert_eq!(text(&settings_of("tenure-sleep")), expected);
         assert!(spill.is_dir());
         assert_eq!(text(&settings_of("predis-hint"))[0], format!("class-rules {prefixes}"));
+        assert_eq!(text(&settings_of("predis"))[1], "policy predis");
     }
 }

@@ -23,6 +23,8 @@ use crate::worker::model::Modelling;
 /// What evicts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Policy {
+    /// What keeping saves least goes, per byte and time, as learned.
+    Density,
     /// Partitions are held to the targets of the plan.
     Predis,
     /// The same, and each partition under the sampling size that serves it best.
@@ -33,8 +35,6 @@ pub enum Policy {
     Hyperbolic,
     /// The same per byte.
     HyperbolicSize,
-    /// What keeping saves least goes, per byte and time, as learned.
-    Density,
     /// The longest idle of a sample goes, whoever's it is.
     Lru,
     /// Tenure only watches; the server evicts.
@@ -44,14 +44,14 @@ pub enum Policy {
 impl Policy {
     /// The names, in the order of [`Policy::ALL`].
     pub const NAMES: &[&CStr] =
-        &[c"predis", c"kredis", c"dlru", c"hyperbolic", c"hyperbolic-size", c"density", c"lru", c"off"];
+        &[c"density", c"predis", c"kredis", c"dlru", c"hyperbolic", c"hyperbolic-size", c"lru", c"off"];
     const ALL: [Policy; 8] = [
+        Policy::Density,
         Policy::Predis,
         Policy::Kredis,
         Policy::Dlru,
         Policy::Hyperbolic,
         Policy::HyperbolicSize,
-        Policy::Density,
         Policy::Lru,
         Policy::Off,
     ];
@@ -268,7 +268,7 @@ pub const TABLE: &[Setting] = &[
         c"policy",
         Policy::NAMES,
         Policy::ALL,
-        "What evicts: 'predis' holds partitions to the plan's targets, 'kredis' too, each under the K (1, 5, 8 or 16) that misses least there, 'dlru' evicts the longest idle of K keys, whoever's they are, with the K (1, 2, 5, 10 or 16) that costs least, which the server's maxmemory-samples follows, 'hyperbolic' evicts what is worth least (miss penalty x requests / time in the cache; 'hyperbolic-size' per byte), best with 64 samples, 'density' evicts what keeping saves least (miss penalty x expected reads / byte and time, learned from the accesses; or GDSF or the longest idle, where miniature caches find that better), 'lru' evicts the longest idle whoever's it is, 'off' leaves eviction to the server."
+        "What evicts: 'density' evicts what keeping saves least (miss penalty x expected reads / byte and time, learned from the accesses; or GDSF or the longest idle, where miniature caches find that better), 'predis' holds partitions to the plan's targets, 'kredis' too, each under the K (1, 5, 8 or 16) that misses least there, 'dlru' evicts the longest idle of K keys, whoever's they are, with the K (1, 2, 5, 10 or 16) that costs least, which the server's maxmemory-samples follows, 'hyperbolic' evicts what is worth least (miss penalty x requests / time in the cache; 'hyperbolic-size' per byte), best with 64 samples, 'lru' evicts the longest idle whoever's it is, 'off' leaves eviction to the server."
     ),
     Setting {
         name: c"tenants",
@@ -306,7 +306,7 @@ pub const TABLE: &[Setting] = &[
         0,
         0..=68719476736,
         true,
-        "Memory for what is remembered of single keys, in the cache or evicted: class, penalty, last access; 16 bytes each. Too little forgets classes. 0: 1/64 of maxmemory, 256 KiB to 256 MiB; none is taken where neither classes nor one of the policies hyperbolic, hyperbolic-size and density is on."
+        "Memory for what is remembered of single keys, in the cache or evicted: class, penalty, last access; 16 bytes each, and under the policy density without classes and tiers half of it 5 bytes each. Too little forgets classes. 0: 1/64 of maxmemory, 256 KiB to 256 MiB; none is taken where neither classes nor one of the policies density, hyperbolic and hyperbolic-size is on."
     ),
     number!(
         samples,
@@ -322,7 +322,7 @@ pub const TABLE: &[Setting] = &[
         10,
         1..=64,
         false,
-        "Keys sampled per eviction under the policy density. More find keys worth less, and cost main-thread time for each."
+        "Keys sampled per eviction under the policy density. More find keys worth less, and cost main-thread time for each: while the main thread is busy for more than 80 % of the time fewer are, from 95 % on 5."
     ),
     choice!(
         kredis_k,
@@ -569,7 +569,7 @@ impl Default for Settings {
     fn default() -> Self {
         let mut settings = Settings {
             enabled: true,
-            policy: Policy::Predis,
+            policy: Policy::Density,
             tenants_text: String::new(),
             tenants: TenantSpec::default(),
             classes: ClassSpec::default(),
@@ -711,6 +711,11 @@ impl Settings {
             Remembers::Classes if self.tier_slow.is_some() => Remembers::History,
             by_policy => by_policy,
         }
+    }
+
+    /// True where keys need only be remembered in outline: what they have shown and cost, of which class and in which tier they are is nobody's concern.
+    pub fn outlines_keys(&self) -> bool {
+        self.policy == Policy::Density && self.classes.source == Source::Off && self.tier_slow.is_none()
     }
 
     /// Into how many bins partitions are to be divided.

@@ -32,14 +32,15 @@ use crate::enforce::spill::Spill;
 use crate::enforce::tier::Tiers;
 use crate::enforce::usage::Usage;
 use crate::enforce::walk::{Guides, SizesOf, Walk};
-use crate::ffi::callbacks::now_us;
+use crate::ffi::callbacks::{now_us, thread_cpu_us};
 use crate::ffi::server::{Kind, Level, Server, Text};
 use crate::ffi::{acl, alloc, filter, soon};
 use crate::observe::bins::BinId;
 use crate::observe::claims::Claim;
-use crate::observe::classes::{Class, Classes, Remembers};
+use crate::observe::classes::{Class, Classes, Remembers, Table};
 use crate::observe::command_table::CommandTable;
 use crate::observe::duty::{Duty, Watched};
+use crate::observe::load::Load;
 use crate::observe::partitions::{Partitions, in_database};
 use crate::observe::settled::Settled;
 use crate::observe::sizes::LARGE_BYTES;
@@ -225,6 +226,8 @@ pub struct Tenure {
     growth: Growth,
     own: Own,
     duty: Duty,
+    /// How busy the main thread is.
+    pub load: Load,
     rests_until_us: u64,
     /// Since when there is something to free that an idle event loop may do.
     short_since_us: Option<u64>,
@@ -250,6 +253,10 @@ pub struct Tenure {
     spill_failed: Option<&'static str>,
     /// Memory is near its limit, or a partition has a maximum: turns look whether there is something to free. As of the last tick.
     may_be_short: bool,
+    /// A tenant has a maximum, which holds however much memory is free.
+    has_maximum: bool,
+    /// Nothing had to go when a turn last looked.
+    has_room: bool,
     db_sizes: Vec<(u16, u64)>,
     databases: u16,
     published_version: u64,
@@ -294,6 +301,7 @@ impl Tenure {
             growth: Growth::default(),
             own: Own::default(),
             duty: Duty::new(now_us),
+            load: Load::default(),
             rests_until_us: 0,
             short_since_us: None,
             cluster: server.flags().is_cluster().then(Clustered::default),
@@ -307,6 +315,8 @@ impl Tenure {
             is_server_start: server.info_field(b"stats", "total_connections_received").is_some_and(|n| n == "0"),
             spill_failed: None,
             may_be_short: true,
+            has_maximum: true,
+            has_room: false,
             db_sizes: Vec::new(),
             databases: databases(server),
             published_version: 0,
@@ -339,6 +349,7 @@ impl Tenure {
             || settings.remembers_keys() != self.settings.remembers_keys()
             || settings.modelling() != self.settings.modelling()
             || settings.remembers() != self.settings.remembers()
+            || settings.outlines_keys() != self.settings.outlines_keys()
             || settings.key_table_bytes != self.settings.key_table_bytes
             || settings.bins() != self.settings.bins();
         self.apply(&settings);
@@ -365,9 +376,9 @@ impl Tenure {
     /// Divides the keys as the settings say, and starts over: what was learned of other partitions is of no use.
     fn divide_anew(&mut self) {
         let settings = &self.settings;
-        let table_bytes = settings.remembers_keys().then(|| self.key_table_bytes());
+        let table = settings.remembers_keys().then(|| self.key_table());
         let held = std::mem::take(&mut self.observer.partitions.classes);
-        let classes = held.renewed(settings.classes.clone(), table_bytes, settings.remembers());
+        let classes = held.renewed(settings.classes.clone(), table, settings.remembers());
         let tenants = Tenants::new(&settings.tenants);
         let owners = self.observer.partitions.owners.take();
         self.observer.set_partitions(Partitions::new(tenants, classes, owners, settings.bins()));
@@ -382,19 +393,21 @@ impl Tenure {
         self.renew_placements();
     }
 
-    /// What the table of keys may take, in bytes.
-    fn key_table_bytes(&self) -> u64 {
-        match (self.settings.key_table_bytes as u64, self.memory.limit_bytes) {
+    /// The table of keys that there should be.
+    fn key_table(&self) -> Table {
+        let bytes = match (self.settings.key_table_bytes as u64, self.memory.limit_bytes) {
             (0, 0) => KEY_TABLE_BYTES_UNLIMITED,
             (0, limit) => (limit / KEY_TABLE_SHARE).clamp(KEY_TABLE_BYTES_MIN, KEY_TABLE_BYTES_MAX),
             (set, _) => set.max(KEY_TABLE_BYTES_MIN),
-        }
+        };
+        Table { bytes, has_outlines: self.settings.outlines_keys() }
     }
 
     /// A limit that has grown fourfold deserves a larger table, and one that is a quarter can't afford it, where no class is lost.
     /// Where the table doesn't say whose a key is, what was planned stays.
     fn fit_key_table(&mut self) {
-        let wanted = self.key_table_bytes();
+        let table = self.key_table();
+        let wanted = table.bytes;
         let may_forget = self.settings.remembers() == Remembers::History;
         let classes = &mut self.observer.partitions.classes;
         let held = classes.keys.as_ref().map(KeyTable::memory_bytes);
@@ -403,7 +416,7 @@ impl Tenure {
         }
         match classes.is_on() {
             true => self.divide_anew(),
-            false => classes.keys = Some(KeyTable::new(wanted)),
+            false => classes.keys = Some(table.new_keys()),
         }
         self.own.forget();
     }
@@ -533,9 +546,9 @@ impl Tenure {
         let hash = in_database(KeyHash::of(key), db);
         let size_bytes = sizes.of(server, partition, &name, || hash, &opened);
         let entry = partitions.classes.entry(hash);
-        let subject = ranks.subject(entry, partition, size_bytes, &opened);
+        let subject = ranks.subject(entry.as_ref(), partition, size_bytes, &opened);
         drop(opened);
-        self.evictor.offer(partition, &ranks, &subject, entry, (name, db));
+        self.evictor.offer(partition, &ranks, &subject, entry.as_ref(), (name, db));
     }
 
     /// The end of a turn: bounded work, see the file's opening.
@@ -570,7 +583,9 @@ impl Tenure {
             self.published = published;
             self.published_at_us = now_us;
             let penalties_us = self.penalties_us();
-            self.observer.worths.take(penalties_us, self.observer.delays);
+            let noise = self.observer.partitions.classes.noise;
+            self.observer.worths.take(penalties_us, self.observer.delays, &noise);
+            self.observer.worths.weight = self.observer.partitions.weights();
         }
         self.settle_claims(server);
         self.follow_sample_size(server);
@@ -598,6 +613,16 @@ impl Tenure {
     /// Frees memory: where the next turn may need it, at once, and else when the event loop is idle, so that no reply waits for it.
     fn relieve(&mut self, server: &Server, now_us: u64, when: When) {
         let limit_bytes = self.memory.limit_bytes;
+        let used_bytes = self.used_bytes(server);
+        if when == When::BeforeReplies {
+            self.growth.turn(used_bytes);
+        }
+        // Most turns end here: the rest is asked only where something may have to go.
+        self.has_room = !self.has_maximum && used_bytes + self.headroom_bytes() <= limit_bytes;
+        if self.has_room {
+            self.short_since_us = None;
+            return;
+        }
         self.standing = self.standing_by_plan(now_us);
         let planned = self.standing == Standing::Ready;
         // A maximum holds without a plan too, and without a limit.
@@ -605,10 +630,6 @@ impl Tenure {
             && matches!(self.standing, Standing::NoPlan | Standing::StalePlan | Standing::NoLimit | Standing::ByServer);
         if !planned && !may_hold_maximums {
             return;
-        }
-        let used_bytes = self.used_bytes(server);
-        if when == When::BeforeReplies {
-            self.growth.turn(used_bytes);
         }
         let free_bytes = if planned { used_bytes.saturating_sub(limit_bytes - self.headroom_bytes()) } else { 0 };
         let published = Arc::clone(&self.published);
@@ -731,7 +752,7 @@ impl Tenure {
     /// Keys sampled per eviction, whoever gives: as set, or as chosen.
     fn sample_size(&self) -> u32 {
         let set = match self.settings.policy {
-            Policy::Density => self.settings.density_samples,
+            Policy::Density => return self.load.samples(self.settings.density_samples as u32),
             _ => self.settings.samples,
         };
         self.chosen_sample_size().unwrap_or(set as u32)
@@ -819,6 +840,7 @@ impl Tenure {
             }
             self.observer.table_is_stale = false;
         }
+        self.load.look(now_us, thread_cpu_us());
         self.count_keys(server);
         let dbs: Vec<u16> = self.db_sizes.iter().map(|(db, _)| *db).collect();
         self.observer.set_dbs_in_use(&dbs);
@@ -851,13 +873,13 @@ impl Tenure {
 
     /// Where nothing can be short of memory soon, turns don't look, and a fast stream is watched in part.
     fn watch_or_pause(&mut self, server: &Server, now_us: u64) {
-        let has_maximum = self.observer.partitions.tenants().bytes_max().iter().any(|&max| max < u64::MAX);
-        self.may_be_short = has_maximum || self.is_near_limit(self.used_bytes(server));
+        self.has_maximum = self.observer.partitions.tenants().bytes_max().iter().any(|&max| max < u64::MAX);
+        self.may_be_short = self.has_maximum || self.is_near_limit(self.used_bytes(server));
         let is_clock_wanted = self.clock_is_wanted();
         let asked = &mut self.observer.partitions.classes.asked;
         asked.turn(is_clock_wanted);
         asked.pace(now_us);
-        if !self.may_be_short {
+        if !self.may_be_short || self.has_room {
             self.standing = self.standing_by_plan(now_us);
         }
         let enough_per_second = self.settings.watched_per_second as u64;

@@ -311,14 +311,16 @@ impl Evictor {
         let was_used = match orders.scoring {
             Scoring::Idle => false,
             Scoring::Worth(_) => n_requests > victim.sight.n_requests,
-            Scoring::Ranked(_) => entry.map(|entry| entry.last) != victim.sight.last,
+            Scoring::Ranked(_) => was_asked_for(entry, victim.sight.last),
         };
         if was_used {
             return None;
         }
         let size_bytes = guides.sizes.of(server, partition, &victim.name, hash, &key);
         let subject = match orders.scoring {
-            Scoring::Ranked(ranks) => Some((ranks.subject(entry, partition, size_bytes, &key), ranks.clock.now)),
+            Scoring::Ranked(ranks) => {
+                Some((ranks.subject(entry.as_ref(), partition, size_bytes, &key), ranks.clock.now))
+            }
             _ => None,
         };
         if !key.unlink() {
@@ -422,13 +424,21 @@ fn look_at(visit: &Visit, classes: &Classes, orders: &Orders, ages: &GreedyAges)
         Scoring::Ranked(ranks) => {
             let entry = entry();
             let size_bytes = visit.size_bytes.unwrap_or(1);
-            let subject = ranks.subject(entry, visit.partition, size_bytes, visit.key);
+            let subject = ranks.subject(entry.as_ref(), visit.partition, size_bytes, visit.key);
             let expired_bytes = (subject.expires <= ranks.clock.now).then_some(size_bytes);
             let last = entry.map(|entry| entry.last);
             // What is remembered of a key tells whether it was used since; the server has to be asked of others alone.
             let sight = sight(if last.is_none() { idle() } else { 0 });
             (f64::from(ranks.ranker(ages).score(&subject)), Sight { last, expired_bytes, ..sight })
         }
+    }
+}
+
+/// Whether a key that was `last` asked for then was since. What is remembered in outline by now rounds that down.
+fn was_asked_for(entry: Option<Entry>, last: Option<u32>) -> bool {
+    match (entry, last) {
+        (Some(entry), Some(last)) => entry.last.wrapping_sub(last).cast_signed() > 0,
+        (entry, last) => entry.is_some() || last.is_some(),
     }
 }
 

@@ -7,6 +7,7 @@
 
 use std::collections::HashMap;
 
+use tenure_core::asked::{Asked, Kind, REQUESTS_PER_TICK};
 use tenure_core::decide::penalty_class::{ClassLimits, PENALTY_CLASSES};
 use tenure_core::key_table::{BUCKET_BYTES, Entry, KeyTable};
 use tenure_core::tiers::placed::Placed;
@@ -16,7 +17,7 @@ use super::command_table::Effect;
 use super::placements::{Noted, Placements};
 use super::prefixes::Prefixes;
 use super::slow_collections::SlowCollections;
-use tenure_core::asked::{Asked, Kind};
+use super::worths::Noise;
 
 /// A class: 0 = none, 1 to 16 measured, 17 to 32 hinted.
 pub type Class = u8;
@@ -105,6 +106,31 @@ pub enum Remembers {
     History,
 }
 
+/// The table that is to be had for that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Table {
+    /// What it may take.
+    pub bytes: u64,
+    /// Half of it for what the other half has no place for: where neither classes nor tiers are to be remembered.
+    pub has_outlines: bool,
+}
+
+impl Table {
+    /// An empty one.
+    pub fn new_keys(self) -> KeyTable {
+        match self.has_outlines {
+            true => KeyTable::with_outlines(self.bytes, REQUESTS_PER_TICK),
+            false => KeyTable::new(self.bytes),
+        }
+    }
+
+    /// True where `keys` is such a one.
+    fn is_of(self, keys: &KeyTable) -> bool {
+        let least = BUCKET_BYTES << u32::from(self.has_outlines);
+        self.has_outlines == keys.has_outlines() && self.bytes / least * least == keys.memory_bytes()
+    }
+}
+
 /// The classes in force. See the file's opening.
 #[derive(Debug, Default)]
 pub struct Classes {
@@ -124,6 +150,8 @@ pub struct Classes {
     pub slow_collections: SlowCollections,
     /// Keys that changed class, or were forgotten, maybe while they were in the cache.
     pub moved: u64,
+    /// How far penalties tell keys apart.
+    pub noise: Noise,
 }
 
 impl Classes {
@@ -141,19 +169,17 @@ impl Classes {
         self.rules = Some(Prefixes::new(classes)).filter(|rules| !rules.is_empty());
     }
 
-    /// The same under another `spec`, with a table of about `table_bytes`: what was learned and told of keys stays, where the table
-    /// is as large as before, its classes mean the same, and its times are of the same clock.
-    pub fn renewed(self, spec: ClassSpec, table_bytes: Option<u64>, remembers: Remembers) -> Self {
-        let is_same_size = |keys: &KeyTable| {
-            table_bytes.is_some_and(|bytes| bytes / BUCKET_BYTES * BUCKET_BYTES == keys.memory_bytes())
-        };
+    /// The same under another `spec`, with such a `table`: what was learned and told of keys stays, where the table
+    /// is as before, its classes mean the same, and its times are of the same clock.
+    pub fn renewed(self, spec: ClassSpec, table: Option<Table>, remembers: Remembers) -> Self {
+        let is_same = |keys: &KeyTable| table.is_some_and(|table| table.is_of(keys));
         let is_history = |remembers| remembers == Remembers::History;
         let means_the_same = spec.limits == self.spec.limits
             && spec.source == self.spec.source
             && is_history(remembers) == is_history(self.remembers);
-        let keys = self.keys.filter(|keys| means_the_same && is_same_size(keys));
+        let keys = self.keys.filter(|keys| means_the_same && is_same(keys));
         let Some(keys) = keys else {
-            let mut classes = Classes::new(spec, table_bytes.map(KeyTable::new), remembers);
+            let mut classes = Classes::new(spec, table.map(Table::new_keys), remembers);
             classes.slow_collections = self.slow_collections;
             return classes;
         };
@@ -199,6 +225,7 @@ impl Classes {
         let Some(keys) = &mut self.keys else { return };
         let displaced = keys.displaced();
         let entry = keys.get_or_insert(key, now);
+        self.noise.measured(penalty_us as f32, entry.penalty_us());
         let smoothed_us = entry.learn_penalty(penalty_us as f32);
         if self.spec.source == Source::Auto && entry.class < FIRST_HINTED {
             let class = match entry.class {
@@ -283,6 +310,14 @@ impl Classes {
     pub fn settle(&mut self) {
         if self.asked.are_waiting() {
             self.settle_waiting();
+        }
+    }
+
+    /// A turn is over. Where values lie in two tiers, what is slow and was read may have to move now; else accesses wait until they are many or asked about.
+    #[inline]
+    pub fn end_turn(&mut self) {
+        if self.placements.is_some() {
+            self.settle();
         }
     }
 
@@ -425,8 +460,8 @@ impl Classes {
 
     /// What is remembered of a key.
     #[inline]
-    pub fn entry(&self, key: KeyHash) -> Option<&Entry> {
-        self.keys.as_ref().and_then(|keys| keys.get(key))
+    pub fn entry(&self, key: KeyHash) -> Option<Entry> {
+        self.keys.as_ref().and_then(|keys| keys.recall(key, self.asked.now() as u32))
     }
 }
 
@@ -481,16 +516,29 @@ mod tests {
         classes.learn(KeyHash::of(b"k"), 100, 0);
         let class = classes.named("special").unwrap();
         classes.hint(KeyHash::of(b"s"), class, 0);
-        let bytes = classes.keys.as_ref().map(KeyTable::memory_bytes);
+        let table = Some(Table { bytes: classes.keys.as_ref().unwrap().memory_bytes(), has_outlines: false });
         let spec = ClassSpec { rules: ClassRules::parse("new=n:*").unwrap(), ..classes.spec.clone() };
-        let classes = classes.renewed(spec.clone(), bytes, Remembers::Residence);
+        let classes = classes.renewed(spec.clone(), table, Remembers::Residence);
         assert_eq!([b"k", b"s"].map(|key| of(&classes, key)), ["70-150us", "special"]);
         assert_eq!(of(&classes, b"n:1"), "new");
-        let mut classes = classes.renewed(spec.clone(), bytes, Remembers::History);
+        let mut classes = classes.renewed(spec.clone(), table, Remembers::History);
         assert_eq!(of(&classes, b"k"), "none", "its times are of another clock");
         classes.learn(KeyHash::of(b"k"), 100, 0);
         let spec = ClassSpec { limits: ClassLimits::parse("1000").unwrap(), ..spec };
-        assert_eq!(of(&classes.renewed(spec, bytes, Remembers::History), b"k"), "none");
+        assert_eq!(of(&classes.renewed(spec, table, Remembers::History), b"k"), "none");
+    }
+
+    #[test]
+    fn a_table_with_outlines_stays_where_another_is_to_have_them_too() {
+        let outlined = Table { bytes: 1 << 16, has_outlines: true };
+        let mut classes = Classes::new(ClassSpec::default(), Some(outlined.new_keys()), Remembers::History);
+        classes.learn(KeyHash::of(b"k"), 100, 0);
+        let classes = classes.renewed(ClassSpec::default(), Some(outlined), Remembers::History);
+        assert!(classes.entry(KeyHash::of(b"k")).is_some());
+        let full = Table { has_outlines: false, ..outlined };
+        let classes = classes.renewed(ClassSpec::default(), Some(full), Remembers::History);
+        assert!(classes.entry(KeyHash::of(b"k")).is_none());
+        assert_eq!(classes.keys.map(|keys| (keys.has_outlines(), keys.memory_bytes())), Some((false, 1 << 16)));
     }
 
     #[test]

@@ -11,6 +11,7 @@ pub mod classes;
 pub mod clients;
 pub mod command_table;
 pub mod duty;
+pub mod load;
 pub mod misses;
 pub mod owners;
 pub mod partitions;
@@ -261,7 +262,7 @@ impl Observer {
         self.ring.clear();
         self.claims = Claims::default();
         // Delays are of the backend, penalties of partitions.
-        self.worths.penalty_us = Worths::default().penalty_us;
+        self.worths = Worths { are_delayed: self.worths.are_delayed, ..Worths::default() };
         // Users may have other numbers.
         self.clients.forget();
         self.epoch += 1;
@@ -551,10 +552,11 @@ impl Observer {
         (self.is_busy, self.manages_modules) = (false, false);
         self.tick = key_table::tick(now_us);
         self.clients.end_turn();
-        self.partitions.classes.settle();
+        self.partitions.classes.end_turn();
         if self.ring.is_empty() {
             return dropped;
         }
+        self.partitions.classes.settle();
         let mut ring = std::mem::take(&mut self.ring);
         for noted in ring.iter() {
             let place = noted.place.or_else(|| self.find_place(server, noted.key, noted.effect));
@@ -611,7 +613,7 @@ impl Observer {
         }
         let clock = asked.clock();
         let entry = self.partitions.classes.entry(access.key);
-        let (feature, penalty_us) = self.worths.of(entry, partition, clock.ticks_per_us);
+        let (feature, penalty_us) = self.worths.of(entry.as_ref(), partition, clock.ticks_per_us);
         let expires = match access.ttl_us {
             0 => u64::MAX,
             ttl_us => clock.tick_after(noted.at, ttl_us),
@@ -736,7 +738,7 @@ mod tests {
     fn what_misses_cost_is_not_taken_for_other_partitions() {
         let partitions = || Partitions::new(Tenants::new(&TenantSpec::default()), Classes::default(), None, 1);
         let mut observer = Observer::new(CommandTable::empty(), partitions(), Arc::new(ArrayQueue::new(1)));
-        observer.worths = Worths { penalty_us: [50.0; PARTITIONS_MAX], are_delayed: true };
+        observer.worths = Worths { penalty_us: [50.0; PARTITIONS_MAX], are_delayed: true, ..Worths::default() };
         observer.set_partitions(partitions());
         assert!(observer.worths.penalty_us.iter().all(|&us| us == 1.0) && observer.worths.are_delayed);
     }

@@ -185,6 +185,14 @@ impl Partitions {
         &self.of
     }
 
+    /// How much misses count, by partition.
+    pub fn weights(&self) -> [f32; PARTITIONS_MAX] {
+        let mut weights = [1.0; PARTITIONS_MAX];
+        let of_tenant = self.of.iter().map(|(tenant, _)| self.tenants.weights()[tenant.0 as usize] as f32);
+        weights.iter_mut().zip(of_tenant).for_each(|(slot, weight)| *slot = weight);
+        weights
+    }
+
     /// Who is who.
     pub fn tenants(&self) -> &Tenants {
         &self.tenants

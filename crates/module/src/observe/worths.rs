@@ -1,5 +1,6 @@
 //! What a miss of a key costs under Tenure's own policy: as measured for the key, else as its partition's do in the mean; where many
-//! misses meet a fetch of the same key under way, the wait of all of them.
+//! misses meet a fetch of the same key under way, the wait of all of them; and as often as its tenant's weight says. Where two measures of one
+//! key differ as those of two keys do, as where a client fetches many keys one after the other, a key's own tells little, and its partition's mean counts.
 
 use tenure_core::decide::delayed_hits::{DELAYED_MIN, aggregate_delay_us};
 use tenure_core::decide::density::{Feature, History};
@@ -35,32 +36,89 @@ impl Delays {
     }
 }
 
+/// Measures that are enough to tell noise by.
+const MEASURES_ENOUGH: f64 = 200.0;
+/// What one measure moves a mean by, of the difference, once there are enough.
+const MEASURE_WEIGHT: f64 = 1.0 / 1024.0;
+/// What two measures of one key differ by, squared, over what one is off by: 2 of the first two, 8/7 where one is smoothed over many.
+const PAIR: f64 = 1.5;
+/// From here on a key's own measure is taken as it is.
+const TRUSTED: f32 = 0.8;
+
+/// How far measured penalties tell keys apart. Logarithms, since penalties differ by factors.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Noise {
+    measures: f64,
+    pairs: f64,
+    mean: f64,
+    /// Squared difference from the mean.
+    apart: f64,
+    /// Squared difference from what was held of the same key.
+    within: f64,
+}
+
+impl Noise {
+    /// A penalty was measured, in µs, of a key of which `held_us` was known.
+    pub fn measured(&mut self, us: f32, held_us: Option<f32>) {
+        let us = f64::from(us.max(1.0));
+        self.measures += 1.0;
+        let off = us.ln() - self.mean;
+        self.mean += off / self.measures.min(1.0 / MEASURE_WEIGHT);
+        self.apart += (off * off - self.apart) / self.measures.min(1.0 / MEASURE_WEIGHT);
+        if let Some(held_us) = held_us {
+            self.pairs += 1.0;
+            let off = (us / f64::from(held_us.max(1.0))).ln();
+            self.within += (off * off - self.within) / self.pairs.min(1.0 / MEASURE_WEIGHT);
+        }
+    }
+
+    /// What part of the difference (of logarithms) between a key's own penalty and its partition's is real, 0 to 1: the share of the variance that
+    /// is between keys. 1 while too little was measured.
+    pub fn trust(&self) -> f32 {
+        if self.pairs < MEASURES_ENOUGH || self.apart == 0.0 {
+            return 1.0;
+        }
+        let trust = (1.0 - self.within / (PAIR * self.apart)).clamp(0.0, 1.0) as f32;
+        if trust > TRUSTED { 1.0 } else { trust }
+    }
+}
+
 /// What is known of all keys together. See the file's opening.
 #[derive(Clone, Debug)]
 pub struct Worths {
     /// Mean miss penalty by partition, in µs; 1 where none is known.
     pub penalty_us: [f32; PARTITIONS_MAX],
+    /// How much misses count, by partition.
+    pub weight: [f32; PARTITIONS_MAX],
     /// Fetches meet.
     pub are_delayed: bool,
+    /// What a key's own penalty tells: see [`Noise::trust`].
+    pub trust: f32,
 }
 
 impl Default for Worths {
     fn default() -> Self {
-        Worths { penalty_us: [1.0; PARTITIONS_MAX], are_delayed: false }
+        Worths { penalty_us: [1.0; PARTITIONS_MAX], weight: [1.0; PARTITIONS_MAX], are_delayed: false, trust: 1.0 }
     }
 }
 
 impl Worths {
     /// Takes what was measured last.
-    pub fn take(&mut self, penalty_us: [f32; PARTITIONS_MAX], delays: Delays) {
+    pub fn take(&mut self, penalty_us: [f32; PARTITIONS_MAX], delays: Delays, noise: &Noise) {
         self.penalty_us = penalty_us;
+        self.trust = noise.trust();
         self.are_delayed = delays.share() >= DELAYED_MIN;
     }
 
-    /// What a key has shown, and what a miss of it costs, in µs. Of a key that isn't remembered, that of its partition.
+    /// What a key has shown, and what a miss of it costs, in µs, times its tenant's weight. Of a key that isn't remembered, that of its partition.
     #[inline]
     pub fn of(&self, entry: Option<&Entry>, partition: PartitionId, ticks_per_us: f64) -> (Feature, f32) {
-        let penalty_us = entry.and_then(Entry::penalty_us).unwrap_or(self.penalty_us[partition.index()]);
+        let mean_us = self.penalty_us[partition.index()];
+        let penalty_us = match entry.and_then(Entry::penalty_us) {
+            Some(own_us) if self.trust < 1.0 && mean_us > 1.0 => mean_us * (own_us / mean_us).powf(self.trust),
+            Some(own_us) => own_us,
+            None => mean_us,
+        };
         let history = entry.map_or(History::default(), Entry::history);
         let group = penalty_class(f64::from(penalty_us)) as u8;
         let costs_us = match self.are_delayed {
@@ -70,7 +128,7 @@ impl Worths {
             }
             false => penalty_us,
         };
-        (history.feature(group), costs_us)
+        (history.feature(group), costs_us * self.weight[partition.index()])
     }
 }
 
@@ -96,6 +154,8 @@ mod tests {
         worths.are_delayed = true;
         assert!((us(&worths, Some(entry)) - 1625.0).abs() < 2.0);
         assert_eq!(us(&worths, None), 50.0);
+        worths.weight[3] = 4.0;
+        assert_eq!(us(&worths, None), 200.0);
     }
 
     #[test]
@@ -103,10 +163,37 @@ mod tests {
         let (mut delays, mut worths) = (Delays::default(), Worths::default());
         (0..1000).for_each(|i| delays.count(i % 10 == 0));
         assert!((delays.share() - 0.1).abs() < 0.02);
-        worths.take([1.0; PARTITIONS_MAX], delays);
+        worths.take([1.0; PARTITIONS_MAX], delays, &Noise::default());
         assert!(worths.are_delayed);
         (0..3000).for_each(|_| delays.count(false));
-        worths.take([1.0; PARTITIONS_MAX], delays);
+        worths.take([1.0; PARTITIONS_MAX], delays, &Noise::default());
         assert!(!worths.are_delayed);
+    }
+
+    /// Two backends a factor of ten apart, each measured within a tenth: keys differ. One backend whose keys wait for one another: they don't.
+    #[test]
+    fn penalties_that_are_noise_count_as_their_mean() {
+        let measured = |us_of: &mut dyn FnMut(u64) -> f32| {
+            let (mut noise, mut table) = (Noise::default(), KeyTable::new(1 << 16));
+            for i in 0..20_000 {
+                let key = i * 7 % 1_000;
+                let (us, entry) = (us_of(key), table.get_or_insert(KeyHash::of_number(key), 0));
+                noise.measured(us, entry.penalty_us());
+                entry.learn_penalty(us);
+            }
+            noise
+        };
+        let mut random = tenure_core::random::Random::new(3);
+        let steady = measured(&mut |key| [200.0, 2000.0][key as usize % 2] * (0.9 + random.below(20) as f32 / 100.0));
+        assert_eq!(steady.trust(), 1.0);
+        let queued = measured(&mut |_| 1000.0 * (1 + random.below(50)) as f32);
+        assert!(queued.trust() < 0.25, "{}", queued.trust());
+        let mut worths = Worths::default();
+        worths.take([900.0; PARTITIONS_MAX], Delays::default(), &queued);
+        let mut table = KeyTable::new(4096);
+        let entry = table.get_or_insert(KeyHash::of_number(1), 0);
+        entry.learn_penalty(9000.0);
+        let (_, us) = worths.of(Some(entry), PartitionId(3), 0.0);
+        assert!((900.0..1700.0).contains(&us), "{us}");
     }
 }

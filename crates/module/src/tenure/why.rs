@@ -2,7 +2,6 @@
 
 use tenure_core::asked::REQUESTS_PER_TICK;
 use tenure_core::decide::density::History;
-use tenure_core::key_table::Entry;
 use tenure_core::units::KeyHash;
 
 use super::Tenure;
@@ -72,7 +71,7 @@ impl Tenure {
         let (partitions, sizes, worths) = self.observer.guides();
         let ranks = Ranks::new(basis, &self.published.learned.table, worths);
         let ranker = ranks.ranker(&self.evictor.ages);
-        let entry: Option<Entry> = partitions.classes.entry(hash).copied();
+        let entry = partitions.classes.entry(hash);
         if !is_there && entry.is_none() {
             let key = String::from_utf8_lossy(key);
             return Err(format!(
@@ -113,8 +112,9 @@ impl Tenure {
             let db = db_at(&self.db_sizes, all_keys * step / STEPS_MAX as u64);
             self.walk.step(server, db, &mut guides, |visit, classes| {
                 let hash = in_database(KeyHash::of(visit.name.as_ref()), visit.db);
-                let other =
-                    ranks.subject(classes.entry(hash), visit.partition, visit.size_bytes.unwrap_or(1), visit.key);
+                let entry = classes.entry(hash);
+                let size_bytes = visit.size_bytes.unwrap_or(1);
+                let other = ranks.subject(entry.as_ref(), visit.partition, size_bytes, visit.key);
                 why.compared += 1;
                 why.lower += usize::from(ranker.score(&other) < score);
             });

@@ -42,7 +42,8 @@ fn check_keys(connection: &mut Connection) {
 /// Nobody said who is who: one database, no tenants. Keys from the slow backend keep more of the memory.
 #[test]
 fn measured_classes_divide_a_tenants_memory() {
-    on_oldest_and_newest(&auto().set("maxmemory-policy", "allkeys-lru"), |server| {
+    let options = auto().set("tenure.policy", "predis").set("maxmemory-policy", "allkeys-lru");
+    on_oldest_and_newest(&options, |server| {
         let mut connection = server.connection().unwrap();
         limit_memory(server, 9 * MB / 2);
         let (mut near, mut far) = (client(server, "n:", 4000), client(server, "f:", 4000));

@@ -167,7 +167,7 @@ fn errors_say_what_was_wrong_and_what_is_allowed() {
             ("TENURE.PARTITIONS all", "wrong number of arguments for 'tenure.partitions'"),
             ("TENURE.WHY", "wrong number of arguments for 'tenure.why'"),
             ("TENURE.WHY a b", "wrong number of arguments for 'tenure.why'"),
-            ("TENURE.WHY a", "tenure.policy is predis; TENURE.WHY is for the policy density"),
+            ("TENURE.WHY a", "nothing is known of key 'a' in database 0"),
             ("TENURE.HELP me", "no help on 'me'"),
             ("TENURE.HELP settings all", "wrong number of arguments for 'tenure.help'"),
             ("TENURE.DEBUG PANIC WORKER", "needs tenure.debug-commands yes"),

@@ -94,14 +94,14 @@ fn a_rewritten_configuration_brings_every_setting_back() {
         }
         assert_eq!(status(&mut connection)["state"], "stopped");
         // Back to the defaults, likewise.
-        for name in ["enabled yes", "tenants ", "samples 5", "policy predis"] {
+        for name in ["enabled yes", "tenants ", "samples 5", "policy density"] {
             let (name, value) = name.split_once(' ').unwrap();
             config_set(&mut connection, &format!("tenure.{name}"), value);
         }
         send::<()>(&mut connection, "CONFIG REWRITE");
         server.restart().unwrap();
         let mut connection = server.connection().unwrap();
-        for (name, expected) in [("enabled", "yes"), ("tenants", ""), ("samples", "5"), ("policy", "predis")] {
+        for (name, expected) in [("enabled", "yes"), ("tenants", ""), ("samples", "5"), ("policy", "density")] {
             assert_eq!(config_get(&mut connection, &format!("tenure.{name}")), expected, "{name}");
         }
         assert_eq!(status(&mut connection)["state"], "running");

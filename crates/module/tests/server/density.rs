@@ -100,6 +100,16 @@ fn dear_keys_are_kept_over_cheap_ones_of_equal_use() {
 }
 
 #[test]
+fn a_tenant_of_more_weight_is_kept_over_one_of_equal_use_and_price() {
+    let tenants = "\"heavy=h:*,weight=30 light=l:*\"";
+    on_oldest_and_newest(&options().set("tenure.tenants", tenants), |server| {
+        let heavy = client(server, "h:", 3000, 1000).with_backend(NEAR);
+        let light = client(server, "l:", 3000, 1000).with_backend(NEAR);
+        check_is_kept(server, [heavy, light], 200, 0.6);
+    });
+}
+
+#[test]
 fn small_keys_are_kept_over_large_ones_of_equal_use() {
     on_oldest_and_newest(&options(), |server| {
         let small = client(server, "s:", 2000, 500).with_backend(NEAR);

@@ -13,8 +13,9 @@ use crate::harness::{
 
 const MB: u64 = 1 << 20;
 
+/// What these tests hold is that targets are kept.
 fn evicting(policy: &str) -> ServerOptions {
-    with_module().set("maxmemory-policy", policy)
+    with_module().set("maxmemory-policy", policy).set("tenure.policy", "predis")
 }
 
 /// A tenant of `prefix` with `keys` values of 1000 bytes, which take about 1100.

@@ -62,7 +62,7 @@ fn a_wrong_argument_ends_the_start_with_a_line_that_says_what_is_allowed() {
             (&["sample", "5"], "there is no setting 'sample'"),
             (
                 &["policy", "mru"],
-                "setting 'policy' is 'mru'; allowed: predis, kredis, dlru, hyperbolic, hyperbolic-size, density, lru, off",
+                "setting 'policy' is 'mru'; allowed: density, predis, kredis, dlru, hyperbolic, hyperbolic-size, lru, off",
             ),
             (&["enabled", "maybe"], "setting 'enabled' is 'maybe'; allowed: yes or no"),
             (&["tenants", "a"], "tenant 'a' has no selector"),

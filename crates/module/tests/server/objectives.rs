@@ -18,7 +18,8 @@ fn client(server: &Server, prefix: &'static str, keys: u64) -> CacheAside {
 /// no more than leaves the other as well off as with a half where plans are to be fair.
 #[test]
 fn a_fair_plan_leaves_each_tenant_what_an_equal_part_is_worth() {
-    let options = evicting_in_time().set("tenure.tenants", "\"loud=l:*,weight=100 quiet=q:*\"");
+    let tenants = "\"loud=l:*,weight=100 quiet=q:*\"";
+    let options = evicting_in_time().set("tenure.policy", "predis").set("tenure.tenants", tenants);
     on_oldest_and_newest(&options, |server| {
         let mut connection = server.connection().unwrap();
         limit_memory(server, 8 * MB);

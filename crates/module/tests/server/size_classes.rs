@@ -116,7 +116,8 @@ fn add_up(connection: &mut Connection, classes: &[Row]) -> bool {
 /// tenants.
 #[test]
 fn what_the_classes_hold_follows_what_is_there() {
-    let options = evicting_in_time().set("tenure.size-classes", 4).set("tenure.tenants", "\"k=k:*\"");
+    let options = evicting_in_time().set("tenure.policy", "predis").set("tenure.size-classes", 4);
+    let options = options.set("tenure.tenants", "\"k=k:*\"");
     on_oldest_and_newest(&options, |server| {
         let mut connection = server.connection().unwrap();
         let mut client = client(server);
@@ -173,7 +174,8 @@ fn check_held(connection: &mut Connection, what: &str) {
 /// are not divided.
 #[test]
 fn classes_have_to_do_with_the_numbers_there_are() {
-    on_oldest_and_newest(&with_module().set("tenure.size-classes", 8), |server| {
+    let options = with_module().set("tenure.policy", "predis").set("tenure.size-classes", 8);
+    on_oldest_and_newest(&options, |server| {
         for db in 0..16 {
             send::<()>(&mut connection_to(server, db), "SET k v");
         }

@@ -523,8 +523,9 @@ impl Tiers {
             let is_collection = seen.key.kind() == Kind::Collection;
             let hash = hash();
             let entry = classes.entry(hash);
-            let (feature, _) = worths.of(entry, seen.partition, clock.ticks_per_us);
-            let value = Value { feature, ..value_of(entry, seen.partition, size_bytes, tier, clock.now, clock.since) };
+            let (feature, _) = worths.of(entry.as_ref(), seen.partition, clock.ticks_per_us);
+            let value =
+                Value { feature, ..value_of(entry.as_ref(), seen.partition, size_bytes, tier, clock.now, clock.since) };
             met[seen.bin.index()].add(tier, size_bytes);
             if entry.is_some_and(|entry| entry.placed().tier() != tier) {
                 found.push((hash, tier));
@@ -716,8 +717,8 @@ fn known_slow(observer: &Observer, hash: KeyHash, partition: PartitionId, size_b
 fn known(observer: &Observer, hash: KeyHash, partition: PartitionId, tier: Tier, size_bytes: u32) -> Value {
     let classes = &observer.partitions.classes;
     let (entry, clock) = (classes.entry(hash), classes.asked.clock());
-    let (feature, _) = observer.worths.of(entry, partition, clock.ticks_per_us);
-    Value { feature, ..value_of(entry, partition, size_bytes, tier, clock.now, clock.since) }
+    let (feature, _) = observer.worths.of(entry.as_ref(), partition, clock.ticks_per_us);
+    Value { feature, ..value_of(entry.as_ref(), partition, size_bytes, tier, clock.now, clock.since) }
 }
 
 /// Changes what the table knows of where a value lies.

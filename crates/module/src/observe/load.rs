@@ -1,0 +1,70 @@
+//! How busy the server's main thread is, and how much looking for a good victim is worth then.
+//!
+//! What keys a larger sample finds saves its users' time later; what the sample takes of the main thread is waited for now by all whose commands are in line. With
+//! time to spare nobody is; close to all of it spent, each microsecond more makes the line longer (docs/results.md, "Tenure's own policy in the server").
+
+/// From this share of the time on the sample becomes smaller…
+const BUSY: f64 = 0.8;
+/// … and from this on it is as small as it gets.
+const FULL: f64 = 0.95;
+/// As many keys as the server itself looks at, by default.
+const FEW: u32 = 5;
+/// What a tick's share moves the smoothed one by, of the difference.
+const WEIGHT: f64 = 0.1;
+
+/// The share of its time that the main thread is at work. See the file's opening.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Load {
+    /// Time and processor time when it was last looked at, in µs.
+    seen: Option<(u64, u64)>,
+    share: f64,
+}
+
+impl Load {
+    /// It is `now_us`, and the main thread has used `cpu_us` of processor time so far.
+    pub fn look(&mut self, now_us: u64, cpu_us: u64) {
+        if let Some((then_us, before_us)) = self.seen.replace((now_us, cpu_us)) {
+            let elapsed_us = now_us.saturating_sub(then_us).max(1) as f64;
+            let share = (cpu_us.saturating_sub(before_us) as f64 / elapsed_us).min(1.0);
+            self.share += WEIGHT * (share - self.share);
+        }
+    }
+
+    /// The share of late, 0 to 1.
+    pub fn share(&self) -> f64 {
+        self.share
+    }
+
+    /// How many keys to look at where `set` were if there is time.
+    pub fn samples(&self, set: u32) -> u32 {
+        let spare = ((FULL - self.share) / (FULL - BUSY)).clamp(0.0, 1.0);
+        let few = set.min(FEW);
+        few + (f64::from(set - few) * spare).round() as u32
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn after(ticks: u64, share: f64) -> Load {
+        let mut load = Load::default();
+        (0..=ticks).for_each(|i| load.look(i * 100_000, (i as f64 * share * 100_000.0) as u64));
+        load
+    }
+
+    #[test]
+    fn the_share_is_of_late() {
+        assert_eq!(Load::default().share(), 0.0);
+        assert!((after(100, 0.7).share() - 0.7).abs() < 0.01);
+        assert!(after(5, 1.0).share() < 0.5, "half a second is no load");
+    }
+
+    #[test]
+    fn the_busier_the_fewer_keys_are_looked_at_but_as_many_as_the_server_would() {
+        let samples = |share, set| after(200, share).samples(set);
+        assert_eq!([0.1, 0.79, 0.875, 1.0].map(|share| samples(share, 10)), [10, 10, 8, 5]);
+        assert_eq!([0.1, 1.0].map(|share| samples(share, 64)), [64, 5]);
+        assert_eq!([0.1, 1.0].map(|share| samples(share, 3)), [3, 3], "fewer were asked for");
+    }
+}

@@ -747,8 +747,7 @@ fn with_the_usual_thread_cache_there_are_no_tiers_and_a_word_what_to_set() {
 #[test]
 fn limits_follow_and_a_slow_tier_can_be_given_up() {
     let options = without_tiers().set("tenure.tier-slow", "file:/tmp").set("maxmemory-policy", "allkeys-lru");
-    // Where the limit is cut to a fifth the server evicts, too: the policy that takes least time for each key has enough of them.
-    on_oldest_and_newest(&options.set("tenure.policy", "predis"), |server| {
+    on_oldest_and_newest(&options, |server| {
         let mut connection = server.connection().unwrap();
         config_set(&mut connection, "maxmemory", "100mb");
         wait_until_ready(server);
@@ -759,7 +758,11 @@ fn limits_follow_and_a_slow_tier_can_be_given_up() {
         wait_for("a fifth", || info(server, "tier_fast_limit_bytes") as u64 == 40 * MB);
         config_set(&mut connection, "maxmemory", "40mb");
         wait_for("keys to go", || used_memory(server) < 41 * MB);
-        assert!(info(server, "evictions") > 1000.0, "by Tenure, whichever tier they lay in");
+        // Of what goes at once the server takes most: how much is a matter of the machine.
+        wait_for("Tenure to evict, whichever tier they lie in", || {
+            fill(&mut connection, 40_000, 1000);
+            info(server, "evictions") > 10_000.0
+        });
         config_set(&mut connection, "maxmemory", "1gb");
         let digest: String = send(&mut connection, "DEBUG DIGEST");
         config_set(&mut connection, "tenure.tier-slow", "");

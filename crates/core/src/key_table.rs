@@ -293,11 +293,9 @@ impl KeyTable {
         let oldest = (0..WAYS).max_by_key(|&i| idle(&bucket[i])).unwrap_or(0);
         let gone = bucket[oldest];
         if let Some(outlines) = &mut self.outlines {
-            if let Some(known) = outlines.take((at, new.tag()), now) {
+            let leaving = (!gone.is_free()).then(|| (gone.tag(), gone.outline()));
+            if let Some(known) = outlines.exchange((at, new.tag()), leaving, now) {
                 new.take_outline(known);
-            }
-            if !gone.is_free() {
-                outlines.put((at, gone.tag()), gone.outline(), now);
             }
         } else if !gone.is_free() {
             self.displaced += 1;

@@ -45,8 +45,20 @@ struct Line {
 }
 
 impl Line {
+    /// Which is of that tag. All are compared at once: a branch for each would be guessed wrong more often than not.
+    #[inline]
     fn position(&self, tag: u32) -> Option<usize> {
-        self.words.iter().position(|&word| word >> TAG_SHIFT == tag)
+        let same = (0..WAYS).fold(0, |same, at| same | u32::from(self.words[at] >> TAG_SHIFT == tag) << at);
+        (same != 0).then(|| same.trailing_zeros() as usize % WAYS)
+    }
+
+    /// The longest idle for the requests it had; what is free before all.
+    fn oldest(&self, epoch: u32) -> usize {
+        let old = |word: u32| match word {
+            0 => u32::MAX,
+            _ => (16 + 16 * idle(word, epoch)) >> history(word).octave(),
+        };
+        (0..WAYS).max_by_key(|&at| old(self.words[at])).unwrap_or(0)
     }
 }
 
@@ -105,32 +117,32 @@ impl Outlines {
         Some(self.outline(place.0, at, now >> self.epoch_shift))
     }
 
-    /// The same of a key that is in the table from now on, and here no more.
-    pub fn take(&mut self, place: Place, now: u32) -> Option<Outline> {
-        let at = self.lines[place.0].position(tag(place))?;
-        let known = self.outline(place.0, at, now >> self.epoch_shift);
-        self.lines[place.0].words[at] = 0;
-        self.used -= 1;
-        Some(known)
+    /// The key at `place` is in the table from now on and here no more: what was known of it at `now`. Another of the same bucket has had to
+    /// leave the table for it, or none.
+    pub fn exchange(&mut self, place: Place, gone: Option<(u32, Outline)>, now: u32) -> Option<Outline> {
+        let epoch = now >> self.epoch_shift;
+        let at = self.lines[place.0].position(tag(place));
+        let known = at.map(|at| self.outline(place.0, at, epoch));
+        if let Some(at) = at {
+            self.lines[place.0].words[at] = 0;
+            self.used -= 1;
+        }
+        if let Some((bits, outline)) = gone {
+            self.sweep(epoch);
+            self.put((place.0, bits), outline, at, epoch);
+        }
+        known
     }
 
-    /// A key is in the table no more.
-    pub fn put(&mut self, place: Place, known: Outline, now: u32) {
-        let epoch = now >> self.epoch_shift;
-        self.sweep(epoch);
+    /// A key is in the table no more. Where a place in its line is known to be `free`, it has that.
+    fn put(&mut self, place: Place, known: Outline, free: Option<usize>, epoch: u32) {
         let idle_epochs = epoch.wrapping_sub(known.last >> self.epoch_shift);
         if known.history == History::default() || idle_epochs >= IDLE_EPOCHS_MAX {
             self.forgotten += 1;
             return;
         }
         let line = &mut self.lines[place.0];
-        // Longest idle for the requests it had; what is free before all.
-        let old = |word: u32| match word {
-            0 => u32::MAX,
-            _ => (16 + 16 * idle(word, epoch)) >> history(word).octave(),
-        };
-        let oldest = || (0..WAYS).max_by_key(|&at| old(line.words[at])).unwrap_or(0);
-        let at = line.position(tag(place)).unwrap_or_else(oldest);
+        let at = line.position(tag(place)).or(free).unwrap_or_else(|| line.oldest(epoch));
         match line.words[at] {
             0 => self.used += 1,
             _ => self.forgotten += 1,
@@ -189,6 +201,15 @@ mod tests {
         (0..times).fold(History::default(), |history, now| history.asked(gap, now, 0.0))
     }
 
+    /// A key has left the table for one that nothing is known of.
+    fn put(outlines: &mut Outlines, place: Place, known: Outline, now: u32) {
+        assert_eq!(outlines.exchange((place.0, 0xfff_fff), Some((place.1, known)), now), None);
+    }
+
+    fn take(outlines: &mut Outlines, place: Place, now: u32) -> Option<Outline> {
+        outlines.exchange(place, None, now)
+    }
+
     fn known(history: History, last: u32) -> Outline {
         Outline { history, last, penalty: 80 }
     }
@@ -203,15 +224,15 @@ mod tests {
     fn what_is_put_is_found_in_outline_and_taken_once() {
         let mut outlines = outlines();
         assert_eq!(outlines.epoch_shift, 5);
-        outlines.put((3, 0x123456), known(asked(9, 300), 1_000), 1_500);
+        put(&mut outlines, (3, 0x123456), known(asked(9, 300), 1_000), 1_500);
         let found = outlines.get((3, 0x123456), 1_500).unwrap();
         assert_eq!((found.last, found.penalty), (992, 80));
         assert!((6..=13).contains(&found.history.n_requests()), "{:?}", found.history);
         assert!((256.0..512.0).contains(&found.history.gap_ticks().unwrap()), "{:?}", found.history);
         assert_eq!(outlines.get((3, 0x123456), 9_000), Some(found), "what is known of it is the same later");
         assert_eq!((outlines.get((4, 0x123456), 1_500), outlines.get((3, 0x654321), 1_500)), (None, None));
-        assert_eq!((outlines.take((3, 0x123456), 1_500), outlines.len()), (Some(found), 0));
-        assert_eq!((outlines.take((3, 0x123456), 1_500), outlines.forgotten()), (None, 0));
+        assert_eq!((take(&mut outlines, (3, 0x123456), 1_500), outlines.len()), (Some(found), 0));
+        assert_eq!((take(&mut outlines, (3, 0x123456), 1_500), outlines.forgotten()), (None, 0));
     }
 
     #[test]
@@ -228,9 +249,9 @@ mod tests {
     fn a_full_line_gives_up_the_longest_idle_for_its_requests() {
         let mut outlines = outlines();
         let place = |i: u32| (0, i << 12);
-        outlines.put(place(1), known(asked(32, 10), 100), 100);
-        (2..=WAYS as u32).for_each(|i| outlines.put(place(i), known(asked(1, 0), 100 * i), 1_300));
-        outlines.put(place(100), known(asked(1, 0), 1_300), 1_300);
+        put(&mut outlines, place(1), known(asked(32, 10), 100), 100);
+        (2..=WAYS as u32).for_each(|i| put(&mut outlines, place(i), known(asked(1, 0), 100 * i), 1_300));
+        put(&mut outlines, place(100), known(asked(1, 0), 1_300), 1_300);
         let there: Vec<u32> = (1..=WAYS as u32).filter(|&i| outlines.get(place(i), 1_300).is_some()).collect();
         assert_eq!(there.len(), WAYS - 1);
         assert!(there.contains(&1) && !there.contains(&2), "{there:?}");
@@ -241,14 +262,14 @@ mod tests {
     #[test]
     fn what_is_too_old_goes() {
         let mut outlines = outlines();
-        outlines.put((9, 7 << 12), known(asked(4, 10), 0), 0);
+        put(&mut outlines, (9, 7 << 12), known(asked(4, 10), 0), 0);
         for epoch in 1..1_100_u32 {
-            outlines.put((1, 5 << 12), known(asked(1, 0), 32 * epoch), 32 * epoch);
+            put(&mut outlines, (1, 5 << 12), known(asked(1, 0), 32 * epoch), 32 * epoch);
             let is_there = outlines.get((9, 7 << 12), 32 * epoch).is_some();
             assert!(is_there || epoch >= IDLE_EPOCHS_MAX, "{epoch}");
             assert!(!is_there || epoch < EPOCHS, "{epoch}");
         }
-        outlines.put((2, 5 << 12), known(asked(1, 0), 0), 32 * 1_100);
+        put(&mut outlines, (2, 5 << 12), known(asked(1, 0), 0), 32 * 1_100);
         assert_eq!(outlines.len(), 1, "what is too old already is not kept");
     }
 }

@@ -267,7 +267,8 @@ impl KeyTable {
     #[inline]
     pub fn get_or_insert_by_history(&mut self, key: KeyHash, now: u32) -> &mut Entry {
         self.get_or_displace(key, now, |entry| {
-            let idle = u64::from(now.wrapping_sub(entry.last));
+            // Accesses wait a little: what was learned meanwhile is dated later than they, and not idle.
+            let idle = now.wrapping_sub(entry.last).cast_signed().max(0) as u64;
             match entry.n_requests {
                 0 => (4 + 4 * idle) >> entry.history().octave(),
                 _ if entry.placed().tier() == Tier::Slow => 0,
@@ -504,6 +505,14 @@ mod tests {
         table.get_mut(key(3)).unwrap().last = 5;
         table.get_or_insert_by_history(key(5), 12);
         assert!(table.get(key(4)).is_none() && table.get(key(3)).is_some());
+    }
+
+    #[test]
+    fn what_is_dated_later_than_an_access_is_not_forgotten_for_it() {
+        let mut table = KeyTable::new(BUCKET_BYTES);
+        (0..4).for_each(|i| table.get_or_insert_by_history(key(i), 10 + i as u32).n_requests = 1);
+        table.get_or_insert_by_history(key(4), 12);
+        assert!(table.get(key(3)).is_some() && table.get(key(0)).is_none());
     }
 
     #[test]

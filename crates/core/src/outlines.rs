@@ -2,7 +2,7 @@
 //! about what a miss of them costs. Five bytes each.
 //!
 //! A cache of small values holds more keys than its table has entries, and most of what is asked for again after long was asked for before: there a rough
-//! history is worth more than a full one of half as many keys (docs/results.md, "What would bring more"). Each bucket of the table has a line of twelve, one cache line, so a key that leaves the table for another finds its outline's place near.
+//! history is worth more than a full one of half as many keys (docs/results.md, "Tenure's own policy on the ladder"). Each bucket of the table has a line of twelve, one cache line, which is near for the key that leaves the table, too.
 //! A key is known by 12 bits beyond the bucket's number: of keys that aren't there one in 340 is taken for another. A full line gives up the longest idle for
 //! the requests it had. Times are epochs of which the last 1024 can be told apart; a sweep, a few lines at a time, removes what is older.
 //! Cost: one cache line, for a key that enters the table and the one that leaves it for that.
@@ -19,6 +19,8 @@ const TAG_SHIFT: u32 = EPOCH_BITS + HISTORY_BITS;
 const IDLE_EPOCHS_MAX: u32 = EPOCHS / 8 * 7;
 /// The sweep comes round in so many epochs: fewer than are left before the eldest would look young.
 const EPOCHS_PER_ROUND: u32 = EPOCHS / 16;
+/// Lines that one call may sweep: the rest is due with the next.
+const SWEPT_MAX: usize = 32;
 /// So many epochs pass while each place is asked for once.
 const EPOCHS_PER_FILL: u64 = 32;
 
@@ -83,8 +85,10 @@ pub struct Outlines {
     lines: Vec<Line>,
     /// log2 of the ticks in an epoch.
     epoch_shift: u32,
-    /// The epoch that the sweep has come to, and the line that is its next.
-    swept: (u32, usize),
+    /// The epoch when it was last looked at how much is to be swept, the lines that still are, and the next of them.
+    swept_epoch: u32,
+    due: usize,
+    next: usize,
     used: usize,
     forgotten: u64,
 }
@@ -95,7 +99,7 @@ impl Outlines {
         let places = (n_places + n_buckets * WAYS) as u64;
         let epoch_ticks = (places / EPOCHS_PER_FILL / requests_per_tick.max(1)).max(1);
         let lines = vec![Line::default(); n_buckets];
-        Outlines { lines, epoch_shift: epoch_ticks.ilog2(), swept: (0, 0), used: 0, forgotten: 0 }
+        Outlines { lines, epoch_shift: epoch_ticks.ilog2(), swept_epoch: 0, due: 0, next: 0, used: 0, forgotten: 0 }
     }
 
     fn outline(&self, line: usize, at: usize, epoch: u32) -> Outline {
@@ -136,7 +140,8 @@ impl Outlines {
 
     /// A key is in the table no more. Where a place in its line is known to be `free`, it has that.
     fn put(&mut self, place: Place, known: Outline, free: Option<usize>, epoch: u32) {
-        let idle_epochs = epoch.wrapping_sub(known.last >> self.epoch_shift);
+        // One that was dated by a later access than this is not idle at all.
+        let idle_epochs = epoch.wrapping_sub(known.last >> self.epoch_shift).cast_signed().max(0).cast_unsigned();
         if known.history == History::default() || idle_epochs >= IDLE_EPOCHS_MAX {
             self.forgotten += 1;
             return;
@@ -153,22 +158,25 @@ impl Outlines {
         line.penalties[at] = known.penalty;
     }
 
-    /// Removes what is too old, from as many lines as the epochs that have passed are due.
+    /// Removes what is too old, a few lines a call: as many in all as are due for the epochs that have passed.
     fn sweep(&mut self, epoch: u32) {
-        let passed = epoch.wrapping_sub(self.swept.0).min(EPOCHS_PER_ROUND) as usize;
-        if passed == 0 {
-            return;
+        if epoch != self.swept_epoch {
+            let passed = epoch.wrapping_sub(self.swept_epoch).min(EPOCHS_PER_ROUND) as usize;
+            let more = (self.lines.len() * passed).div_ceil(EPOCHS_PER_ROUND as usize);
+            self.due = (self.due + more).min(self.lines.len());
+            self.swept_epoch = epoch;
         }
-        for _ in 0..(self.lines.len() * passed).div_ceil(EPOCHS_PER_ROUND as usize) {
-            let line = &mut self.lines[self.swept.1];
+        let now = self.due.min(SWEPT_MAX);
+        self.due -= now;
+        for _ in 0..now {
+            let line = &mut self.lines[self.next];
             for word in line.words.iter_mut().filter(|word| **word != 0 && idle(**word, epoch) >= IDLE_EPOCHS_MAX) {
                 *word = 0;
                 self.used -= 1;
                 self.forgotten += 1;
             }
-            self.swept.1 = (self.swept.1 + 1) % self.lines.len();
+            self.next = (self.next + 1) % self.lines.len();
         }
-        self.swept.0 = epoch;
     }
 
     /// How many there are.
@@ -271,5 +279,26 @@ mod tests {
         }
         put(&mut outlines, (2, 5 << 12), known(asked(1, 0), 0), 32 * 1_100);
         assert_eq!(outlines.len(), 1, "what is too old already is not kept");
+    }
+
+    /// However many lines there are, no access waits for more than a few: the others are swept with those that follow.
+    #[test]
+    fn a_large_table_is_swept_bit_by_bit() {
+        let mut outlines = Outlines::new(10_000, 40_000, 1);
+        let late = 1_000 << outlines.epoch_shift;
+        (0..10_000).for_each(|line| put(&mut outlines, (line, 7 << 12), known(asked(4, 10), 0), 0));
+        put(&mut outlines, (0, 9 << 12), known(asked(4, 10), late), late);
+        assert!(outlines.len() > 10_000 - SWEPT_MAX, "{}", outlines.len());
+        (0..10_000 / SWEPT_MAX as u32 + 1)
+            .for_each(|_| put(&mut outlines, (0, 9 << 12), known(asked(4, 10), late), late));
+        assert_eq!(outlines.len(), 1);
+    }
+
+    /// Accesses wait a little before they are put in, and what was learned meanwhile is dated later.
+    #[test]
+    fn what_is_dated_later_is_not_old() {
+        let mut outlines = outlines();
+        put(&mut outlines, (1, 5 << 12), known(asked(2, 10), 3_204), 3_196);
+        assert_eq!(outlines.len(), 1);
     }
 }

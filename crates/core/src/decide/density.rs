@@ -41,6 +41,8 @@ const PRIOR_HAZARD: f32 = 0.5;
 
 /// Steps per doubling of the number of requests.
 const STEPS: f32 = 16.0;
+/// Steps per half of an octave, which is what outlines tell apart.
+const STEPS_PER_HALF: u8 = 8;
 /// More of them than 2, 4, 8 and 16 requests have: where a range of counts ends and the next begins.
 const COUNT_STEPS: [u8; COUNTS - 1] = [21, 35, 50, 65];
 
@@ -130,15 +132,17 @@ impl History {
     /// As ten bits: counts in halves of an octave, gaps in octaves. `seed` decides which way a fraction of a count is rounded.
     pub fn to_ten_bits(self, seed: u32) -> u16 {
         let fraction = (seed.wrapping_mul(0x9e37_79b9) >> 29) as u16;
-        let halves = (u16::from(self.often.saturating_sub(1)) + fraction) / 8;
-        halves.min(31) << 5 | u16::from(self.gap / 8)
+        let halves = (u16::from(self.often.saturating_sub(1)) + fraction) / u16::from(STEPS_PER_HALF);
+        halves.min(31) << 5 | u16::from(self.gap / GAP_STEPS_PER_FEATURE)
     }
 
     /// What the lower ten bits say, which [`History::to_ten_bits`] gave of a key that was asked for.
     #[inline]
     pub fn from_ten_bits(bits: u16) -> Self {
         let (halves, octave) = ((bits >> 5 & 31) as u8, (bits & 31) as u8);
-        History { often: halves * 8 + 1, gap: if halves == 0 { 0 } else { octave * 8 + 4 } }
+        // A gap lies in the middle of its octave.
+        let gap = octave * GAP_STEPS_PER_FEATURE + GAP_STEPS_PER_FEATURE / 2;
+        History { often: halves * STEPS_PER_HALF + 1, gap: if halves == 0 { 0 } else { gap } }
     }
 
     /// As two bytes, for a table that keeps them.

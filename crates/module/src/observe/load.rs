@@ -3,12 +3,12 @@
 //! What keys a larger sample finds saves its users' time later; what the sample takes of the main thread is waited for now by all whose commands are in line. With
 //! time to spare nobody is; close to all of it spent, each microsecond more makes the line longer (docs/results.md, "Tenure's own policy in the server").
 
+use tenure_core::decide::sample_size::SAMPLE_SIZE_DEFAULT;
+
 /// From this share of the time on the sample becomes smaller…
 const BUSY: f64 = 0.8;
 /// … and from this on it is as small as it gets.
 const FULL: f64 = 0.95;
-/// As many keys as the server itself looks at, by default.
-const FEW: u32 = 5;
 /// What a tick's share moves the smoothed one by, of the difference.
 const WEIGHT: f64 = 0.1;
 
@@ -38,7 +38,8 @@ impl Load {
     /// How many keys to look at where `set` were if there is time.
     pub fn samples(&self, set: u32) -> u32 {
         let spare = ((FULL - self.share) / (FULL - BUSY)).clamp(0.0, 1.0);
-        let few = set.min(FEW);
+        // As many as the server itself looks at.
+        let few = set.min(SAMPLE_SIZE_DEFAULT);
         few + (f64::from(set - few) * spare).round() as u32
     }
 }

@@ -45,7 +45,8 @@ const PAIR: f64 = 1.5;
 /// From here on a key's own measure is taken as it is.
 const TRUSTED: f32 = 0.8;
 
-/// How far measured penalties tell keys apart. Logarithms, since penalties differ by factors.
+/// How far measured penalties tell keys apart, over all partitions. Logarithms, since penalties differ by factors; variances as Welford (1962) adds them up,
+/// late measures more.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Noise {
     measures: f64,
@@ -60,14 +61,14 @@ pub struct Noise {
 impl Noise {
     /// A penalty was measured, in µs, of a key of which `held_us` was known.
     pub fn measured(&mut self, us: f32, held_us: Option<f32>) {
-        let us = f64::from(us.max(1.0));
+        let log = f64::from(us.max(1.0)).ln();
         self.measures += 1.0;
-        let off = us.ln() - self.mean;
+        let off = log - self.mean;
         self.mean += off / self.measures.min(1.0 / MEASURE_WEIGHT);
-        self.apart += (off * off - self.apart) / self.measures.min(1.0 / MEASURE_WEIGHT);
+        self.apart += (off * (log - self.mean) - self.apart) / self.measures.min(1.0 / MEASURE_WEIGHT);
         if let Some(held_us) = held_us {
             self.pairs += 1.0;
-            let off = (us / f64::from(held_us.max(1.0))).ln();
+            let off = log - f64::from(held_us.max(1.0)).ln();
             self.within += (off * off - self.within) / self.pairs.min(1.0 / MEASURE_WEIGHT);
         }
     }

@@ -7,8 +7,8 @@ use redis::Connection;
 use tenure_servers::{Server, ServerOptions};
 
 use crate::harness::{
-    CacheAside, Checker, EvictedKeys, config_set, error_of, evicted_by_server, evicting_in_time, info, limit_memory,
-    on_oldest_and_newest, partition, send, status, wait_for,
+    CacheAside, Checker, EvictedKeys, Random, config_set, error_of, evicted_by_server, evicting_in_time, info,
+    limit_memory, on_oldest_and_newest, partition, send, status, wait_for,
 };
 
 const MB: u64 = 1 << 20;
@@ -106,6 +106,47 @@ fn a_tenant_of_more_weight_is_kept_over_one_of_equal_use_and_price() {
         let heavy = client(server, "h:", 3000, 1000).with_backend(NEAR);
         let light = client(server, "l:", 3000, 1000).with_backend(NEAR);
         check_is_kept(server, [heavy, light], 200, 0.6);
+    });
+}
+
+/// 256 KiB are 16,384 entries of 16 bytes. Where classes are remembered as well, that is all.
+#[test]
+fn more_keys_are_remembered_than_there_are_full_entries() {
+    on_oldest_and_newest(&options().set("tenure.key-table-bytes", "256kb"), |server| {
+        let mut connection = server.connection().unwrap();
+        limit_memory(server, 8 * MB);
+        let mut client = client(server, "k:", 30_000, 100);
+        wait_for("more than fit in full", || {
+            client.read_all();
+            info(server, "remembered_keys") > 20_000.0
+        });
+        assert_eq!(info(server, "key_table_bytes"), 262_144.0);
+        config_set(&mut connection, "tenure.classes", "hinted");
+        wait_for("another table to be full", || {
+            client.read_all();
+            info(server, "remembered_keys") > 14_000.0
+        });
+        assert!(info(server, "remembered_keys") <= 16_384.0);
+    });
+}
+
+/// Each key is fetched again and again, and takes whatever it takes: its own penalty tells nothing.
+#[test]
+fn a_penalty_that_is_never_the_same_is_not_trusted() {
+    on_oldest_and_newest(&options().set("tenure.window-requests", 1000), |server| {
+        limit_memory(server, 8 * MB);
+        let mut connection = server.connection().unwrap();
+        assert_eq!(info(server, "penalty_trust"), 1.0);
+        let mut random = Random::new(1);
+        wait_for("penalties to be told for noise", || {
+            for i in 0..50 {
+                send::<()>(&mut connection, &format!("DEL k:{i}"));
+                send::<Option<String>>(&mut connection, &format!("GET k:{i}"));
+                std::thread::sleep(Duration::from_micros(200 << random.below(6)));
+                send::<()>(&mut connection, &format!("SET k:{i} v"));
+            }
+            info(server, "penalty_trust") < 0.7
+        });
     });
 }
 

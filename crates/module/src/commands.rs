@@ -422,10 +422,10 @@ fn class(tenure: &mut Tenure, server: &Server, arguments: &[&[u8]]) -> Answer {
         ("PREFIX", [prefix, name]) => set_rule(tenure, server, &text(prefix), &text(name)),
         ("GET", [key]) => {
             let hash = in_database(KeyHash::of(key), server.selected_db());
-            let classes = &tenure.observer.partitions.classes;
-            let penalty_us = classes.entry(hash).and_then(|entry| entry.penalty_us());
+            let partitions = &tenure.observer.partitions;
+            let penalty_us = partitions.keys.entry(hash).and_then(|entry| entry.penalty_us());
             Answer::Map(vec![
-                ("class", Answer::Text(classes.name(classes.of(key, hash)))),
+                ("class", Answer::Text(partitions.classes.name(partitions.class_of(key, hash)))),
                 ("penalty_us", Answer::Number(penalty_us.map_or(-1.0, f64::from))),
             ])
         }

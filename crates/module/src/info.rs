@@ -37,7 +37,7 @@ pub fn write(tenure: &Tenure, sink: &mut impl Sink) {
     use Value::{Count, Number, Text};
     let published = &tenure.published;
     let observer = &tenure.observer;
-    let keys = observer.partitions.classes.keys.as_ref();
+    let keys = observer.partitions.keys.table.as_ref();
     let owners = observer.partitions.owners.as_ref();
     let sleepers = &observer.touches.sleepers;
     let slept = tenure.spill.as_ref().map(|spill| spill.counts).unwrap_or_default();

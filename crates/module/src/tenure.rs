@@ -37,9 +37,10 @@ use crate::ffi::server::{Kind, Level, Server, Text};
 use crate::ffi::{acl, alloc, filter, soon};
 use crate::observe::bins::BinId;
 use crate::observe::claims::Claim;
-use crate::observe::classes::{Class, Classes, Remembers, Table};
+use crate::observe::classes::{Class, Classes};
 use crate::observe::command_table::CommandTable;
 use crate::observe::duty::{Duty, Watched};
+use crate::observe::keys::{Keys, Remembers, Table};
 use crate::observe::load::Load;
 use crate::observe::partitions::{Partitions, in_database};
 use crate::observe::settled::Settled;
@@ -280,7 +281,13 @@ impl Tenure {
     pub fn start(server: &Server, settings_version: u64, settings: Settings) -> Result<Tenure, String> {
         let commands = read_command_table(server)?;
         let worker = Worker::start().map_err(|e| format!("no thread for the worker: {e}"))?;
-        let partitions = Partitions::new(Tenants::new(&settings.tenants), Classes::default(), None, settings.bins());
+        let partitions = Partitions::new(
+            Tenants::new(&settings.tenants),
+            Classes::default(),
+            Keys::default(),
+            None,
+            settings.bins(),
+        );
         let observer = Observer::new(commands, partitions, Arc::clone(&worker.shared.queue));
         let now_us = now_us();
         if !filter::watch(server, true) {
@@ -377,11 +384,14 @@ impl Tenure {
     fn divide_anew(&mut self) {
         let settings = &self.settings;
         let table = settings.remembers_keys().then(|| self.key_table());
-        let held = std::mem::take(&mut self.observer.partitions.classes);
-        let classes = held.renewed(settings.classes.clone(), table, settings.remembers());
+        let partitions = &mut self.observer.partitions;
+        let classes = std::mem::take(&mut partitions.classes);
+        let mean_the_same = classes.mean_the_same(&settings.classes);
+        let (keys, are_kept) = std::mem::take(&mut partitions.keys).renewed(table, settings.remembers(), mean_the_same);
+        let classes = classes.renewed(settings.classes.clone(), are_kept);
         let tenants = Tenants::new(&settings.tenants);
         let owners = self.observer.partitions.owners.take();
-        self.observer.set_partitions(Partitions::new(tenants, classes, owners, settings.bins()));
+        self.observer.set_partitions(Partitions::new(tenants, classes, keys, owners, settings.bins()));
         self.observer.sizes().forget_partitions();
         self.usage = Usage::new();
         self.walk = Walk::default();
@@ -409,14 +419,14 @@ impl Tenure {
         let table = self.key_table();
         let wanted = table.bytes;
         let may_forget = self.settings.remembers() == Remembers::History;
-        let classes = &mut self.observer.partitions.classes;
-        let held = classes.keys.as_ref().map(KeyTable::memory_bytes);
+        let partitions = &mut self.observer.partitions;
+        let held = partitions.keys.table.as_ref().map(KeyTable::memory_bytes);
         if held.is_none_or(|held| wanted < 4 * held && !(may_forget && held >= 4 * wanted)) {
             return;
         }
-        match classes.is_on() {
+        match partitions.classes.is_on() {
             true => self.divide_anew(),
-            false => classes.keys = Some(table.new_keys()),
+            false => partitions.keys.table = Some(table.new_keys()),
         }
         self.own.forget();
     }
@@ -470,7 +480,7 @@ impl Tenure {
             _ => None,
         };
         self.forget_sleepers(emptied);
-        let slow_collections = &mut self.observer.partitions.classes.slow_collections;
+        let slow_collections = &mut self.observer.partitions.keys.slow_collections;
         match change {
             DataChange::Emptied(db) => slow_collections.forget(db),
             DataChange::Loaded => slow_collections.forget(None),
@@ -531,7 +541,7 @@ impl Tenure {
 
     /// A newcomer that is worth less than what was met goes before it. It was met without a search, too.
     fn offer_new_key(&mut self, server: &Server, (db, partition): (u16, PartitionId), key: &[u8]) {
-        self.observer.partitions.classes.settle();
+        self.observer.partitions.keys.settle();
         let binning = &self.observer.partitions.binning;
         // Under this policy partitions are undivided.
         let bin = binning.of(partition).of_class(0).in_pools();
@@ -545,7 +555,7 @@ impl Tenure {
         let opened = server.open(&name);
         let hash = in_database(KeyHash::of(key), db);
         let size_bytes = sizes.of(server, partition, &name, || hash, &opened);
-        let entry = partitions.classes.entry(hash);
+        let entry = partitions.keys.entry(hash);
         let subject = ranks.subject(entry.as_ref(), partition, size_bytes, &opened);
         drop(opened);
         self.evictor.offer(partition, &ranks, &subject, entry.as_ref(), (name, db));
@@ -583,7 +593,7 @@ impl Tenure {
             self.published = published;
             self.published_at_us = now_us;
             let penalties_us = self.penalties_us();
-            let noise = self.observer.partitions.classes.noise;
+            let noise = self.observer.partitions.keys.noise;
             self.observer.worths.take(penalties_us, self.observer.delays, &noise);
             self.observer.worths.weight = self.observer.partitions.weights();
         }
@@ -671,7 +681,7 @@ impl Tenure {
         let bytes_max = maximums.as_deref().unwrap_or(&UNBOUNDED[..self.observer.partitions.binning.len()]);
         let (sample_size, basis) = (self.sample_size() as usize, self.ranking_basis());
         let (partitions, sizes, worths) = self.observer.guides();
-        partitions.classes.settle();
+        partitions.keys.settle();
         let orders = Orders {
             free_bytes,
             target_bytes,
@@ -709,7 +719,7 @@ impl Tenure {
     fn ranking_basis(&self) -> Basis {
         Basis {
             ranking: self.ranking(),
-            clock: self.observer.partitions.classes.asked.clock(),
+            clock: self.observer.partitions.keys.asked.clock(),
             idle_is_time: !self.memory.policy.ends_with("-lfu"),
         }
     }
@@ -845,7 +855,7 @@ impl Tenure {
         let dbs: Vec<u16> = self.db_sizes.iter().map(|(db, _)| *db).collect();
         self.observer.set_dbs_in_use(&dbs);
         self.look_after_owners();
-        let moved = std::mem::take(&mut self.observer.partitions.classes.moved);
+        let moved = std::mem::take(&mut self.observer.partitions.keys.moved);
         self.usage.moved(moved);
         self.census(server);
         let (partitions, sizes, _) = self.observer.guides();
@@ -876,7 +886,7 @@ impl Tenure {
         self.has_maximum = self.observer.partitions.tenants().bytes_max().iter().any(|&max| max < u64::MAX);
         self.may_be_short = self.has_maximum || self.is_near_limit(self.used_bytes(server));
         let is_clock_wanted = self.clock_is_wanted();
-        let asked = &mut self.observer.partitions.classes.asked;
+        let asked = &mut self.observer.partitions.keys.asked;
         asked.turn(is_clock_wanted);
         asked.pace(now_us);
         if !self.may_be_short || self.has_room {
@@ -1010,12 +1020,12 @@ impl Tenure {
     /// A key is of `class` from now on, also while it is in the cache.
     pub fn hint_key(&mut self, server: &Server, db: u16, key: &[u8], class: Class) {
         let (hash, now) = (in_database(KeyHash::of(key), db), tick(now_us()));
-        let moved = self.observer.partitions.classes.moved;
+        let moved = self.observer.partitions.keys.moved;
         server.select_db(db);
         let is_there = server.open(&server.text(key)).kind() != Kind::Absent;
-        let accounted = self.reassign(db, key, is_there, |partitions| partitions.classes.hint(hash, class, now));
+        let accounted = self.reassign(db, key, is_there, |partitions| partitions.keys.set_class(hash, class, now));
         if accounted {
-            self.observer.partitions.classes.moved = moved;
+            self.observer.partitions.keys.moved = moved;
         }
     }
 

@@ -24,7 +24,7 @@ use super::ranks::Ranks;
 use super::walk::{Guides, Visit, Walk, draw_db};
 use crate::ffi::server::{Kind, Server, Text};
 use crate::observe::bins::BinId;
-use crate::observe::classes::Classes;
+use crate::observe::keys::Keys;
 use crate::observe::partitions::in_database;
 
 /// Victims in a row that were gone or used again: enough for this turn.
@@ -233,11 +233,11 @@ impl Evictor {
             let db = self.pick_db(guides, orders, giver)?;
             steps += 1;
             let Evictor { pools, ages, .. } = self;
-            met += walk.step(server, db, guides, |visit, classes| {
+            met += walk.step(server, db, guides, |visit, keys| {
                 if !may_give.holds(visit.partition) || (orders.volatile_only && visit.key.expires_in_ms().is_none()) {
                     return;
                 }
-                let (score, sight) = look_at(visit, classes, orders, ages);
+                let (score, sight) = look_at(visit, keys, orders, ages);
                 let victim = || Victim { name: visit.name.keep(), db: visit.db, sight, was_met: true };
                 pools.offer(visit.bin.in_pools(), score, victim);
             });
@@ -306,7 +306,7 @@ impl Evictor {
         {
             return None;
         }
-        let entry = guides.partitions.classes.entry(in_database(hash(), victim.db));
+        let entry = guides.partitions.keys.entry(in_database(hash(), victim.db));
         let n_requests = entry.map_or(0, |entry| u32::from(entry.n_requests));
         let was_used = match orders.scoring {
             Scoring::Idle => false,
@@ -395,8 +395,8 @@ fn others(guides: &Guides, orders: &Orders, may_give: OverTarget) -> OverTarget 
 }
 
 /// What a visited key is worth, and how to know it again.
-fn look_at(visit: &Visit, classes: &Classes, orders: &Orders, ages: &GreedyAges) -> (f64, Sight) {
-    let entry = || classes.entry(in_database(KeyHash::of(visit.name.as_ref()), visit.db));
+fn look_at(visit: &Visit, keys: &Keys, orders: &Orders, ages: &GreedyAges) -> (f64, Sight) {
+    let entry = || keys.entry(in_database(KeyHash::of(visit.name.as_ref()), visit.db));
     let idle = || visit.key.idle();
     let sight = |idle| Sight { idle, ..Sight::default() };
     match orders.scoring {

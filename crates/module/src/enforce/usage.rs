@@ -484,13 +484,14 @@ mod tests {
 
     use super::*;
     use crate::observe::classes::Classes;
+    use crate::observe::keys::Keys;
     use crate::observe::tenants::{TenantSpec, Tenants};
 
     const A: PartitionId = PartitionId(0);
     const B: PartitionId = PartitionId(1);
 
     fn of_tenants(text: &str) -> Partitions {
-        Partitions::new(Tenants::new(&TenantSpec::parse(text).unwrap()), Classes::default(), None, 0)
+        Partitions::new(Tenants::new(&TenantSpec::parse(text).unwrap()), Classes::default(), Keys::default(), None, 0)
     }
 
     fn prefixes() -> Partitions {
@@ -653,7 +654,7 @@ mod tests {
     fn what_goes_takes_along_what_it_brought() {
         for size_classes in [1, 4] {
             let tenants = Tenants::new(&TenantSpec::parse("a=a:* b=b:*").unwrap());
-            let mut partitions = Partitions::new(tenants, Classes::default(), None, size_classes);
+            let mut partitions = Partitions::new(tenants, Classes::default(), Keys::default(), None, size_classes);
             let (mut usage, sizes) = (Usage::new(), Sizes::new());
             let mut classes = SizeClasses::new(4);
             (100..1700).for_each(|size_bytes| classes.saw(size_bytes));
@@ -684,7 +685,7 @@ mod tests {
     #[test]
     fn the_walk_hurries_until_it_has_met_what_changed() {
         let tenants = Tenants::new(&TenantSpec::parse("a=a:*").unwrap());
-        let partitions = Partitions::new(tenants, Classes::default(), None, 4);
+        let partitions = Partitions::new(tenants, Classes::default(), Keys::default(), None, 4);
         let (mut usage, sizes) = (Usage::new(), Sizes::new());
         (0..1000).for_each(|_| usage.came(0, A, Some(200), &known(&partitions, &sizes)));
         usage.settle(&[(0, 1000)], &partitions, &sizes);

@@ -9,7 +9,7 @@ use tenure_core::units::{KeyHash, PartitionId};
 use super::usage::Usage;
 use crate::ffi::server::{Key, Kind, ScanCursor, ScannedName, Server};
 use crate::observe::bins::BinId;
-use crate::observe::classes::Classes;
+use crate::observe::keys::Keys;
 use crate::observe::partitions::Partitions;
 use crate::observe::sizes::{Known, Sizes};
 
@@ -87,7 +87,7 @@ impl Walk {
         server: &Server,
         db: u16,
         guides: &mut Guides,
-        mut visit: impl FnMut(&Visit, &Classes),
+        mut visit: impl FnMut(&Visit, &Keys),
     ) -> usize {
         if !server.select_db(db) {
             return 0;
@@ -119,7 +119,7 @@ impl Walk {
                 }
                 None => bins.of_class(0),
             };
-            visit(&Visit { name, key, db, partition, bin, size_bytes }, &guides.partitions.classes);
+            visit(&Visit { name, key, db, partition, bin, size_bytes }, &guides.partitions.keys);
         });
         if came_round {
             guides.usage.came_round(db);

@@ -11,6 +11,7 @@ pub mod classes;
 pub mod clients;
 pub mod command_table;
 pub mod duty;
+pub mod keys;
 pub mod load;
 pub mod misses;
 pub mod owners;
@@ -460,10 +461,10 @@ impl Observer {
             }
             let requests = counted.requests();
             let named = (in_database(hash, db), key);
-            self.partitions.classes.used(named, (db, partition), effect, is_answer, self.tick);
+            self.partitions.keys.used(named, (db, partition), effect, is_answer, self.tick);
             (db, partition, requests)
         });
-        let at = self.partitions.classes.asked.now();
+        let at = self.partitions.keys.asked.now();
         if self.rate.takes(hash) && !self.ring.push(key, hash, place, effect, (at, is_answer)) {
             self.losses.ring_full += 1;
         }
@@ -476,20 +477,19 @@ impl Observer {
         let Some(db) = db.filter(|_| effect == Effect::Write) else { return };
         let key = in_database(KeyHash::of(key), db);
         self.on_write(call, key, None);
-        self.partitions.classes.stored(key);
+        self.partitions.keys.stored(key);
     }
 
     /// A write tells the key's class, by what its miss cost or by who writes.
     #[inline]
     fn on_write(&mut self, call: &FilterCall, key: KeyHash, penalty_us: Option<u64>) {
-        let classes = &mut self.partitions.classes;
         if let Some(penalty_us) = penalty_us {
-            classes.learn(key, penalty_us, self.tick);
+            self.partitions.learn(key, penalty_us, self.tick);
         }
-        if classes.any_connections()
+        if self.partitions.classes.any_connections()
             && let Some(client_id) = call.client_id()
         {
-            classes.written_by(client_id, key, self.tick);
+            self.partitions.written_by(client_id, key, self.tick);
         }
     }
 
@@ -499,7 +499,7 @@ impl Observer {
         let Observer { clients, misses, partitions, counters, penalty_us_max, tick, .. } = self;
         let answer = |&db: &u16| Some((db, misses.take(in_database(hash, db), now_us, *penalty_us_max)?));
         if let Some((db, penalty_us)) = clients.dbs_in_use().iter().find_map(answer) {
-            partitions.classes.learn(in_database(hash, db), penalty_us, *tick);
+            partitions.learn(in_database(hash, db), penalty_us, *tick);
             counters[partitions.of(db, key).index()].count_penalty(penalty_us);
         }
     }
@@ -539,7 +539,7 @@ impl Observer {
                 self.ring.place(hash, Effect::Read, (db, partition, at));
             }
         }
-        self.partitions.classes.missed(in_database(hash, db));
+        self.partitions.keys.missed(in_database(hash, db));
         let is_first = self.misses.note(in_database(hash, db), now_us);
         self.delays.count(!is_first);
     }
@@ -552,11 +552,11 @@ impl Observer {
         (self.is_busy, self.manages_modules) = (false, false);
         self.tick = key_table::tick(now_us);
         self.clients.end_turn();
-        self.partitions.classes.end_turn();
+        self.partitions.keys.end_turn();
         if self.ring.is_empty() {
             return dropped;
         }
-        self.partitions.classes.settle();
+        self.partitions.keys.settle();
         let mut ring = std::mem::take(&mut self.ring);
         for noted in ring.iter() {
             let place = noted.place.or_else(|| self.find_place(server, noted.key, noted.effect));
@@ -607,12 +607,12 @@ impl Observer {
     /// What Tenure's own policy learns of a sampled access. A miss tells with its answer what it is about; without one there is nothing
     /// that could have been kept.
     fn shown(&self, access: &Access, partition: PartitionId, noted: &ring::Noted, is_there: bool) -> Option<Shown> {
-        let asked = &self.partitions.classes.asked;
+        let asked = &self.partitions.keys.asked;
         if !asked.is_on() || (noted.effect == Effect::Read && !is_there) {
             return None;
         }
         let clock = asked.clock();
-        let entry = self.partitions.classes.entry(access.key);
+        let entry = self.partitions.keys.entry(access.key);
         let (feature, penalty_us) = self.worths.of(entry.as_ref(), partition, clock.ticks_per_us);
         let expires = match access.ttl_us {
             0 => u64::MAX,
@@ -650,7 +650,7 @@ impl Observer {
             let hash = in_database(KeyHash::of(key), db);
             let waited = self.misses.any_waiting().then(|| self.misses.take(hash, now_us, self.penalty_us_max));
             let Some(penalty_us) = waited.flatten() else { return self.partitions.of(db, key) };
-            self.partitions.classes.learn(hash, penalty_us, self.tick);
+            self.partitions.learn(hash, penalty_us, self.tick);
             let partition = self.partitions.of(db, key);
             self.counters[partition.index()].count_penalty(penalty_us);
             return partition;
@@ -731,12 +731,14 @@ impl From<KeyUse> for Effect {
 #[cfg(test)]
 mod tests {
     use super::classes::Classes;
+    use super::keys::Keys;
     use super::tenants::{TenantSpec, Tenants};
     use super::*;
 
     #[test]
     fn what_misses_cost_is_not_taken_for_other_partitions() {
-        let partitions = || Partitions::new(Tenants::new(&TenantSpec::default()), Classes::default(), None, 1);
+        let partitions =
+            || Partitions::new(Tenants::new(&TenantSpec::default()), Classes::default(), Keys::default(), None, 1);
         let mut observer = Observer::new(CommandTable::empty(), partitions(), Arc::new(ArrayQueue::new(1)));
         observer.worths = Worths { penalty_us: [50.0; PARTITIONS_MAX], are_delayed: true, ..Worths::default() };
         observer.set_partitions(partitions());

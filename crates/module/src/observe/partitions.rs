@@ -8,6 +8,7 @@ use tenure_core::units::{KeyHash, PARTITIONS_MAX, PartitionId, TenantId};
 
 use super::bins::Binning;
 use super::classes::{CLASSES, Class, Classes};
+use super::keys::{Keys, Remembers};
 use super::owners::{NOBODY, Owners, User};
 use super::tenants::{TENANTS_MAX, Tenants};
 
@@ -24,6 +25,8 @@ pub struct Partitions {
     tenants: Tenants,
     /// Which class a key is of.
     pub classes: Classes,
+    /// What is remembered of single keys.
+    pub keys: Keys,
     /// Whose a key is; where no tenant is a user nobody asks.
     pub owners: Option<Owners>,
     /// How each is divided by the size of its values.
@@ -37,7 +40,13 @@ pub struct Partitions {
 impl Partitions {
     /// One partition per tenant, and one more for each class of its keys; each divided into `size_classes` while there are numbers,
     /// where that is 2 or more. Of `owners` that which was known before is taken on where tenants are users.
-    pub fn new(mut tenants: Tenants, classes: Classes, owners: Option<Owners>, size_classes: usize) -> Self {
+    pub fn new(
+        mut tenants: Tenants,
+        classes: Classes,
+        keys: Keys,
+        owners: Option<Owners>,
+        size_classes: usize,
+    ) -> Self {
         let users = tenants.users();
         let mut owners = (!users.is_empty())
             .then(|| owners.unwrap_or_default().knowing(users.iter().map(|(name, _)| name.as_bytes())));
@@ -45,6 +54,7 @@ impl Partitions {
         let mut partitions = Partitions {
             tenants,
             classes,
+            keys,
             owners,
             binning: Binning::new(size_classes),
             names: Vec::new(),
@@ -78,7 +88,7 @@ impl Partitions {
     #[inline]
     pub fn of_asked(&mut self, db: u16, key: &[u8], hash: impl Fn() -> KeyHash, asker: User) -> PartitionId {
         let tenant = self.tenant_of(db, key, &hash, asker);
-        let class = if self.classes.is_on() { self.classes.of(key, in_database(hash(), db)) } else { 0 };
+        let class = if self.classes.is_on() { self.class_of(key, in_database(hash(), db)) } else { 0 };
         match self.cells[tenant.0 as usize][usize::from(class)] {
             UNASSIGNED => self.add(tenant, class),
             id => PartitionId(u16::from(id)),
@@ -96,9 +106,30 @@ impl Partitions {
     /// A key has left the cache.
     #[inline]
     pub fn gone(&mut self, db: u16, hash: impl Fn() -> KeyHash) {
-        self.classes.gone(|| in_database(hash(), db));
+        self.keys.gone(|| in_database(hash(), db));
         if let Some(owners) = &mut self.owners {
             owners.remove(db, hash());
+        }
+    }
+
+    /// The class of a key, which has its database in its hash. One cache line, and a search among the rules.
+    #[inline]
+    pub fn class_of(&self, name: &[u8], key: KeyHash) -> Class {
+        self.classes.of(name, self.keys.class_of(key))
+    }
+
+    /// A miss of the key cost `penalty_us`. Where that tells its class, or penalties are remembered anyway, it is remembered.
+    pub fn learn(&mut self, key: KeyHash, penalty_us: u64, now: u32) {
+        let Partitions { classes, keys, .. } = self;
+        if classes.are_measured() || keys.remembers() != Remembers::Classes {
+            keys.learn(key, penalty_us, now, |held, smoothed_us| classes.measured(held, smoothed_us));
+        }
+    }
+
+    /// The key is written by a connection: what that has told counts.
+    pub fn written_by(&mut self, client_id: u64, key: KeyHash, now: u32) {
+        if let Some(class) = self.classes.of_connection(client_id) {
+            self.keys.set_class(key, class, now);
         }
     }
 
@@ -267,18 +298,18 @@ impl Partitions {
 mod tests {
     use tenure_core::key_table::KeyTable;
 
-    use super::super::classes::{ClassSpec, Remembers, Source};
+    use super::super::classes::{ClassSpec, Source};
     use super::super::tenants::TenantSpec;
     use super::*;
 
     fn partitions(tenants: &str) -> Partitions {
         let spec = ClassSpec { source: Source::Auto, ..ClassSpec::default() };
-        let classes = Classes::new(spec, Some(KeyTable::new(1 << 16)), Remembers::Classes);
-        Partitions::new(Tenants::new(&TenantSpec::parse(tenants).unwrap()), classes, None, 0)
+        let keys = Keys::new(Some(KeyTable::new(1 << 16)), Remembers::Classes);
+        Partitions::new(Tenants::new(&TenantSpec::parse(tenants).unwrap()), Classes::new(spec), keys, None, 0)
     }
 
     fn learn(partitions: &mut Partitions, db: u16, key: &[u8], penalty_us: u64) -> String {
-        partitions.classes.learn(in_database(KeyHash::of(key), db), penalty_us, 0);
+        partitions.learn(in_database(KeyHash::of(key), db), penalty_us, 0);
         let id = partitions.of(db, key);
         partitions.names()[id.index()].clone()
     }
@@ -316,10 +347,10 @@ mod tests {
         assert_eq!(partitions.names()[4], "other/70-150us");
         // Eve becomes a tenant: what she created is hers.
         let tenants = Tenants::new(&TenantSpec::parse("eve=user:eve").unwrap());
-        let mut partitions = Partitions::new(tenants, Classes::default(), partitions.owners, 0);
+        let mut partitions = Partitions::new(tenants, Classes::default(), Keys::default(), partitions.owners, 0);
         assert_eq!((partitions.of(0, key), partitions.names()[0].as_str()), (PartitionId(0), "eve"));
         let tenants = Tenants::new(&TenantSpec::default());
-        assert!(Partitions::new(tenants, Classes::default(), partitions.owners, 0).owners.is_none());
+        assert!(Partitions::new(tenants, Classes::default(), Keys::default(), partitions.owners, 0).owners.is_none());
     }
 
     #[test]
@@ -356,14 +387,15 @@ mod tests {
         let spec = |n: usize| (0..n).map(|i| format!("t{i}=t{i}:*")).collect::<Vec<_>>().join(" ");
         let bins = |n: usize, size_classes: usize| -> Vec<usize> {
             let tenants = Tenants::new(&TenantSpec::parse(&spec(n)).unwrap());
-            let partitions = Partitions::new(tenants, Classes::default(), None, size_classes);
+            let partitions = Partitions::new(tenants, Classes::default(), Keys::default(), None, size_classes);
             partitions.binning.all().iter().map(|bins| bins.count()).collect()
         };
         assert_eq!(bins(31, 4), [4; 32], "31 tenants and other");
         assert_eq!(bins(32, 4), [&[4; 31][..], &[1; 2]].concat());
         assert_eq!(bins(64, 4), [&[4; 21][..], &[1; 44]].concat());
         assert_eq!(bins(3, 8), [8; 4]);
-        let mut by_database = Partitions::new(Tenants::new(&TenantSpec::default()), Classes::default(), None, 4);
+        let mut by_database =
+            Partitions::new(Tenants::new(&TenantSpec::default()), Classes::default(), Keys::default(), None, 4);
         (0..100).for_each(|db| {
             by_database.of(db, b"k");
         });

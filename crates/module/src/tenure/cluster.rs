@@ -13,6 +13,7 @@ use crate::cluster::wire::{Reader, Writer};
 use crate::ffi::bus::{self, Topic};
 use crate::ffi::callbacks::now_us;
 use crate::ffi::server::Server;
+use crate::observe::partitions::Partitions;
 use crate::worker::Taught;
 
 /// How often the server is asked for its view of the cluster: every second, or as often as that takes 1/200 of the main thread (a
@@ -128,12 +129,12 @@ impl Tenure {
 
     /// The next buckets of the table of keys, as a message; `None` where there is no table or nothing in them.
     fn piece_of_key_table(&self, next_bucket: &mut usize, now: u32) -> Option<Vec<u8>> {
-        let classes = &self.observer.partitions.classes;
-        let keys = classes.shared_keys().filter(|keys| !keys.is_empty())?;
+        let partitions = &self.observer.partitions;
+        let keys = partitions.keys.shared().filter(|keys| !keys.is_empty())?;
         let n = (keys.n_buckets() / PASS_TICKS).clamp(PASS_BUCKETS_MIN, PASS_BUCKETS_MAX);
         let mut bucket = if *next_bucket >= keys.n_buckets() { 0 } else { *next_bucket };
         let last = (bucket + LOOKED_AT_MAX).min(keys.n_buckets());
-        let names = classes.names();
+        let names = partitions.classes.names();
         let mut writer = Writer::default();
         writer.u64(names.len() as u64);
         names.iter().for_each(|name| _ = writer.text(name));
@@ -182,10 +183,10 @@ impl Tenure {
     /// What [`Tenure::piece_of_key_table`] made. `None` where it can't be read, or this table is of another size.
     fn take_piece(&mut self, body: &[u8]) -> Option<()> {
         let mut reader = Reader(body);
-        let classes = &mut self.observer.partitions.classes;
+        let Partitions { classes, keys, .. } = &mut self.observer.partitions;
         let n = reader.count(2)?;
         let names = (0..n).map(|_| reader.text()).collect::<Option<Vec<&str>>>()?;
-        let n_buckets = classes.shared_keys()?.n_buckets();
+        let n_buckets = keys.shared()?.n_buckets();
         if reader.u64()? != n_buckets as u64 {
             return None;
         }
@@ -196,7 +197,7 @@ impl Tenure {
             let bytes: &[u8; ENTRY_BYTES] = reader.bytes(ENTRY_BYTES)?.try_into().ok()?;
             let entry = Entry::from_bytes(bytes, now);
             let class = own.get(usize::from(entry.class)).copied().unwrap_or(0);
-            classes.take_over(bucket as usize, entry.of_class(class), now);
+            keys.take_over(bucket as usize, entry.of_class(class), now);
         }
         Some(())
     }

@@ -13,8 +13,8 @@ use crate::ffi::callbacks::now_us;
 use crate::ffi::filter::FilterCall;
 use crate::ffi::server::{Level, Server};
 use crate::ffi::soon;
-use crate::observe::classes::Remembers;
 use crate::observe::command_table::Entry;
+use crate::observe::keys::Remembers;
 use crate::observe::placements::Placements;
 
 /// What a slice of moves may take: at the end of a turn, where the fast tier is full, and while the event loop is idle.
@@ -125,12 +125,12 @@ impl Tenure {
         let Tenure { tiers, observer, .. } = self;
         if let Some(tiers) = tiers {
             let is_same = place.as_ref() == Some(tiers.memory().place());
-            let slow_collections = &observer.partitions.classes.slow_collections;
+            let slow_collections = &observer.partitions.keys.slow_collections;
             tiers.tick(server, slow_collections, (fast_bytes, limit_bytes), wanted.is_ok() && is_same);
             tiers.end_window(observer, requests, seconds, now_us);
             if tiers.is_drained() {
                 self.tiers = None;
-                self.observer.partitions.classes.placements = None;
+                self.observer.partitions.keys.placements = None;
             }
         }
         self.tiers_standing = match (&self.tiers, &self.tiers_failed, wanted) {
@@ -157,7 +157,7 @@ impl Tenure {
         let Some(stored) = tiers.stored(&server, store.value) else { return };
         let (key, value_at) = (store.key, store.value_at);
         if call.replace_word(value_at, stored)
-            && let Some(placements) = &mut self.observer.partitions.classes.placements
+            && let Some(placements) = &mut self.observer.partitions.keys.placements
         {
             placements.stores_slow = Some(key);
         }
@@ -205,7 +205,7 @@ impl Tenure {
     /// What was learned of who is hot is of another rule, or of other partitions.
     pub(super) fn renew_placements(&mut self) {
         let config = self.placer_config();
-        self.observer.partitions.classes.placements = self.tiers.as_ref().map(|_| Box::new(Placements::new(config)));
+        self.observer.partitions.keys.placements = self.tiers.as_ref().map(|_| Box::new(Placements::new(config)));
         self.settled.start_over(now_us());
         if let Some(tiers) = &mut self.tiers {
             tiers.divide_anew();
@@ -216,7 +216,7 @@ impl Tenure {
     /// crowd it.
     pub(super) fn tiers_need_reads(&mut self, now_us: u64) -> bool {
         let Tenure { tiers, observer, settled, .. } = self;
-        let (Some(tiers), Some(placements)) = (tiers, &observer.partitions.classes.placements) else { return false };
+        let (Some(tiers), Some(placements)) = (tiers, &observer.partitions.keys.placements) else { return false };
         settled.unseen(observer.unseen_reads - observer.unseen_misses.min(observer.unseen_reads));
         !settled.look(now_us, placements.fast_reuses, placements.slow_hits) || tiers.is_draining() || tiers.is_crowded()
     }
@@ -230,9 +230,9 @@ impl Tenure {
     pub fn tier_figures(&self) -> TierFigures {
         let Some(tiers) = &self.tiers else { return TierFigures::default() };
         let memory = tiers.memory();
-        let slow_collections = &self.observer.partitions.classes.slow_collections;
+        let slow_collections = &self.observer.partitions.keys.slow_collections;
         let used = tiers.used(slow_collections);
-        let placements = self.observer.partitions.classes.placements.as_ref();
+        let placements = self.observer.partitions.keys.placements.as_ref();
         let counters = &self.observer.counters;
         let hits: u64 = counters.iter().map(|c| c.reads.saturating_sub(c.misses)).sum();
         let seen_slow_hits = placements.map_or(0, |placements| placements.slow_hits);
@@ -267,7 +267,7 @@ impl Tenure {
     /// In which tier a key's value lies, for tests: `none` where it isn't of a kind that moves.
     pub fn tier_of_key(&self, server: &Server, db: u16, key: &[u8]) -> Result<&'static str, String> {
         let tiers = self.tiers.as_ref().ok_or_else(|| self.tiers_standing.clone())?;
-        let slow_collections = &self.observer.partitions.classes.slow_collections;
+        let slow_collections = &self.observer.partitions.keys.slow_collections;
         Ok(tiers.tier_of(server, slow_collections, (db, key)).map_or("none", Tier::as_str))
     }
 }

@@ -60,7 +60,7 @@ impl Tenure {
             let policy = self.settings.policy.name();
             return Err(format!("tenure.policy is {policy}; TENURE.WHY is for the policy density"));
         }
-        self.observer.partitions.classes.settle();
+        self.observer.partitions.keys.settle();
         let (basis, all_keys) = (self.ranking_basis(), self.all_keys());
         let partition = self.observer.partitions.of(db, key);
         let hash = in_database(KeyHash::of(key), db);
@@ -71,7 +71,7 @@ impl Tenure {
         let (partitions, sizes, worths) = self.observer.guides();
         let ranks = Ranks::new(basis, &self.published.learned.table, worths);
         let ranker = ranks.ranker(&self.evictor.ages);
-        let entry = partitions.classes.entry(hash);
+        let entry = partitions.keys.entry(hash);
         if !is_there && entry.is_none() {
             let key = String::from_utf8_lossy(key);
             return Err(format!(
@@ -110,9 +110,9 @@ impl Tenure {
                 break;
             }
             let db = db_at(&self.db_sizes, all_keys * step / STEPS_MAX as u64);
-            self.walk.step(server, db, &mut guides, |visit, classes| {
+            self.walk.step(server, db, &mut guides, |visit, keys| {
                 let hash = in_database(KeyHash::of(visit.name.as_ref()), visit.db);
-                let entry = classes.entry(hash);
+                let entry = keys.entry(hash);
                 let size_bytes = visit.size_bytes.unwrap_or(1);
                 let other = ranks.subject(entry.as_ref(), visit.partition, size_bytes, visit.key);
                 why.compared += 1;

@@ -283,7 +283,7 @@ impl Tiers {
         if self.is_all_fast || self.is_draining || !self.mover.is_of_size(length) {
             return false;
         }
-        match observer.partitions.classes.entry(key).filter(|entry| entry.n_requests > 0) {
+        match observer.partitions.keys.entry(key).filter(|entry| entry.n_requests > 0) {
             Some(entry) => entry.placed().tier() == Tier::Slow,
             None => !self.takes_room(allocated_bytes(length) as i64),
         }
@@ -335,8 +335,8 @@ impl Tiers {
     pub fn work(&mut self, around: &mut Around) -> bool {
         let started = Instant::now();
         self.collections.begin_slice();
-        around.observer.partitions.classes.settle();
-        let Some(mut placements) = around.observer.partitions.classes.placements.take() else { return false };
+        around.observer.partitions.keys.settle();
+        let Some(mut placements) = around.observer.partitions.keys.placements.take() else { return false };
         let mut is_left = false;
         if self.is_draining {
             is_left = self.drain(around, &mut placements, started);
@@ -345,7 +345,7 @@ impl Tiers {
             self.promote(around, &mut placements, started);
         }
         placements.forget_slow_reads();
-        around.observer.partitions.classes.placements = Some(placements);
+        around.observer.partitions.keys.placements = Some(placements);
         self.memory.flush(around.server, PAGES_PER_SLICE, false);
         let spent_us = started.elapsed().as_micros() as u64;
         self.time.spend(spent_us);
@@ -356,7 +356,7 @@ impl Tiers {
 
     /// True where a slice has something to do.
     pub fn is_busy(&mut self, observer: &Observer) -> bool {
-        let placements = observer.partitions.classes.placements.as_ref();
+        let placements = observer.partitions.keys.placements.as_ref();
         self.is_draining
             || self.memory.wants_flush()
             || placements.is_some_and(|placements| placements.slow_reads().next().is_some())
@@ -371,7 +371,7 @@ impl Tiers {
 
     /// Ends the policy's window where it is over.
     pub fn end_window(&mut self, observer: &mut Observer, requests: u64, seconds: u64, now_us: u64) {
-        let now = observer.partitions.classes.asked.now();
+        let now = observer.partitions.keys.asked.now();
         let (began, began_us) = self.window_began;
         let ticks = requests / tenure_core::asked::REQUESTS_PER_TICK;
         if now.saturating_sub(began) < ticks && now_us.saturating_sub(began_us) < seconds * 1_000_000 {
@@ -380,7 +380,7 @@ impl Tiers {
         self.window_began = (now, now_us);
         self.collections.end_window();
         let fast_bytes = self.fast_bytes();
-        if let Some(placements) = &mut observer.partitions.classes.placements {
+        if let Some(placements) = &mut observer.partitions.keys.placements {
             placements.placer.end_window(now, fast_bytes);
         }
     }
@@ -439,7 +439,7 @@ impl Tiers {
             };
             let hash = in_database(KeyHash::of(candidate.name.as_ref()), candidate.db);
             let partition = around.observer.partitions.of(candidate.db, candidate.name.as_ref());
-            let entry = around.observer.partitions.classes.entry(hash);
+            let entry = around.observer.partitions.keys.entry(hash);
             let is_moved = entry.map(|entry| entry.last) == candidate.last && {
                 let value = known(around.observer, hash, partition, Tier::Fast, candidate.size_bytes);
                 let rank = placements.placer.rank(&value, around.table);
@@ -507,7 +507,7 @@ impl Tiers {
     ) -> usize {
         let Some(db) = draw_db(&mut self.random, around.db_sizes, |_| true) else { return 0 };
         let mut found: Vec<(KeyHash, Tier)> = Vec::new();
-        let clock = around.observer.partitions.classes.asked.clock();
+        let clock = around.observer.partitions.keys.asked.clock();
         let (partitions, sizes, worths) = around.observer.guides();
         let tries_unknown = self.tries_unknown(around.db_sizes);
         let sizes_of = if self.collections.refusal().is_none() { SizesOf::Collections } else { SizesOf::Account };
@@ -515,14 +515,14 @@ impl Tiers {
         let Tiers { mover, collections, pools, met, is_draining, .. } = self;
         let (table, is_draining) = (around.table, *is_draining);
         let mut offered = 0;
-        around.walk.step(around.server, db, &mut guides, |seen, classes| {
+        around.walk.step(around.server, db, &mut guides, |seen, keys| {
             let hash = || in_database(KeyHash::of(seen.name.as_ref()), seen.db);
             let string = || Some((mover.tier_of(seen.key)?, allocated_bytes(seen.key.length()) as u32));
-            let collection = || collections.tier_of(&classes.slow_collections, seen.key, hash(), seen.size_bytes?);
+            let collection = || collections.tier_of(&keys.slow_collections, seen.key, hash(), seen.size_bytes?);
             let Some((tier, size_bytes)) = string().or_else(collection) else { return };
             let is_collection = seen.key.kind() == Kind::Collection;
             let hash = hash();
-            let entry = classes.entry(hash);
+            let entry = keys.entry(hash);
             let (feature, _) = worths.of(entry.as_ref(), seen.partition, clock.ticks_per_us);
             let value =
                 Value { feature, ..value_of(entry.as_ref(), seen.partition, size_bytes, tier, clock.now, clock.since) };
@@ -600,10 +600,10 @@ impl Tiers {
         let mut key = around.server.open(name);
         let moved = if key.kind() == Kind::Collection {
             drop(key);
-            let slow = &mut around.observer.partitions.classes.slow_collections;
+            let slow = &mut around.observer.partitions.keys.slow_collections;
             self.collections.move_to(slow, around.server, (hash, name), tier)
         } else {
-            around.observer.partitions.classes.slow_collections.remove(|| hash);
+            around.observer.partitions.keys.slow_collections.remove(|| hash);
             self.mover.move_to(around.server, &mut key, tier)
         };
         match moved {
@@ -618,7 +618,7 @@ impl Tiers {
                 self.moved_since += bytes;
                 let value = Value { size_bytes: bytes.unsigned_abs() as u32, ..value };
                 let placed = placements.placer.moved(&value);
-                around.observer.partitions.classes.set_placed(hash, placed);
+                around.observer.partitions.keys.set_placed(hash, placed);
                 true
             }
             Moved::Already => {
@@ -636,8 +636,8 @@ impl Tiers {
     /// Moves one key's value, for tests. What became of it, as text.
     pub fn move_key(&mut self, around: &mut Around, db: u16, name: &[u8], tier: Tier) -> String {
         self.collections.begin_slice();
-        around.observer.partitions.classes.settle();
-        let Some(mut placements) = around.observer.partitions.classes.placements.take() else {
+        around.observer.partitions.keys.settle();
+        let Some(mut placements) = around.observer.partitions.keys.placements.take() else {
             return "off".to_owned();
         };
         let name = around.server.text(name);
@@ -646,7 +646,7 @@ impl Tiers {
         let from = if tier == Tier::Fast { Tier::Slow } else { Tier::Fast };
         let value = known(around.observer, hash, partition, from, 0);
         let is_moved = self.carry_out(around, &mut placements, (hash, db, &name), value, tier);
-        around.observer.partitions.classes.placements = Some(placements);
+        around.observer.partitions.keys.placements = Some(placements);
         if is_moved { "moved" } else { "not moved" }.to_owned()
     }
 
@@ -709,21 +709,21 @@ fn value_of(entry: Option<&Entry>, partition: PartitionId, size_bytes: u32, tier
 
 /// What is known of a slow value; `None` where its key isn't remembered as that of one.
 fn known_slow(observer: &Observer, hash: KeyHash, partition: PartitionId, size_bytes: u32) -> Option<Value> {
-    let is_slow = observer.partitions.classes.entry(hash).is_some_and(|entry| entry.placed().tier() == Tier::Slow);
+    let is_slow = observer.partitions.keys.entry(hash).is_some_and(|entry| entry.placed().tier() == Tier::Slow);
     is_slow.then(|| known(observer, hash, partition, Tier::Slow, size_bytes))
 }
 
 /// What is known of a value, remembered or not.
 fn known(observer: &Observer, hash: KeyHash, partition: PartitionId, tier: Tier, size_bytes: u32) -> Value {
-    let classes = &observer.partitions.classes;
-    let (entry, clock) = (classes.entry(hash), classes.asked.clock());
+    let keys = &observer.partitions.keys;
+    let (entry, clock) = (keys.entry(hash), keys.asked.clock());
     let (feature, _) = observer.worths.of(entry.as_ref(), partition, clock.ticks_per_us);
     Value { feature, ..value_of(entry.as_ref(), partition, size_bytes, tier, clock.now, clock.since) }
 }
 
 /// Changes what the table knows of where a value lies.
 fn put_right(observer: &mut Observer, hash: KeyHash, change: impl FnOnce(Placed) -> Placed) {
-    if let Some(entry) = observer.partitions.classes.keys.as_mut().and_then(|keys| keys.get_mut(hash)) {
+    if let Some(entry) = observer.partitions.keys.table.as_mut().and_then(|keys| keys.get_mut(hash)) {
         entry.set_placed(change(entry.placed()));
     }
 }

@@ -1,0 +1,320 @@
+//! What is remembered of single keys, in the cache or not: the table of keys, and the accesses on their way into it.
+//!
+//! The filter notes each access in a ring (`core/src/asked.rs`), which is put into the table when it is full or somebody asks. What is
+//! remembered depends on who needs it: classes alone, residence for hyperbolic policies, or what each key has shown, for Tenure's own.
+//! Cost: 16 bytes a key in the table, 5 in outline; one cache line an access.
+
+use tenure_core::asked::{Asked, Kind, REQUESTS_PER_TICK};
+use tenure_core::key_table::{BUCKET_BYTES, Entry, KeyTable};
+use tenure_core::tiers::placed::Placed;
+use tenure_core::units::{KeyHash, PartitionId};
+
+use super::classes::Class;
+use super::command_table::Effect;
+use super::placements::{Noted, Placements};
+use super::slow_collections::SlowCollections;
+use super::worths::Noise;
+
+/// What is remembered of a key beside its class and penalty.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Remembers {
+    /// Nothing, and no key whose class isn't known.
+    #[default]
+    Classes,
+    /// How long and how often asked for each key of the cache is there, for hyperbolic policies.
+    Residence,
+    /// What each key has shown, in the cache or not, for Tenure's own policy.
+    History,
+}
+
+/// The table that is to be had for that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Table {
+    /// What it may take.
+    pub bytes: u64,
+    /// Half of it for what the other half has no place for: where neither classes nor tiers are to be remembered.
+    pub has_outlines: bool,
+}
+
+impl Table {
+    /// An empty one.
+    pub fn new_keys(self) -> KeyTable {
+        match self.has_outlines {
+            true => KeyTable::with_outlines(self.bytes, REQUESTS_PER_TICK),
+            false => KeyTable::new(self.bytes),
+        }
+    }
+
+    /// True where `keys` is such a one.
+    fn is_of(self, keys: &KeyTable) -> bool {
+        let least = BUCKET_BYTES << u32::from(self.has_outlines);
+        self.has_outlines == keys.has_outlines() && self.bytes / least * least == keys.memory_bytes()
+    }
+}
+
+/// What is remembered of keys. See the file's opening.
+#[derive(Debug, Default)]
+pub struct Keys {
+    /// Where nothing needs it there is none.
+    pub table: Option<KeyTable>,
+    remembers: Remembers,
+    /// Accesses on their way into the table, where it holds what keys have shown.
+    pub asked: Asked<Noted>,
+    /// Where there are two tiers of memory, who is asked for in which.
+    pub placements: Option<Box<Placements>>,
+    /// And whose collections lie in the slower one.
+    pub slow_collections: SlowCollections,
+    /// Keys that changed class, or were forgotten, maybe while they were in the cache.
+    pub moved: u64,
+    /// How far penalties tell keys apart.
+    pub noise: Noise,
+}
+
+impl Keys {
+    /// Nothing is remembered yet.
+    pub fn new(table: Option<KeyTable>, remembers: Remembers) -> Self {
+        Keys { table, remembers, ..Keys::default() }
+    }
+
+    /// The same with another `table`, and whether what was learned of keys is kept: where the table is as before, its classes
+    /// mean the same, and its times are of the same clock.
+    pub fn renewed(self, table: Option<Table>, remembers: Remembers, classes_mean_the_same: bool) -> (Self, bool) {
+        let is_history = |remembers| remembers == Remembers::History;
+        let is_same = |keys: &KeyTable| table.is_some_and(|table| table.is_of(keys));
+        let may_keep = classes_mean_the_same && is_history(remembers) == is_history(self.remembers);
+        let kept = self.table.filter(|keys| may_keep && is_same(keys));
+        let is_kept = kept.is_some();
+        let slow_collections = self.slow_collections;
+        let keys = if is_kept {
+            let (asked, placements) = (self.asked, self.placements);
+            Keys { table: kept, remembers, asked, placements, slow_collections, ..Keys::default() }
+        } else {
+            Keys { slow_collections, ..Keys::new(table.map(Table::new_keys), remembers) }
+        };
+        (keys, is_kept)
+    }
+
+    /// The class that is remembered of a key; 0 = none. One cache line.
+    #[inline]
+    pub fn class_of(&self, key: KeyHash) -> Class {
+        self.table.as_ref().and_then(|keys| keys.get(key)).map_or(0, |entry| entry.class)
+    }
+
+    /// A miss of the key cost `penalty_us`, and `class_of` says what that makes of its class, from its smoothed penalty. Remembered
+    /// where classes are measured, or more than classes is.
+    pub fn learn(&mut self, key: KeyHash, penalty_us: u64, now: u32, class_of: impl Fn(Class, f32) -> Option<Class>) {
+        let now = self.time(now);
+        let Some(keys) = &mut self.table else { return };
+        let displaced = keys.displaced();
+        let entry = keys.get_or_insert(key, now);
+        self.noise.measured(penalty_us as f32, entry.penalty_us());
+        let smoothed_us = entry.learn_penalty(penalty_us as f32);
+        if let Some(class) = class_of(entry.class, smoothed_us) {
+            entry.class = class;
+        }
+        self.moved += keys.displaced() - displaced;
+    }
+
+    /// What is remembered beside classes.
+    pub fn remembers(&self) -> Remembers {
+        self.remembers
+    }
+
+    /// The key of that name is asked for, written or deleted; `is_answer` says that the write answers a miss.
+    #[inline]
+    pub fn used(
+        &mut self,
+        (key, name): (KeyHash, &[u8]),
+        place: (u16, PartitionId),
+        effect: Effect,
+        is_answer: bool,
+        now: u32,
+    ) {
+        if self.remembers == Remembers::History {
+            let kind = match effect {
+                Effect::Delete => Kind::Deleted,
+                Effect::Write if is_answer => Kind::Filled,
+                _ => Kind::Asked,
+            };
+            return self.ask((key, name), place, effect, kind);
+        }
+        let Some(keys) = &mut self.table else { return };
+        let displaced = keys.displaced();
+        let entry = match effect {
+            Effect::Write if self.remembers == Remembers::Residence => Some(keys.get_or_insert(key, now)),
+            _ => keys.get_mut(key),
+        };
+        let Some(entry) = entry else { return };
+        entry.last = now;
+        match effect {
+            Effect::Write if entry.n_requests == 0 => entry.enter(now),
+            Effect::Delete => entry.n_requests = 0,
+            // What isn't there has 0 and keeps it.
+            _ => entry.n_requests = entry.n_requests.saturating_add(u16::from(entry.n_requests > 0)),
+        }
+        self.moved += keys.displaced() - displaced;
+    }
+
+    /// The same where what keys have shown is remembered, and where there are two tiers, in which each key lies.
+    #[inline]
+    fn ask(&mut self, (key, name): (KeyHash, &[u8]), place: (u16, PartitionId), effect: Effect, kind: Kind) {
+        if self.table.is_none() || !self.asked.is_on() {
+            return;
+        }
+        let has_room = self.placements.as_ref().is_none_or(|placements| placements.has_room(name));
+        if self.asked.is_full() || !has_room {
+            self.settle();
+        }
+        let noted = match &mut self.placements {
+            Some(placements) => placements.note(key, name, place, effect),
+            None => Noted::default(),
+        };
+        self.asked.push(key, kind, noted);
+    }
+
+    /// While reads go unseen, a key is written: where its value lies has to be known all the same.
+    pub fn stored(&mut self, key: KeyHash) {
+        self.ask((key, b""), (0, PartitionId::default()), Effect::Write, Kind::Stored);
+    }
+
+    /// The key's value lies there now. Who isn't remembered is from now on, as of whom nothing was seen since the clock goes.
+    pub fn set_placed(&mut self, key: KeyHash, placed: Placed) {
+        let since = self.asked.clock().since as u32;
+        let Some(keys) = &mut self.table else { return };
+        let displaced = keys.displaced();
+        let entry = keys.get_or_insert(key, since);
+        entry.n_requests = entry.n_requests.max(1);
+        entry.set_placed(placed);
+        self.moved += keys.displaced() - displaced;
+    }
+
+    /// Accesses that wait are in the table from now on. A comparison, where there are none.
+    #[inline]
+    pub fn settle(&mut self) {
+        if self.asked.are_waiting() {
+            self.settle_waiting();
+        }
+    }
+
+    /// A turn is over. Where values lie in two tiers, what is slow and was read may have to move now; else accesses wait until they are many or asked about.
+    #[inline]
+    pub fn end_turn(&mut self) {
+        if self.placements.is_some() {
+            self.settle();
+        }
+    }
+
+    #[inline(never)]
+    fn settle_waiting(&mut self) {
+        let Some(keys) = &mut self.table else { return };
+        self.moved += match &mut self.placements {
+            Some(placements) => self.asked.settle_with(keys, &mut **placements),
+            None => self.asked.settle_with(keys, &mut ()),
+        };
+        if let Some(placements) = &mut self.placements {
+            placements.settled();
+        }
+    }
+
+    /// A read of the key has found nothing.
+    #[inline]
+    pub fn missed(&mut self, key: KeyHash) {
+        if self.remembers == Remembers::History {
+            self.gone(|| key);
+        }
+    }
+
+    /// The time that entries are dated by: `now`, or Tenure's own clock.
+    fn time(&self, now: u32) -> u32 {
+        if self.remembers == Remembers::History { self.asked.now() as u32 } else { now }
+    }
+
+    /// The key has left the cache.
+    #[inline]
+    pub fn gone(&mut self, key: impl Fn() -> KeyHash) {
+        self.settle();
+        self.slow_collections.remove(&key);
+        if let Some(entry) = self.table.as_mut().and_then(|keys| keys.get_mut(key())) {
+            entry.n_requests = 0;
+        }
+    }
+
+    /// From now on the key is of `class`.
+    pub fn set_class(&mut self, key: KeyHash, class: Class, now: u32) {
+        let now = self.time(now);
+        let Some(keys) = &mut self.table else { return };
+        let displaced = keys.displaced();
+        let entry = keys.get_or_insert(key, now);
+        let changed = u64::from(std::mem::replace(&mut entry.class, class) != class);
+        self.moved += keys.displaced() - displaced + changed;
+    }
+
+    /// The table, where another node can use it: what keys have shown is dated by each node's own clock.
+    pub fn shared(&self) -> Option<&KeyTable> {
+        self.table.as_ref().filter(|_| self.remembers != Remembers::History)
+    }
+
+    /// Takes over what another node remembers of a key, in a table of as many buckets.
+    pub fn take_over(&mut self, bucket: usize, entry: Entry, now: u32) {
+        let Some(keys) = self.table.as_mut().filter(|_| self.remembers != Remembers::History) else { return };
+        let displaced = keys.displaced();
+        let before = keys.put(bucket, entry, now);
+        self.moved += keys.displaced() - displaced + u64::from(before.is_some_and(|class| class != entry.class));
+    }
+
+    /// What is remembered of a key.
+    #[inline]
+    pub fn entry(&self, key: KeyHash) -> Option<Entry> {
+        self.table.as_ref().and_then(|keys| keys.recall(key, self.asked.now() as u32))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tenure_core::tiers::Tier;
+
+    #[test]
+    fn a_table_with_outlines_stays_where_another_is_to_have_them_too() {
+        let outlined = Table { bytes: 1 << 16, has_outlines: true };
+        let mut keys = Keys::new(Some(outlined.new_keys()), Remembers::History);
+        keys.learn(KeyHash::of(b"k"), 100, 0, |_, _| None);
+        let (keys, is_kept) = keys.renewed(Some(outlined), Remembers::History, true);
+        assert!(is_kept && keys.entry(KeyHash::of(b"k")).is_some());
+        let full = Table { has_outlines: false, ..outlined };
+        let (keys, is_kept) = keys.renewed(Some(full), Remembers::History, true);
+        assert!(!is_kept && keys.entry(KeyHash::of(b"k")).is_none());
+        assert_eq!(keys.table.map(|keys| (keys.has_outlines(), keys.memory_bytes())), Some((false, 1 << 16)));
+    }
+
+    /// A value that moved before anyone asked for it is known to lie there, also once it is asked for.
+    #[test]
+    fn what_moved_is_remembered_of_keys_that_nobody_asked_for() {
+        let mut keys = Keys::new(Some(KeyTable::new(1 << 16)), Remembers::History);
+        keys.asked.turn(true);
+        let (key, down) = (KeyHash::of(b"k"), Placed::moved(Tier::Slow, 3));
+        keys.set_placed(key, down);
+        assert_eq!(keys.entry(key).map(|entry| (entry.n_requests, entry.placed())), Some((1, down)));
+        keys.used((key, b"k"), (0, PartitionId::default()), Effect::Read, false, 0);
+        keys.settle();
+        assert_eq!(keys.entry(key).map(|entry| entry.placed().tier()), Some(Tier::Slow));
+    }
+
+    /// A write that goes unseen but for where its value lies: a new key is there, one that was deleted is again, and no time passes.
+    #[test]
+    fn what_is_written_among_unseen_reads_is_there() {
+        let mut keys = Keys::new(Some(KeyTable::new(1 << 16)), Remembers::History);
+        keys.asked.turn(true);
+        let key = KeyHash::of(b"k");
+        for _ in 0..2 {
+            keys.stored(key);
+            keys.settle();
+            assert_eq!(keys.entry(key).map(|entry| (entry.n_requests, entry.placed())), Some((1, Placed::default())));
+            keys.set_placed(key, Placed::moved(Tier::Slow, 3));
+            keys.stored(key);
+            keys.gone(|| key);
+            assert_eq!(keys.entry(key).map(|entry| entry.n_requests), Some(0));
+        }
+        assert_eq!(keys.asked.now(), 0);
+    }
+}

@@ -8,7 +8,6 @@ mod bench;
 mod cluster;
 mod measuring;
 mod mrc;
-mod nodes;
 mod plan;
 mod progress;
 mod replies;

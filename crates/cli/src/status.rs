@@ -6,8 +6,8 @@ use anyhow::Result;
 use serde_json::{Value, json};
 use tenure_bench::report::columns;
 use tenure_core::units::format_bytes;
+use tenure_view::nodes::{Fields, connect, number, parse_address, text};
 
-use crate::nodes::{Fields, connect, number, parse_address, text};
 use crate::print;
 
 /// The options of `tenure status`.

@@ -35,10 +35,23 @@ pub fn parse_address(text: &str) -> Result<ConnectionInfo> {
 /// # Errors
 /// When one doesn't answer, or has no Tenure.
 pub fn connect(address: ConnectionInfo) -> Result<Vec<Node>> {
+    let connect = |address: ConnectionInfo| {
+        let mut node = Node::connect(address)?;
+        node.check()?;
+        Ok(node)
+    };
+    primaries(&address)?.into_iter().map(connect).collect()
+}
+
+/// Where the primaries are that serve slots, if `address` is a node of a cluster; else `address` alone.
+///
+/// # Errors
+/// When it doesn't answer, or its cluster serves no slots.
+pub fn primaries(address: &ConnectionInfo) -> Result<Vec<ConnectionInfo>> {
     let mut first = Node::connect(address.clone())?;
-    if first.info("cluster")?.get("cluster_enabled").is_none_or(|enabled| enabled != "1") {
-        first.check()?;
-        return Ok(vec![first]);
+    let info = first.info(&["cluster"])?;
+    if !info.lines().any(|line| line.trim_end() == "cluster_enabled:1") {
+        return Ok(vec![address.clone()]);
     }
     let mut addresses: Vec<(String, u16)> = Vec::new();
     for shard in first.call::<Vec<Vec<Value>>>(&["CLUSTER", "SLOTS"])? {
@@ -47,19 +60,15 @@ pub fn connect(address: ConnectionInfo) -> Result<Vec<Node>> {
         let [host, port, ..] = &primary[..] else { bail!("CLUSTER SLOTS has an unknown shape") };
         // A node that doesn't know its own address says nothing, or null: it is the one that was asked.
         let host: Option<String> = redis::from_redis_value_ref(host)?;
-        let host = host.filter(|host| !host.is_empty() && host != "?").unwrap_or_else(|| host_of(&address));
+        let host = host.filter(|host| !host.is_empty() && host != "?").unwrap_or_else(|| host_of(address));
         let address = (host, redis::from_redis_value_ref(port)?);
         if !addresses.contains(&address) {
             addresses.push(address);
         }
     }
     ensure!(!addresses.is_empty(), "{}: the cluster serves no slots", first.address);
-    let connect = |(host, port): (String, u16)| {
-        let mut node = Node::connect(address.clone().set_addr(elsewhere(address.addr(), host, port)))?;
-        node.check()?;
-        Ok(node)
-    };
-    addresses.into_iter().map(connect).collect()
+    let of = |(host, port)| address.clone().set_addr(elsewhere(address.addr(), host, port));
+    Ok(addresses.into_iter().map(of).collect())
 }
 
 fn host_of(address: &ConnectionInfo) -> String {
@@ -80,13 +89,25 @@ fn elsewhere(first: &ConnectionAddr, host: String, port: u16) -> ConnectionAddr 
 }
 
 impl Node {
-    fn connect(info: ConnectionInfo) -> Result<Node> {
+    /// Connects to one server.
+    ///
+    /// # Errors
+    /// When it doesn't answer.
+    pub fn connect(info: ConnectionInfo) -> Result<Node> {
+        Node::connect_within(info, DEADLINE)
+    }
+
+    /// Connects to one server that has to answer so soon, now and whenever it is asked.
+    ///
+    /// # Errors
+    /// When it doesn't.
+    pub fn connect_within(info: ConnectionInfo, deadline: Duration) -> Result<Node> {
         let address = info.addr().to_string();
         let client = redis::Client::open(info)?;
         let connection =
-            client.get_connection_with_timeout(DEADLINE).with_context(|| format!("{address}: no connection"))?;
-        connection.set_read_timeout(Some(DEADLINE))?;
-        connection.set_write_timeout(Some(DEADLINE))?;
+            client.get_connection_with_timeout(deadline).with_context(|| format!("{address}: no connection"))?;
+        connection.set_read_timeout(Some(deadline))?;
+        connection.set_write_timeout(Some(deadline))?;
         Ok(Node { address, connection })
     }
 
@@ -98,10 +119,12 @@ impl Node {
         command.query(&mut self.connection).with_context(|| format!("{}: {}", self.address, words.join(" ")))
     }
 
-    fn info(&mut self, section: &str) -> Result<Fields> {
-        let text: String = self.call(&["INFO", section])?;
-        let fields = text.lines().filter_map(|line| line.split_once(':'));
-        Ok(fields.map(|(name, value)| (name.to_owned(), value.trim_end().to_owned())).collect())
+    /// Some sections of `INFO`.
+    ///
+    /// # Errors
+    /// As [`Node::status`].
+    pub fn info(&mut self, sections: &[&str]) -> Result<String> {
+        self.call(&[&["INFO"], sections].concat())
     }
 
     /// Tenure runs there.

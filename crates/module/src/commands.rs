@@ -11,6 +11,7 @@ use tenure_core::tiers::Tier;
 use tenure_core::units::{KeyHash, PartitionId};
 
 use crate::config::{TABLE, allowed};
+use crate::feature::Report;
 use crate::ffi::reply::Answer;
 use crate::ffi::server::Server;
 use crate::ffi::{alloc, filter, guard};
@@ -18,6 +19,7 @@ use crate::info;
 use crate::observe::bins::BinId;
 use crate::observe::classes::{Class, ClassRules, Source};
 use crate::observe::partitions::in_database;
+use crate::runtime::Runtime;
 use crate::tenure::{Tenure, Why};
 use crate::worker::PartitionView;
 
@@ -83,11 +85,16 @@ const SHARED_POINTS: usize = 200;
 const BY_K: [(u32, &str); SAMPLE_SIZES_MODELLED.len()] = [(1, "1"), (5, "5"), (8, "8"), (16, "16")];
 
 /// Runs one command.
-pub fn run(tenure: &mut Tenure, server: &Server, words: &[&[u8]]) -> Answer {
+pub fn run(runtime: &mut Runtime, server: &Server, words: &[&[u8]]) -> Answer {
+    if let [name] = words
+        && name.eq_ignore_ascii_case(b"tenure.status")
+    {
+        return status(&runtime.tenure, runtime.report());
+    }
+    let tenure = &mut runtime.tenure;
     let (name, arguments) = split(words);
     match (name.as_str(), arguments) {
         ("tenure.help", arguments) => help(arguments),
-        ("tenure.status", []) => status(tenure),
         ("tenure.partitions", []) => Answer::Array(info::partitions(tenure).iter().map(partition).collect()),
         ("tenure.tenants", []) => Answer::Array(info::tenants(tenure).iter().map(tenant).collect()),
         ("tenure.sizes", []) => Answer::Array(info::size_classes(tenure).iter().map(size_class).collect()),
@@ -154,11 +161,11 @@ fn help(arguments: &[&[u8]]) -> Answer {
     }
 }
 
-fn status(tenure: &Tenure) -> Answer {
+fn status(tenure: &Tenure, report: Report) -> Answer {
     let published = &tenure.published;
     let count = |n: u64| Answer::Integer(n as i64);
     let targets: u64 = published.plan.as_ref().map_or(0, |plan| plan.target_bytes.iter().sum());
-    Answer::Map(vec![
+    let mut fields = vec![
         ("state", Answer::Text("running".to_owned())),
         ("policy", Answer::Text(tenure.settings().policy.name())),
         ("eviction", Answer::Text(tenure.standing.as_str().to_owned())),
@@ -175,26 +182,15 @@ fn status(tenure: &Tenure) -> Answer {
         ("windows", count(published.window)),
         ("plans_adopted", count(published.plans_adopted)),
         ("learned", Answer::Text(if published.is_taught { "by its primary" } else { "here" }.to_owned())),
-        ("cluster", Answer::Text(cluster(tenure))),
         ("sleep", Answer::Text(tenure.spill_standing.to_owned())),
-        ("replies", Answer::Text(tenure.replies.describe())),
-        ("replies_held_now", count(tenure.replies.n_held() as u64)),
         ("watching", Answer::Text(tenure.observer.watching().to_owned())),
         ("sample_rate", Answer::Number(tenure.observer.rate.rate())),
         ("evictions", count(tenure.evictor.work.evicted.iter().sum())),
         ("memory_bytes", count(alloc::allocated_bytes() as u64)),
         ("panics", count(guard::panics())),
-    ])
-}
-
-/// Which part in a cluster the node has.
-fn cluster(tenure: &Tenure) -> String {
-    match tenure.cluster.as_ref().map(|cluster| &cluster.view) {
-        None => "no".to_owned(),
-        Some(None) => "not known yet".to_owned(),
-        Some(Some(view)) if view.primary.is_some() => "replica".to_owned(),
-        Some(Some(view)) => format!("primary of {} slots with {} replicas", view.n_own, view.replicas.len()),
-    }
+    ];
+    fields.extend(report.status.into_iter().map(|(name, value)| (name, answer(value))));
+    Answer::Map(fields)
 }
 
 /// What miniature caches missed in the last window, as `1=0.4100 2=0.4200 …`; empty where there are none.
@@ -520,18 +516,20 @@ fn debug_tier(tenure: &mut Tenure, server: &Server, key: &[u8], to: Option<&str>
     done.map_or_else(error, Answer::Text)
 }
 
+/// What INFO shows of a field, as an answer.
+fn answer(value: info::Value) -> Answer {
+    match value {
+        info::Value::Count(n) => Answer::Integer(n as i64),
+        info::Value::Number(x) => Answer::Number(x),
+        info::Value::Text(text) => Answer::Text(text),
+        info::Value::Fields(_) => Answer::Text(String::new()),
+    }
+}
+
 /// `TENURE.TIERS`.
 fn tiers(tenure: &Tenure) -> Answer {
     let figures = tenure.tier_figures();
     let state = ("state", Answer::Text(tenure.tiers_standing.clone()));
-    let fields = info::tier_fields(&figures).into_iter().map(|(name, value)| {
-        let value = match value {
-            info::Value::Count(n) => Answer::Integer(n as i64),
-            info::Value::Number(x) => Answer::Number(x),
-            info::Value::Text(text) => Answer::Text(text),
-            info::Value::Fields(_) => Answer::Text(String::new()),
-        };
-        (name, value)
-    });
+    let fields = info::tier_fields(&figures).into_iter().map(|(name, value)| (name, answer(value)));
     Answer::Map(std::iter::once(state).chain(fields).collect())
 }

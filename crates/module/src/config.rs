@@ -11,9 +11,9 @@ use tenure_core::sampling::SampleRate;
 use tenure_core::tiers::division::Division;
 use tenure_core::tiers::placer::Rule;
 
-use crate::enforce::replies::mode::{Mode, OnTimeout};
 use crate::enforce::spill::file::Folder;
 use crate::enforce::tier::{self, place::Place};
+use crate::features::replies::mode::{Mode, OnTimeout};
 use crate::ffi::{filter, holding, load};
 use crate::observe::classes::{ClassRules, ClassSpec, Source};
 use crate::observe::keys::Remembers;

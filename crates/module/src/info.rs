@@ -6,6 +6,7 @@ use tenure_core::units::PartitionId;
 use crate::config::Policy;
 use crate::ffi::{alloc, guard};
 use crate::observe::owners::Owners;
+use crate::runtime::Runtime;
 use crate::tenure::{Tenure, TierFigures};
 use crate::worker::PartitionView;
 
@@ -30,18 +31,18 @@ pub trait Sink {
 }
 
 /// Writes everything.
-pub fn write(tenure: &Tenure, sink: &mut impl Sink) {
+pub fn write(runtime: &Runtime, sink: &mut impl Sink) {
     if !sink.section() {
         return;
     }
     use Value::{Count, Number, Text};
+    let tenure = &runtime.tenure;
     let published = &tenure.published;
     let observer = &tenure.observer;
     let keys = observer.partitions.keys.table.as_ref();
     let owners = observer.partitions.owners.as_ref();
     let sleepers = &observer.touches.sleepers;
     let slept = tenure.spill.as_ref().map(|spill| spill.counts).unwrap_or_default();
-    let held = tenure.replies.counts();
     let (work, losses) = (&tenure.evictor.work, &observer.losses);
     let sum = |count: fn(&crate::observe::Counters) -> u64| Count(observer.counters.iter().map(count).sum());
     let fields = [
@@ -64,7 +65,6 @@ pub fn write(tenure: &Tenure, sink: &mut impl Sink) {
         ("samples_dropped_queue", Count(losses.queue_full)),
         ("unknown_commands", Count(losses.unknown_commands)),
         ("redirected_keys", Count(observer.redirected)),
-        ("lessons_heard", Count(tenure.cluster.as_ref().map_or(0, |cluster| cluster.lessons_heard))),
         ("windows", Count(published.window)),
         ("plans_adopted", Count(published.plans_adopted)),
         ("curves_us", Count(published.curves_us)),
@@ -102,19 +102,10 @@ pub fn write(tenure: &Tenure, sink: &mut impl Sink) {
         ("spill_refused", Count(slept.refused)),
         ("spill_damaged", Count(slept.damaged)),
         ("spill_given_up", Count(slept.given_up)),
-        ("replies", Text(tenure.replies.describe())),
-        ("replies_replicas", Count(tenure.replies.n_replicas() as u64)),
-        ("replies_held_now", Count(tenure.replies.n_held() as u64)),
-        ("replies_held", Count(held.held)),
-        ("replies_wait_us", Count(held.wait_us)),
-        ("replies_wait_us_max", Count(held.wait_us_max)),
-        ("replies_degraded", Count(held.opened)),
-        ("replies_unconfirmed", Count(held.unconfirmed)),
-        ("replies_closed", Count(held.closed)),
         ("models_bytes", Count(published.models_bytes)),
         ("memory_bytes", Count(alloc::allocated_bytes() as u64)),
     ];
-    for (name, value) in fields {
+    for (name, value) in fields.into_iter().chain(runtime.report().info) {
         sink.field(name, value);
     }
     sink.field("tiers", Text(tenure.tiers_standing.clone()));

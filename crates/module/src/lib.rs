@@ -2,16 +2,18 @@
 //!
 //! The loop observe → model → decide → enforce is the folders: `observe` sees every command and samples, `worker` models and
 //! decides in the background, `enforce` carries the plan out at the end of each turn of the event loop; `tenure` ties them
-//! together. `ffi` holds all unsafe code. Suggested reading order: `tenure`, `observe`, `worker`, `enforce`, `cluster`, `config`, `commands`,
-//! `info`, `ffi`.
+//! together, `runtime` says in which order things are done, and `features` plug in there. `ffi` holds all unsafe code. Suggested
+//! reading order: `runtime`, `tenure`, `observe`, `worker`, `enforce`, `feature`, `features`, `config`, `commands`, `info`, `ffi`.
 #![deny(unsafe_code)]
 
-mod cluster;
 mod commands;
 mod config;
 mod enforce;
+mod feature;
+mod features;
 mod ffi;
 mod info;
 mod observe;
+mod runtime;
 mod tenure;
 mod worker;

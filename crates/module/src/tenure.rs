@@ -1,12 +1,10 @@
 //! Tenure's state on the main thread, and what happens at the end of each turn of the event loop: look at what was sampled, take
 //! a new plan, free memory, and, ten times a second, settle the accounts.
 
-mod cluster;
 mod samples;
 pub mod sleep;
 mod tiers;
 mod why;
-mod writes;
 
 use std::ffi::CStr;
 use std::sync::Arc;
@@ -17,21 +15,19 @@ use tenure_core::policy::hyperbolic::Hyperbolic;
 use tenure_core::policy::ranking::Ranking;
 use tenure_core::units::{KeyHash, PARTITIONS_MAX, PartitionId};
 
-use self::cluster::Clustered;
 use self::samples::ServerSamples;
 pub use self::tiers::TierFigures;
 pub use self::why::Why;
-pub use self::writes::Named;
 use crate::config::{DlruEvictor, Policy, Settings};
 use crate::enforce::UNBOUNDED;
 use crate::enforce::evict::{EVICTED_MIN, Evictor, Orders, Scoring};
 use crate::enforce::newcomers::Newcomer;
 use crate::enforce::ranks::{Basis, Ranks};
-use crate::enforce::replies::Replies;
 use crate::enforce::spill::Spill;
 use crate::enforce::tier::Tiers;
 use crate::enforce::usage::Usage;
 use crate::enforce::walk::{Guides, SizesOf, Walk};
+use crate::feature::Wants;
 use crate::ffi::callbacks::{now_us, thread_cpu_us};
 use crate::ffi::server::{Kind, Level, Server, Text};
 use crate::ffi::{acl, alloc, filter, soon};
@@ -220,8 +216,6 @@ pub struct Tenure {
     pub settings_version: u64,
     /// Whether it evicts.
     pub standing: Standing,
-    /// Holds replies until replicas have what they answer.
-    pub replies: Replies,
     settings: Settings,
     walk: Walk,
     growth: Growth,
@@ -229,11 +223,11 @@ pub struct Tenure {
     duty: Duty,
     /// How busy the main thread is.
     pub load: Load,
+    /// What features want to hear of commands.
+    features_want: Wants,
     rests_until_us: u64,
     /// Since when there is something to free that an idle event loop may do.
     short_since_us: Option<u64>,
-    /// On a node of a cluster, what it knows of the others.
-    pub cluster: Option<Clustered>,
     /// Where values sleep, while they may.
     pub spill: Option<Spill>,
     /// Whether they may, and why not.
@@ -302,7 +296,6 @@ impl Tenure {
             memory: Memory { stale: true, ..Memory::default() },
             settings_version,
             standing: Standing::NoPlan,
-            replies: Replies::new(),
             settings: settings.clone(),
             walk: Walk::default(),
             growth: Growth::default(),
@@ -311,7 +304,7 @@ impl Tenure {
             load: Load::default(),
             rests_until_us: 0,
             short_since_us: None,
-            cluster: server.flags().is_cluster().then(Clustered::default),
+            features_want: Wants::NOTHING,
             spill: None,
             spill_standing: "off",
             tiers: None,
@@ -341,6 +334,11 @@ impl Tenure {
             tenure.divide_anew();
         }
         Ok(tenure)
+    }
+
+    /// The number of what the worker made that is in force.
+    pub fn published_version(&self) -> u64 {
+        self.published_version
     }
 
     /// The settings in force.
@@ -435,13 +433,11 @@ impl Tenure {
         self.observer.penalty_us_max = settings.penalty_max_ms as u64 * 1000;
         self.memory.stale = true;
         self.may_be_short = true;
-        self.replies.take_settings(settings, &settings.tenants.replies());
     }
 
     /// The server's configuration changed: what depends on it is read again at the end of this turn.
     pub fn server_may_have_changed(&mut self) {
         self.memory.stale = true;
-        self.replies.is_stale = true;
     }
 
     /// A key came or went.
@@ -490,7 +486,6 @@ impl Tenure {
             DataChange::OtherRole => {}
         }
         self.server_may_have_changed();
-        self.cluster_may_have_changed();
         let Some(owners) = &mut self.observer.partitions.owners else { return };
         match change {
             DataChange::Emptied(db) => owners.forget(db),
@@ -564,8 +559,6 @@ impl Tenure {
     /// The end of a turn: bounded work, see the file's opening.
     pub fn end_turn(&mut self, server: &Server, now_us: u64) {
         assert!(!self.panic_please, "asked to by TENURE.DEBUG");
-        // First, so that replicas work while the rest is done.
-        self.end_writes(server, now_us);
         self.observer.rate = self.worker.shared.rate();
         if let Some(tiers) = &mut self.tiers {
             tiers.end_turn(now_us, self.observer.is_busy);
@@ -606,8 +599,24 @@ impl Tenure {
         if self.may_be_short {
             self.relieve(server, now_us, When::BeforeReplies);
         }
-        if now_us >= self.ticked_at_us + TICK_US {
-            self.tick(server, now_us);
+    }
+
+    /// True where it is time for [`Tenure::tick`].
+    pub fn is_tick(&self, now_us: u64) -> bool {
+        now_us >= self.ticked_at_us + TICK_US
+    }
+
+    /// Features want other things to be heard than before.
+    pub fn heed(&mut self, server: &Server, wants: Wants) {
+        self.features_want = wants;
+        let wanted = if wants.has(Wants::OBSERVED) { Watched::All } else { self.observer.watched() };
+        self.watch(server, wanted);
+    }
+
+    /// What is to be seen of commands from now on. The filter stays for features too.
+    fn watch(&mut self, server: &Server, wanted: Watched) {
+        if filter::watch(server, wanted != Watched::Nothing || self.features_want.has(Wants::COMMANDS)) {
+            self.observer.watch(wanted);
         }
     }
 
@@ -839,8 +848,8 @@ impl Tenure {
         }
     }
 
-    /// Ten times a second: key counts, mean sizes, and a snapshot for the worker.
-    fn tick(&mut self, server: &Server, now_us: u64) {
+    /// Ten times a second: key counts and mean sizes.
+    pub fn tick(&mut self, server: &Server, now_us: u64) {
         self.ticked_at_us = now_us;
         self.own.tick();
         self.look_after_worker(server);
@@ -860,7 +869,10 @@ impl Tenure {
         self.census(server);
         let (partitions, sizes, _) = self.observer.guides();
         self.usage.settle(&self.db_sizes, partitions, sizes);
-        self.cluster_tick(server, now_us);
+    }
+
+    /// The same, after what features do: how much is watched, and a snapshot for the worker.
+    pub fn end_tick(&mut self, server: &Server, now_us: u64) {
         self.sleep_tick(server, now_us);
         self.tier_tick(server, now_us);
         self.watch_or_pause(server, now_us);
@@ -900,7 +912,7 @@ impl Tenure {
             && !has_owners
             && !self.sleep_needs_watching()
             && !tiers_need_reads
-            && !self.replies.needs_keys();
+            && !self.features_want.has(Wants::OBSERVED);
         let unwatched = if self.tiers.is_some() { Watched::Writes } else { Watched::Nothing };
         let wanted =
             self.duty.decide(now_us, self.observer.requests(), may_pause.then_some(unwatched), enough_per_second);

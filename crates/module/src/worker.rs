@@ -33,7 +33,6 @@ use self::chooser::{Choice, Chooser, Whole};
 use self::division::Division;
 use self::learner::{Learned, Learner};
 use self::model::{Model, Modelling};
-use crate::cluster::lessons::Lesson;
 use crate::ffi::guard;
 use crate::observe::bins::Bins;
 use crate::observe::{Counters, Sampled};
@@ -318,6 +317,23 @@ impl Weights {
         let (mean, mean_square) = (self.penalty_us_sum / n, self.penalty_us_square_sum / n);
         (mean, (mean_square - mean * mean).max(0.0).sqrt())
     }
+}
+
+/// What another node has learned of one partition.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Lesson {
+    /// Whose it is.
+    pub tenant: String,
+    /// Its class, or `none`.
+    pub class: String,
+    /// Planned bytes.
+    pub target_bytes: u64,
+    /// Keys sampled per eviction; 0 where that is as set.
+    pub sample_size: u32,
+    /// Its reads and penalties of late.
+    pub weights: Weights,
+    /// Its miss ratio by memory.
+    pub curve: MissRatioCurve,
 }
 
 /// What its primary has taught a replica.

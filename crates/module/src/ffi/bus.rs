@@ -14,7 +14,6 @@ use valkey_module::raw;
 
 use super::server::Server;
 use super::{callbacks, soon};
-use crate::cluster::view::NodeId;
 
 /// The types of messages are counted from here: other modules rarely count so high, and the server has room to 254.
 const FIRST_TYPE: u8 = 214;
@@ -22,6 +21,9 @@ const FIRST_TYPE: u8 = 214;
 const WORD: &[u8] = b"tenure\x01";
 
 static IS_LOADED: AtomicBool = AtomicBool::new(false);
+
+/// A node's id, as the server writes it.
+pub type NodeId = [u8; 40];
 
 /// What a message is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,20 +5,21 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 
 use valkey_module::raw;
 
-use super::bus::Topic;
+use super::bus::{NodeId, Topic};
 use super::filter::{self, FilterCall};
 use super::guard::{self, MainCell, guarded};
 use super::server::{Level, Server, bytes_of};
 use super::{MainThread, api, awaits, home_db, settings, soon};
-use crate::cluster::view::NodeId;
 use crate::commands;
-use crate::enforce::replies;
+use crate::feature::Event;
+use crate::features::replies;
 use crate::info::{Sink, Value};
 use crate::observe::command_table::Entry;
+use crate::runtime::{Named, Runtime};
+use crate::tenure::DataChange;
 pub(super) use crate::tenure::sleep::Awaited;
-use crate::tenure::{DataChange, Named, Tenure};
 
-static STATE: MainCell<Tenure> = MainCell::empty();
+static STATE: MainCell<Runtime> = MainCell::empty();
 
 const OK: c_int = raw::REDISMODULE_OK as c_int;
 
@@ -38,8 +39,8 @@ pub fn thread_cpu_us() -> u64 {
 
 /// Gives the server back what was set for it, stops the worker and drops all state.
 pub(super) fn retire(server: &Server) {
-    if let Some(mut tenure) = STATE.set(server, None) {
-        tenure.give_back(server);
+    if let Some(mut runtime) = STATE.set(server, None) {
+        runtime.give_back(server);
     }
 }
 
@@ -51,7 +52,7 @@ pub(super) unsafe extern "C" fn on_command(call: *mut raw::RedisModuleCommandFil
         return;
     }
     guarded("the command filter", || {
-        let named = STATE.with(&proof, |tenure| tenure.named(&call));
+        let named = STATE.with(&proof, |runtime| runtime.named(&call));
         if let Some(Named::Seen(command)) = named {
             watch_command(&proof, &mut call, command);
         }
@@ -61,8 +62,9 @@ pub(super) unsafe extern "C" fn on_command(call: *mut raw::RedisModuleCommandFil
 /// The greater part, by itself: what passes unseen needs no room on the stack for it.
 #[inline(never)]
 fn watch_command(proof: &FilterCall, call: &mut FilterCall, command: Option<Entry>) {
-    let asks_for_timer = STATE.with(proof, |tenure| {
-        tenure.on_command(call, command, now_us);
+    let asks_for_timer = STATE.with(proof, |runtime| {
+        runtime.on_command(call, command, now_us);
+        let tenure = &mut runtime.tenure;
         if let Some(touched) = tenure.observer.touches.take()
             && let Some(server) = soon::own_context(call)
         {
@@ -75,9 +77,9 @@ fn watch_command(proof: &FilterCall, call: &mut FilterCall, command: Option<Entr
     }
 }
 
-/// The event loop has time, or seemed to: see [`Tenure::idle`].
+/// The event loop has time, or seemed to: see [`crate::tenure::Tenure::idle`].
 pub(super) fn on_idle(server: &Server) {
-    guarded("an idle turn", || STATE.with(server, |tenure| tenure.idle(server)));
+    guarded("an idle turn", || STATE.with(server, |runtime| runtime.tenure.idle(server)));
 }
 
 pub(super) unsafe extern "C" fn on_key_event(
@@ -93,7 +95,7 @@ pub(super) unsafe extern "C" fn on_key_event(
     let event = unsafe { CStr::from_ptr(event) };
     guarded("a key event", || {
         let key = bytes_of(key);
-        STATE.with(&server, |tenure| {
+        STATE.with(&server, |Runtime { tenure, .. }| {
             if kind & raw::REDISMODULE_NOTIFY_KEY_MISS != 0 {
                 tenure.observer.on_miss(db, key, now_us());
             } else {
@@ -123,12 +125,13 @@ pub(super) unsafe extern "C" fn on_event_loop(
 }
 
 fn end_turn(server: &Server) {
-    let ran = STATE.with(server, |tenure| {
-        if tenure.settings_version != settings::version() {
+    let ran = STATE.with(server, |runtime| {
+        if runtime.tenure.settings_version != settings::version() {
             let (version, now) = settings::current(server);
-            tenure.take_settings(version, now);
+            runtime.take_settings(server, version, now);
         }
-        tenure.end_turn(server, now_us());
+        runtime.end_turn(server, now_us());
+        let tenure = &runtime.tenure;
         (tenure.settings().enabled, tenure.worker.is_alive())
     });
     match ran {
@@ -154,8 +157,8 @@ pub(super) fn start(server: &Server) {
     if !settings.enabled {
         return;
     }
-    match Tenure::start(server, version, settings) {
-        Ok(tenure) => drop(STATE.set(server, Some(tenure))),
+    match Runtime::start(server, version, settings) {
+        Ok(runtime) => drop(STATE.set(server, Some(runtime))),
         Err(why) => server.log(Level::Warning, &format!("Tenure does not run, the server serves as stock: {why}")),
     }
 }
@@ -165,7 +168,7 @@ pub(super) fn start(server: &Server) {
 fn recover(server: &Server) {
     let had_state = || {
         let held = STATE.set(server, None);
-        let had_state = held.map(|mut tenure| tenure.give_back(server)).is_some();
+        let had_state = held.map(|mut runtime| runtime.give_back(server)).is_some();
         if had_state {
             replies::release_everyone(server);
         }
@@ -196,7 +199,7 @@ pub(super) unsafe extern "C" fn on_config_change(
     if unsafe { names_setting(data, c"tenure.enabled") } {
         settings::ask_start(&server);
     }
-    guarded("a configuration change", || STATE.with(&server, Tenure::server_may_have_changed));
+    guarded("a configuration change", || STATE.with(&server, |runtime| runtime.server_may_have_changed(&server)));
 }
 
 /// A connection has come or gone.
@@ -213,13 +216,7 @@ pub(super) unsafe extern "C" fn on_client_change(
     let server = unsafe { Server::new(ctx) };
     // SAFETY: the data of this event is a client's description, alive during the call.
     let client_id = unsafe { (*data.cast::<raw::RedisModuleClientInfo>()).id };
-    guarded("the end of a connection", || {
-        STATE.with(&server, |tenure| {
-            tenure.observer.partitions.classes.forget_connection(client_id);
-            tenure.observer.touches.discard(client_id);
-            tenure.replies.forget_connection(client_id);
-        })
-    });
+    guarded("the end of a connection", || STATE.with(&server, |runtime| runtime.on_client_gone(&server, client_id)));
 }
 
 /// What becomes of a command behind `TENURE.AWAIT`. Without Tenure it runs.
@@ -228,14 +225,14 @@ pub(super) fn on_await(server: &Server, words: &[&[u8]]) -> Awaited {
     if words.first().is_none_or(|name| name.eq_ignore_ascii_case(awaits::COMMAND)) {
         return Awaited::Refused;
     }
-    guarded("a wait", || STATE.with(server, |tenure| tenure.await_value(server, words)))
+    guarded("a wait", || STATE.with(server, |runtime| runtime.tenure.await_value(server, words)))
         .flatten()
         .unwrap_or(Awaited::Runs)
 }
 
 /// A client's wait is over.
 pub(super) fn on_awaited(server: &Server, words: &[&[u8]], outcome: Option<awaits::Outcome>) {
-    guarded("the end of a wait", || STATE.with(server, |tenure| tenure.finish_await(server, words, outcome)));
+    guarded("the end of a wait", || STATE.with(server, |runtime| runtime.tenure.finish_await(server, words, outcome)));
 }
 
 /// A database was emptied, databases changed places, a data set is loaded, or the server's role has changed.
@@ -261,12 +258,13 @@ pub(super) unsafe extern "C" fn on_data_change(
         raw::REDISMODULE_EVENT_LOADING => DataChange::Loaded,
         _ => DataChange::OtherRole,
     };
-    guarded("a change of the data set", || STATE.with(&server, |tenure| tenure.on_data_change(change)));
+    guarded("a change of the data set", || STATE.with(&server, |runtime| runtime.on_data_change(&server, change)));
 }
 
 /// Another node's Tenure has sent a message.
 pub(super) fn on_message(server: &Server, sender: &NodeId, topic: Topic, body: &[u8]) {
-    guarded("a message", || STATE.with(server, |tenure| tenure.on_message(sender, topic, body)));
+    let message = Event::Message { sender, topic, body };
+    guarded("a message", || STATE.with(server, |runtime| runtime.event(server, &message)));
 }
 
 /// The server stops in good order.
@@ -278,7 +276,7 @@ pub(super) unsafe extern "C" fn on_shutdown(
 ) {
     // SAFETY: the server runs this callback now, with this context.
     let server = unsafe { Server::new(ctx) };
-    guarded("the stop", || STATE.with(&server, |tenure| tenure.on_shutdown(&server)));
+    guarded("the stop", || STATE.with(&server, |runtime| runtime.tenure.on_shutdown(&server)));
 }
 
 /// True where the change that the server tells of includes `name`, also where it was set to what it is already.
@@ -304,7 +302,7 @@ pub(super) unsafe extern "C" fn on_info(ctx: *mut raw::RedisModuleInfoCtx, for_c
     // Not guarded as a whole: INFO has to say what happened after a fault too.
     let mut sink = InfoSink { ctx };
     let written = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-        if STATE.with(&InfoCall, |tenure| crate::info::write(tenure, &mut sink)).is_none() {
+        if STATE.with(&InfoCall, |runtime| crate::info::write(runtime, &mut sink)).is_none() {
             crate::info::write_stopped(&mut sink);
         }
     }));
@@ -371,7 +369,7 @@ pub(super) unsafe extern "C" fn on_own_command(
     let db = server.selected_db();
     let run = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         STATE
-            .with(&server, |tenure| commands::run(tenure, &server, &words))
+            .with(&server, |runtime| commands::run(runtime, &server, &words))
             .unwrap_or_else(|| commands::run_stopped(&words))
     }));
     server.select_db(db);

@@ -10,7 +10,7 @@ use tenure_core::units::{PARTITIONS_MAX, TenantId, format_bytes, parse_bytes};
 use super::DBS_MAX;
 use super::owners::User;
 use super::prefixes::Prefixes;
-use crate::enforce::replies::mode::Mode;
+use crate::features::replies::mode::Mode;
 
 /// How many tenants there may be: 64, and `other`. Each has a partition, at least.
 pub const TENANTS_MAX: usize = 65;

@@ -147,7 +147,7 @@ impl Tenure {
     /// A command is about to run: the string that it stores, if it stores one, goes where it should lie. The server keeps the memory that it is
     /// handed. A look into the table of keys, and a copy of a string that is to be slow.
     #[inline]
-    pub(super) fn before_store(&mut self, call: &mut FilterCall, command: Option<Entry>) {
+    pub fn before_store(&mut self, call: &mut FilterCall, command: Option<Entry>) {
         let Some(tiers) = &mut self.tiers else { return };
         let Some(store) = self.observer.stores(call, command) else { return };
         let Some(server) = soon::own_context(call) else { return };

@@ -7,26 +7,9 @@ use tenure_core::curve::{CurvePoint, MissRatioCurve};
 
 use super::wire::{Reader, Writer};
 use crate::observe::bins::Binning;
-use crate::worker::{Published, Weights};
+use crate::worker::{Lesson, PartitionView, Published, Weights};
 
 const CURVE_POINTS: usize = 64;
-
-/// What is known of one partition.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Lesson {
-    /// Whose it is.
-    pub tenant: String,
-    /// Its class, or `none`.
-    pub class: String,
-    /// Planned bytes.
-    pub target_bytes: u64,
-    /// Keys sampled per eviction; 0 where that is as set.
-    pub sample_size: u32,
-    /// Its reads and penalties of late.
-    pub weights: Weights,
-    /// Its miss ratio by memory.
-    pub curve: MissRatioCurve,
-}
 
 /// What is known of all.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -47,15 +30,14 @@ impl Lessons {
             let bins = binning.all().get(i)?;
             Some(bins.largest(targets.get(bins.range())).index())
         };
-        let lesson =
-            |(i, (view, (tenant, class))): (usize, (&crate::worker::PartitionView, (String, String)))| Lesson {
-                tenant,
-                class,
-                target_bytes: by_partition.get(i).copied().unwrap_or(0),
-                sample_size: bin(i).and_then(|bin| published.sample_sizes.get(bin)).copied().unwrap_or(0),
-                weights: view.weights,
-                curve: view.curve.thinned(CURVE_POINTS),
-            };
+        let lesson = |(i, (view, (tenant, class))): (usize, (&PartitionView, (String, String)))| Lesson {
+            tenant,
+            class,
+            target_bytes: by_partition.get(i).copied().unwrap_or(0),
+            sample_size: bin(i).and_then(|bin| published.sample_sizes.get(bin)).copied().unwrap_or(0),
+            weights: view.weights,
+            curve: view.curve.thinned(CURVE_POINTS),
+        };
         Lessons {
             sample_size: published.choice.sample_size,
             partitions: published.partitions.iter().zip(of_what).enumerate().map(lesson).collect(),

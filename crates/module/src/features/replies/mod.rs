@@ -19,6 +19,7 @@
 //!
 //! Cost: a look-up per writing connection and turn; under `acked` two, two system calls, and one look at `INFO replication` a turn.
 
+mod feature;
 pub mod gate;
 pub mod mode;
 mod replicas;
@@ -349,7 +350,7 @@ struct Turn<'a> {
 /// At the end of a turn.
 impl Replies {
     /// The turn's commands have run and none of its replies has left, but for those of who is held.
-    pub fn end_turn(&mut self, server: &Server, now_us: u64) {
+    pub fn end_of_turn(&mut self, server: &Server, now_us: u64) {
         self.stop_refusing(server);
         if self.is_stale {
             self.fit(server);

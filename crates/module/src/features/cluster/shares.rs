@@ -7,8 +7,9 @@
 
 use std::collections::HashMap;
 
-use super::view::{NodeId, View};
+use super::view::View;
 use super::wire::{Reader, Writer};
+use crate::ffi::bus::NodeId;
 
 /// What was told so long ago counts no more.
 const TOLD_US_MAX: u64 = 10_000_000;

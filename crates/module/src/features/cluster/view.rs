@@ -1,9 +1,7 @@
 //! The cluster as this node sees it: what it serves, whom it follows, who follows it. Read from `CLUSTER NODES`.
 
+use crate::ffi::bus::NodeId;
 use crate::observe::slots::Slots;
-
-/// A node's id, as the server writes it.
-pub type NodeId = [u8; 40];
 
 /// What one look tells.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,0 +1,134 @@
+//! What an optional part of Tenure may hear and do. The runtime calls features through this trait and knows none by name.
+//!
+//! A feature says by [`Wants`] what it has to hear; what nobody wants costs one test of a bit mask for all of them. It never runs
+//! beside another: each call has the whole state of the [`Turn`] to itself, in the order in which `features::all` lists them.
+
+use std::ops::BitOr;
+
+use crate::ffi::bus::{NodeId, Topic};
+use crate::ffi::filter::FilterCall;
+use crate::ffi::server::Server;
+use crate::info::Value;
+use crate::observe::command_table::Entry;
+use crate::tenure::Tenure;
+
+/// What a feature has to hear, as bits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Wants(u8);
+
+impl Wants {
+    /// Nothing but settings, ticks and rare events.
+    pub const NOTHING: Wants = Wants(0);
+    /// Commands before they run, but for those that only read.
+    pub const COMMANDS: Wants = Wants(1);
+    /// Commands that only read, too.
+    pub const READS: Wants = Wants(1 << 1);
+    /// The end of each turn.
+    pub const TURNS: Wants = Wants(1 << 2);
+    /// That the observer sees every command.
+    pub const OBSERVED: Wants = Wants(1 << 3);
+
+    /// True where anything of `other` is wanted.
+    #[inline]
+    pub fn has(self, other: Wants) -> bool {
+        self.0 & other.0 != 0
+    }
+
+    /// These where `condition` holds, else nothing.
+    pub fn when(self, condition: bool) -> Wants {
+        if condition { self } else { Wants::NOTHING }
+    }
+}
+
+impl BitOr for Wants {
+    type Output = Wants;
+
+    fn bitor(self, other: Wants) -> Wants {
+        Wants(self.0 | other.0)
+    }
+}
+
+/// What the main thread has while the server has called it.
+pub struct Turn<'a> {
+    /// The server.
+    pub server: &'a Server,
+    /// The time, in µs.
+    pub now_us: u64,
+    /// Everything but the features.
+    pub tenure: &'a mut Tenure,
+}
+
+/// What happens seldom, and is told to every feature.
+pub enum Event<'a> {
+    /// The server's configuration, or Tenure's, may be another.
+    Configured,
+    /// The data set as a whole changes.
+    DataSet,
+    /// A connection has ended.
+    ClientGone(u64),
+    /// Another node's Tenure has sent a message.
+    Message {
+        /// Who.
+        sender: &'a NodeId,
+        /// What about.
+        topic: Topic,
+        /// In the words of that topic.
+        body: &'a [u8],
+    },
+}
+
+/// What features say of themselves, by name. Units are in the names.
+#[derive(Default)]
+pub struct Report {
+    /// For `TENURE.STATUS`.
+    pub status: Vec<(&'static str, Value)>,
+    /// For `INFO tenure`.
+    pub info: Vec<(&'static str, Value)>,
+}
+
+/// See the file's opening. Whoever implements it keeps each call short: the server waits.
+pub trait Feature {
+    /// What it has to hear from now on. Asked again after each of the calls below.
+    fn wants(&self) -> Wants;
+
+    /// A command is about to run. Called where [`Wants::COMMANDS`] or [`Wants::READS`] say so; allocates nothing.
+    fn command(&mut self, tenure: &mut Tenure, call: &mut FilterCall, command: Option<Entry>) {
+        let _ = (tenure, call, command);
+    }
+
+    /// The turn's commands have run and none of its replies has left. Comes before Tenure's own work, so that others (replicas)
+    /// work meanwhile.
+    fn end_turn(&mut self, turn: &mut Turn) {
+        let _ = turn;
+    }
+
+    /// Ten times a second.
+    fn tick(&mut self, turn: &mut Turn) {
+        let _ = turn;
+    }
+
+    /// See [`Event`].
+    fn event(&mut self, turn: &mut Turn, event: &Event) {
+        let _ = (turn, event);
+    }
+
+    /// What it is up to.
+    fn report(&self, report: &mut Report);
+
+    /// Gives back whatever was taken of the server: the state is about to go.
+    fn release(&mut self, server: &Server) {
+        let _ = server;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_wanted_adds_up() {
+        let both = Wants::COMMANDS | Wants::TURNS;
+        assert!(both.has(Wants::TURNS) && !both.has(Wants::READS) && !Wants::NOTHING.has(both));
+        assert_eq!(Wants::READS.when(false) | Wants::TURNS.when(true), Wants::TURNS);
+    }
+}

@@ -1,0 +1,14 @@
+//! What Tenure can do beside eviction, each in a folder of its own, plugged in through [`Feature`].
+
+pub mod cluster;
+pub mod replies;
+
+use self::cluster::Clustered;
+use self::replies::Replies;
+use crate::feature::Feature;
+use crate::ffi::server::Server;
+
+/// All that there are on this server, in the order in which they are called.
+pub fn all(server: &Server) -> Vec<Box<dyn Feature>> {
+    vec![Box::new(Replies::new()), Box::new(Clustered::new(server.flags().is_cluster()))]
+}

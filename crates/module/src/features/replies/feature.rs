@@ -1,0 +1,80 @@
+//! Replies that wait for replicas, as a feature: ties what is held to commands and turns.
+
+use super::Replies;
+use super::mode::Mode;
+use crate::feature::{Event, Feature, Report, Turn, Wants};
+use crate::ffi::filter::FilterCall;
+use crate::ffi::server::Server;
+use crate::info::Value;
+use crate::observe::command_table::{Entry, Marks};
+use crate::tenure::Tenure;
+
+impl Feature for Replies {
+    /// The filter stays while replies are held: a write that passes unseen would be answered at once. Tenants that state a mode of
+    /// their own need keys to be told apart.
+    fn wants(&self) -> Wants {
+        let is_on = self.is_on();
+        (Wants::COMMANDS | Wants::READS).when(is_on)
+            | Wants::TURNS.when(is_on || self.is_stale)
+            | Wants::OBSERVED.when(self.needs_keys())
+    }
+
+    /// Whoever writes is noted.
+    fn command(&mut self, tenure: &mut Tenure, call: &mut FilterCall, command: Option<Entry>) {
+        let marks = command.map_or_else(Marks::unknown, |command| command.marks);
+        let mode = if self.needs_keys() && marks.has(Marks::WRITES) {
+            strictest_of_keys(self, tenure, call, command)
+        } else {
+            self.mode_strictest()
+        };
+        // A client whose value is read from disk blocks, and is answered in a later turn.
+        let may_block = tenure.observer.touches.are_wanted();
+        self.on_command(call, marks, mode, may_block);
+    }
+
+    fn end_turn(&mut self, turn: &mut Turn) {
+        self.end_of_turn(turn.server, turn.now_us);
+    }
+
+    fn event(&mut self, turn: &mut Turn, event: &Event) {
+        match event {
+            Event::Configured => {
+                let settings = turn.tenure.settings();
+                self.take_settings(settings, &settings.tenants.replies());
+            }
+            Event::DataSet => self.is_stale = true,
+            Event::ClientGone(client_id) => self.forget_connection(*client_id),
+            Event::Message { .. } => {}
+        }
+    }
+
+    fn report(&self, report: &mut Report) {
+        use Value::{Count, Text};
+        let (held_now, counts) = (self.n_held() as u64, self.counts());
+        report.status.extend([("replies", Text(self.describe())), ("replies_held_now", Count(held_now))]);
+        report.info.extend([
+            ("replies", Text(self.describe())),
+            ("replies_replicas", Count(self.n_replicas() as u64)),
+            ("replies_held_now", Count(held_now)),
+            ("replies_held", Count(counts.held)),
+            ("replies_wait_us", Count(counts.wait_us)),
+            ("replies_wait_us_max", Count(counts.wait_us_max)),
+            ("replies_degraded", Count(counts.opened)),
+            ("replies_unconfirmed", Count(counts.unconfirmed)),
+            ("replies_closed", Count(counts.closed)),
+        ]);
+    }
+
+    fn release(&mut self, server: &Server) {
+        self.stop(server, false);
+    }
+}
+
+/// The strictest mode of the tenants whose keys the command names; of all there are, where they can't be told.
+fn strictest_of_keys(replies: &Replies, tenure: &mut Tenure, call: &FilterCall, command: Option<Entry>) -> Mode {
+    let mut mode = Mode::Async;
+    let is_known = command.is_some_and(|command| {
+        tenure.observer.for_each_tenant(call, command, |tenant| mode = mode.max(replies.mode_of(tenant)))
+    });
+    if is_known { mode } else { replies.mode_strictest() }
+}

@@ -1,0 +1,170 @@
+//! The order of things on the main thread: what Tenure itself does and what its features do, at each call of the server.
+//!
+//! [`Tenure`] watches, plans and evicts; features (`features::all`) plug in through [`Feature`], and nothing here knows one by name.
+//! Where none is on, a command costs one test of a bit mask for all of them.
+
+use crate::config::Settings;
+use crate::feature::{Event, Feature, Report, Turn, Wants};
+use crate::features;
+use crate::ffi::callbacks::now_us;
+use crate::ffi::filter::FilterCall;
+use crate::ffi::server::Server;
+use crate::observe::command_table::Entry;
+use crate::observe::duty::Watched;
+use crate::tenure::{DataChange, Tenure};
+
+/// What the filter makes of a command by its name alone.
+#[derive(Clone, Copy, Debug)]
+pub enum Named {
+    /// It is none of Tenure's business.
+    Unseen,
+    /// It is, and so is what the server's table says of it; `None` where it isn't there.
+    Seen(Option<Entry>),
+}
+
+/// The features that there are, and what they want to hear.
+struct Features {
+    all: Vec<(Box<dyn Feature>, Wants)>,
+    /// What any of them wants.
+    wants: Wants,
+}
+
+impl Features {
+    fn new(all: Vec<Box<dyn Feature>>) -> Features {
+        Features { all: all.into_iter().map(|feature| (feature, Wants::NOTHING)).collect(), wants: Wants::NOTHING }
+    }
+
+    /// Calls `body` with each feature that `is_meant` by what it wanted before, and asks it afterwards what it wants now.
+    fn each(&mut self, is_meant: impl Fn(Wants) -> bool, mut body: impl FnMut(&mut dyn Feature)) {
+        let mut all_wants = Wants::NOTHING;
+        for (feature, wants) in &mut self.all {
+            if is_meant(*wants) {
+                body(&mut **feature);
+                *wants = feature.wants();
+            }
+            all_wants = all_wants | *wants;
+        }
+        self.wants = all_wants;
+    }
+}
+
+/// All of Tenure. See the file's opening.
+pub struct Runtime {
+    /// What watches, plans and evicts.
+    pub tenure: Tenure,
+    features: Features,
+}
+
+impl Runtime {
+    /// Fresh state, and the worker's thread.
+    ///
+    /// # Errors
+    /// Why it can't run on this server, as a sentence.
+    pub fn start(server: &Server, settings_version: u64, settings: Settings) -> Result<Runtime, String> {
+        let tenure = Tenure::start(server, settings_version, settings)?;
+        let mut runtime = Runtime { tenure, features: Features::new(features::all(server)) };
+        runtime.event(server, &Event::Configured);
+        Ok(runtime)
+    }
+
+    /// What there is to do about a command that is about to run, told by its name.
+    #[inline]
+    pub fn named(&mut self, call: &FilterCall) -> Named {
+        let command = self.tenure.observer.command(call);
+        let passes = !self.features.wants.has(Wants::READS) && self.tenure.observer.passes(command);
+        if passes { Named::Unseen } else { Named::Seen(command) }
+    }
+
+    /// Such a command is about to run, as [`Runtime::named`] has told.
+    #[inline]
+    pub fn on_command(&mut self, call: &mut FilterCall, command: Option<Entry>, now_us: impl Fn() -> u64) {
+        self.tenure.before_store(call, command);
+        if self.features.wants.has(Wants::COMMANDS) {
+            self.tell_of_command(call, command);
+        }
+        if self.tenure.observer.watched() != Watched::Nothing {
+            self.tenure.observer.on_command(call, command, now_us);
+        }
+    }
+
+    #[inline(never)]
+    fn tell_of_command(&mut self, call: &mut FilterCall, command: Option<Entry>) {
+        for (feature, wants) in &mut self.features.all {
+            if wants.has(Wants::COMMANDS) {
+                feature.command(&mut self.tenure, call, command);
+            }
+        }
+    }
+
+    /// Takes changed settings.
+    pub fn take_settings(&mut self, server: &Server, version: u64, settings: Settings) {
+        self.tenure.take_settings(version, settings);
+        self.event(server, &Event::Configured);
+    }
+
+    /// The server's configuration changed: what depends on it is read again at the end of this turn.
+    pub fn server_may_have_changed(&mut self, server: &Server) {
+        self.tenure.server_may_have_changed();
+        self.event(server, &Event::Configured);
+    }
+
+    /// The data set as a whole has changed, or is about to.
+    pub fn on_data_change(&mut self, server: &Server, change: DataChange) {
+        self.tenure.on_data_change(change);
+        self.event(server, &Event::DataSet);
+    }
+
+    /// A connection has ended.
+    pub fn on_client_gone(&mut self, server: &Server, client_id: u64) {
+        self.tenure.observer.partitions.classes.forget_connection(client_id);
+        self.tenure.observer.touches.discard(client_id);
+        self.event(server, &Event::ClientGone(client_id));
+    }
+
+    /// The end of a turn: bounded work.
+    pub fn end_turn(&mut self, server: &Server, now_us: u64) {
+        if self.features.wants.has(Wants::TURNS) {
+            self.each(server, now_us, |wants| wants.has(Wants::TURNS), |feature, turn| feature.end_turn(turn));
+        }
+        self.tenure.end_turn(server, now_us);
+        if self.tenure.is_tick(now_us) {
+            self.tenure.tick(server, now_us);
+            self.each(server, now_us, |_| true, |feature, turn| feature.tick(turn));
+            self.tenure.end_tick(server, now_us);
+        }
+    }
+
+    /// Something happened that every feature is told of.
+    pub fn event(&mut self, server: &Server, event: &Event) {
+        self.each(server, now_us(), |_| true, |feature, turn| feature.event(turn, event));
+    }
+
+    /// Calls `body` with each feature that `is_meant`, and sees to what they want.
+    fn each(
+        &mut self,
+        server: &Server,
+        now_us: u64,
+        is_meant: impl Fn(Wants) -> bool,
+        mut body: impl FnMut(&mut dyn Feature, &mut Turn),
+    ) {
+        let Runtime { tenure, features } = self;
+        let before = features.wants;
+        features.each(is_meant, |feature| body(feature, &mut Turn { server, now_us, tenure }));
+        if features.wants != before {
+            tenure.heed(server, features.wants);
+        }
+    }
+
+    /// What features say of themselves.
+    pub fn report(&self) -> Report {
+        let mut report = Report::default();
+        self.features.all.iter().for_each(|(feature, _)| feature.report(&mut report));
+        report
+    }
+
+    /// Gives back whatever was taken of the server: the state is about to go.
+    pub fn give_back(&mut self, server: &Server) {
+        self.tenure.give_back_samples(server);
+        self.features.all.iter_mut().for_each(|(feature, _)| feature.release(server));
+    }
+}

@@ -53,7 +53,7 @@ install_packages() {
     # Nothing runs now; nothing shall start with the machine either and take the port.
     local service
     if [ -d /run/systemd/system ]; then
-        for service in valkey-server redis-server mariadb; do
+        for service in valkey-server redis-server mariadb prometheus; do
             case " $* " in *" $service"*) as_root systemctl disable --now "$service" >/dev/null 2>&1 || true ;; esac
         done
     fi
@@ -97,6 +97,9 @@ find_server() {
 # The upstream version of the package that apt would install, from the output of `apt-cache policy`; empty when none.
 candidate_of_policy() { sed -n 's/^ *Candidate: *\(.*:\)\{0,1\}\([0-9][0-9.]*\).*/\2/p'; }
 candidate_version() { apt-cache policy "$1" 2>/dev/null | candidate_of_policy; }
+
+# has_package NAME : whether apt could install it.
+has_package() { [ -n "$(candidate_version "$1")" ]; }
 
 install_server() {
     has apt-get || fail "no server: install Valkey 7.2 or newer, or Redis 7.0 or newer"
@@ -146,6 +149,8 @@ rust_version_min() { sed -n 's/^rust-version = "\(.*\)"/\1/p' "$root/Cargo.toml"
 need_test_tools() {
     local missing=()
     has mariadbd || [ -x /usr/sbin/mariadbd ] || missing+=(mariadb-server)
+    # What people look at servers with; where the distribution hasn't one, its tests say that they are skipped.
+    has promtool || ! has_package prometheus || missing+=(prometheus)
     [ ${#missing[@]} = 0 ] || install_packages "${missing[@]}"
     need_rust_component fmt rustfmt
     need_rust_component clippy rust-clippy

@@ -1,11 +1,12 @@
 //! The command-line tool `tenure`: one file per subcommand, and one exit.
 //!
-//! Results go to standard output, progress and errors to standard error. Exit code 0 is success (a reader that closed the
-//! pipe is one), 1 a failure, 2 bad usage.
+//! Results go to standard output, progress and errors to standard error. Exit code 0 is success (a reader that closed
+//! the pipe is one), 1 a failure, 2 bad usage.
 #![forbid(unsafe_code)]
 
 mod bench;
 mod cluster;
+mod exporter;
 mod measuring;
 mod mrc;
 mod plan;
@@ -14,6 +15,7 @@ mod replies;
 mod simulate;
 mod status;
 mod trace_args;
+mod watching;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -34,6 +36,8 @@ enum Command {
     Bench(Box<bench::Arguments>),
     /// Serves as a cluster on this machine, with the module on every node, until Ctrl-C.
     Cluster(Box<cluster::Arguments>),
+    /// Serves what servers say to Prometheus.
+    Exporter(Box<exporter::Arguments>),
     /// Predicts the miss ratio at each memory size from a trace.
     Mrc(Box<mrc::Arguments>),
     /// Says what memory a tenant takes for a miss ratio: on a server, in a cluster, or by a trace.
@@ -52,6 +56,7 @@ fn main() -> ExitCode {
     let result = match arguments.command {
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Cluster(arguments) => cluster::run(&arguments),
+        Command::Exporter(arguments) => exporter::run(&arguments),
         Command::Mrc(arguments) => mrc::run(&arguments),
         Command::Plan(arguments) => plan::run(&arguments),
         Command::Replies(arguments) => replies::run(&arguments),

@@ -1,9 +1,10 @@
-//! The memory that a tenant takes for a miss ratio, and what more or less would do; of a running server, or all primaries of a cluster.
+//! The memory that a tenant takes for a miss ratio, and what more or less would do; of a running server, or all
+//! primaries of a cluster.
 //!
-//! A server's curves are those it plans by (`TENURE.MRC`): one for each node and each class of the tenant. Together they are a
-//! curve of the tenant's memory, in which each part keeps the share that it has now (its target, or what it uses where there is no
-//! plan), each by its reads of late. Slots are a hash, so nodes differ by chance alone; a plan may give classes other shares and so
-//! do better, in cost at the least.
+//! A server's curves are those it plans by (`TENURE.MRC`): one for each node and each class of the tenant. Together
+//! they are a curve of the tenant's memory, in which each part keeps the share that it has now (its target, or what it
+//! uses where there is no plan), each by its reads of late. Slots are a hash, so nodes differ by chance alone; a plan
+//! may give classes other shares and so do better, in cost at the least.
 
 use anyhow::{Result, bail};
 use serde_json::{Value, json};

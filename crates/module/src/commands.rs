@@ -7,11 +7,9 @@ use tenure_core::curve::{MissRatioCurve, even_sizes};
 use tenure_core::decide::allocation::shared_curve;
 use tenure_core::decide::sample_size::SAMPLE_SIZES;
 use tenure_core::policy::kredis::SAMPLE_SIZES as SAMPLE_SIZES_MODELLED;
-use tenure_core::tiers::Tier;
 use tenure_core::units::{KeyHash, PartitionId};
 
 use crate::config::{TABLE, allowed};
-use crate::feature::Report;
 use crate::ffi::reply::Answer;
 use crate::ffi::server::Server;
 use crate::ffi::{alloc, filter, guard};
@@ -86,15 +84,17 @@ const BY_K: [(u32, &str); SAMPLE_SIZES_MODELLED.len()] = [(1, "1"), (5, "5"), (8
 
 /// Runs one command.
 pub fn run(runtime: &mut Runtime, server: &Server, words: &[&[u8]]) -> Answer {
-    if let [name] = words
-        && name.eq_ignore_ascii_case(b"tenure.status")
-    {
-        return status(&runtime.tenure, runtime.report());
-    }
-    let tenure = &mut runtime.tenure;
     let (name, arguments) = split(words);
+    if name == "tenure.debug" && !runtime.tenure.settings().debug_commands {
+        return error("TENURE.DEBUG needs tenure.debug-commands yes, which can be set at start only".to_owned());
+    }
+    if let Some(answer) = runtime.run(server, &name, arguments) {
+        return answer;
+    }
+    let Runtime { tenure, .. } = runtime;
     match (name.as_str(), arguments) {
         ("tenure.help", arguments) => help(arguments),
+        ("tenure.status", []) => status(runtime),
         ("tenure.partitions", []) => Answer::Array(info::partitions(tenure).iter().map(partition).collect()),
         ("tenure.tenants", []) => Answer::Array(info::tenants(tenure).iter().map(tenant).collect()),
         ("tenure.sizes", []) => Answer::Array(info::size_classes(tenure).iter().map(size_class).collect()),
@@ -103,11 +103,10 @@ pub fn run(runtime: &mut Runtime, server: &Server, words: &[&[u8]]) -> Answer {
             Ok(known) => why(&known),
             Err(why) => error(why),
         },
-        ("tenure.tiers", []) => tiers(tenure),
         ("tenure.sleep", [of]) => rest(tenure, server, of, true),
         ("tenure.wake", [of]) => rest(tenure, server, of, false),
         ("tenure.class", arguments) => class(tenure, server, arguments),
-        ("tenure.debug", arguments) => debug(tenure, server, arguments),
+        ("tenure.debug", arguments) => debug(tenure, arguments),
         _ => wrong_count(&name),
     }
 }
@@ -161,7 +160,8 @@ fn help(arguments: &[&[u8]]) -> Answer {
     }
 }
 
-fn status(tenure: &Tenure, report: Report) -> Answer {
+fn status(runtime: &Runtime) -> Answer {
+    let tenure = &runtime.tenure;
     let published = &tenure.published;
     let count = |n: u64| Answer::Integer(n as i64);
     let targets: u64 = published.plan.as_ref().map_or(0, |plan| plan.target_bytes.iter().sum());
@@ -189,7 +189,7 @@ fn status(tenure: &Tenure, report: Report) -> Answer {
         ("memory_bytes", count(alloc::allocated_bytes() as u64)),
         ("panics", count(guard::panics())),
     ];
-    fields.extend(report.status.into_iter().map(|(name, value)| (name, answer(value))));
+    fields.extend(runtime.report().status.into_iter().map(|(name, value)| (name, value.into())));
     Answer::Map(fields)
 }
 
@@ -484,17 +484,9 @@ fn list_classes(tenure: &Tenure) -> Answer {
 }
 
 /// Faults on purpose, for tests.
-fn debug(tenure: &mut Tenure, server: &Server, arguments: &[&[u8]]) -> Answer {
-    if !tenure.settings().debug_commands {
-        return error("TENURE.DEBUG needs tenure.debug-commands yes, which can be set at start only".to_owned());
-    }
+fn debug(tenure: &mut Tenure, arguments: &[&[u8]]) -> Answer {
     let words: Vec<String> = arguments.iter().map(|word| text(word).to_ascii_lowercase()).collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    if let ["tier", rest @ ..] = &words[..]
-        && let Some(key) = arguments.get(1)
-    {
-        return debug_tier(tenure, server, key, rest.get(1).copied());
-    }
     match words[..] {
         ["panic", "worker"] => tenure.worker.shared.panic_please.store(true, Ordering::Relaxed),
         ["panic", "filter"] => tenure.observer.panic_at_next_command(),
@@ -502,34 +494,4 @@ fn debug(tenure: &mut Tenure, server: &Server, arguments: &[&[u8]]) -> Answer {
         _ => return error("TENURE.DEBUG takes PANIC WORKER|FILTER|TURN, and TIER key [fast|slow]".to_owned()),
     }
     Answer::Ok
-}
-
-/// Where a key's value lies, or a move of it.
-fn debug_tier(tenure: &mut Tenure, server: &Server, key: &[u8], to: Option<&str>) -> Answer {
-    let db = server.selected_db();
-    let done = match to {
-        None => tenure.tier_of_key(server, db, key).map(str::to_owned),
-        Some("fast") => tenure.move_key(server, db, key, Tier::Fast),
-        Some("slow") => tenure.move_key(server, db, key, Tier::Slow),
-        Some(other) => Err(format!("there is no tier '{other}'; there are fast and slow")),
-    };
-    done.map_or_else(error, Answer::Text)
-}
-
-/// What INFO shows of a field, as an answer.
-fn answer(value: info::Value) -> Answer {
-    match value {
-        info::Value::Count(n) => Answer::Integer(n as i64),
-        info::Value::Number(x) => Answer::Number(x),
-        info::Value::Text(text) => Answer::Text(text),
-        info::Value::Fields(_) => Answer::Text(String::new()),
-    }
-}
-
-/// `TENURE.TIERS`.
-fn tiers(tenure: &Tenure) -> Answer {
-    let figures = tenure.tier_figures();
-    let state = ("state", Answer::Text(tenure.tiers_standing.clone()));
-    let fields = info::tier_fields(&figures).into_iter().map(|(name, value)| (name, answer(value)));
-    Answer::Map(std::iter::once(state).chain(fields).collect())
 }

@@ -12,8 +12,8 @@ use tenure_core::tiers::division::Division;
 use tenure_core::tiers::placer::Rule;
 
 use crate::enforce::spill::file::Folder;
-use crate::enforce::tier::{self, place::Place};
 use crate::features::replies::mode::{Mode, OnTimeout};
+use crate::features::tiers::{self, place::Place};
 use crate::ffi::{filter, holding, load};
 use crate::observe::classes::{ClassRules, ClassSpec, Source};
 use crate::observe::keys::Remembers;
@@ -699,7 +699,7 @@ impl Settings {
         let place = Place::parse(text)?;
         // At the start the server is not to fail over it: it says so and runs without tiers.
         if place.is_some() && load::is_loaded() {
-            tier::check_allocator()?;
+            tiers::check_allocator()?;
         }
         self.tier_slow = place;
         self.tier_slow_text = text.to_owned();

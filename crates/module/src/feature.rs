@@ -7,6 +7,7 @@ use std::ops::BitOr;
 
 use crate::ffi::bus::{NodeId, Topic};
 use crate::ffi::filter::FilterCall;
+use crate::ffi::reply::Answer;
 use crate::ffi::server::Server;
 use crate::info::Value;
 use crate::observe::command_table::Entry;
@@ -25,8 +26,12 @@ impl Wants {
     pub const READS: Wants = Wants(1 << 1);
     /// The end of each turn.
     pub const TURNS: Wants = Wants(1 << 2);
+    /// Slices of time, at the end of each turn and while the event loop is idle.
+    pub const SLICES: Wants = Wants(1 << 3);
     /// That the observer sees every command.
-    pub const OBSERVED: Wants = Wants(1 << 3);
+    pub const OBSERVED: Wants = Wants(1 << 4);
+    /// That it sees all but reads, and its clock goes.
+    pub const WRITES_OBSERVED: Wants = Wants(1 << 5);
 
     /// True where anything of `other` is wanted.
     #[inline]
@@ -46,6 +51,15 @@ impl BitOr for Wants {
     fn bitor(self, other: Wants) -> Wants {
         Wants(self.0 | other.0)
     }
+}
+
+/// When a slice of work is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum When {
+    /// At the end of a turn: the replies wait.
+    BeforeReplies,
+    /// While the event loop waits for requests: those that come meanwhile wait.
+    Idle,
 }
 
 /// What the main thread has while the server has called it.
@@ -83,7 +97,7 @@ pub struct Report {
     /// For `TENURE.STATUS`.
     pub status: Vec<(&'static str, Value)>,
     /// For `INFO tenure`.
-    pub info: Vec<(&'static str, Value)>,
+    pub info: Vec<(String, Value)>,
 }
 
 /// See the file's opening. Whoever implements it keeps each call short: the server waits.
@@ -102,6 +116,11 @@ pub trait Feature {
         let _ = turn;
     }
 
+    /// Some of what there is to do, bounded. Comes before Tenure frees memory, which this may take or bring.
+    fn slice(&mut self, turn: &mut Turn, when: When) {
+        let _ = (turn, when);
+    }
+
     /// Ten times a second.
     fn tick(&mut self, turn: &mut Turn) {
         let _ = turn;
@@ -112,8 +131,14 @@ pub trait Feature {
         let _ = (turn, event);
     }
 
+    /// Runs a `TENURE.*` command, by its name in lower case; `None` where it is none of its own.
+    fn run(&mut self, turn: &mut Turn, name: &str, arguments: &[&[u8]]) -> Option<Answer> {
+        let _ = (turn, name, arguments);
+        None
+    }
+
     /// What it is up to.
-    fn report(&self, report: &mut Report);
+    fn report(&self, tenure: &Tenure, report: &mut Report);
 
     /// Gives back whatever was taken of the server: the state is about to go.
     fn release(&mut self, server: &Server) {

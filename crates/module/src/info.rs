@@ -4,10 +4,11 @@ use tenure_core::key_table::KeyTable;
 use tenure_core::units::PartitionId;
 
 use crate::config::Policy;
+use crate::ffi::reply::Answer;
 use crate::ffi::{alloc, guard};
 use crate::observe::owners::Owners;
 use crate::runtime::Runtime;
-use crate::tenure::{Tenure, TierFigures};
+use crate::tenure::Tenure;
 use crate::worker::PartitionView;
 
 /// A value of an INFO field.
@@ -20,6 +21,19 @@ pub enum Value {
     Text(String),
     /// Fields of a field.
     Fields(Vec<(&'static str, Value)>),
+}
+
+impl From<Value> for Answer {
+    fn from(value: Value) -> Answer {
+        match value {
+            Value::Count(n) => Answer::Integer(n as i64),
+            Value::Number(x) => Answer::Number(x),
+            Value::Text(text) => Answer::Text(text),
+            Value::Fields(fields) => {
+                Answer::Map(fields.into_iter().map(|(name, value)| (name, value.into())).collect())
+            }
+        }
+    }
 }
 
 /// Where fields go; their names get the prefix `tenure_`.
@@ -105,12 +119,11 @@ pub fn write(runtime: &Runtime, sink: &mut impl Sink) {
         ("models_bytes", Count(published.models_bytes)),
         ("memory_bytes", Count(alloc::allocated_bytes() as u64)),
     ];
-    for (name, value) in fields.into_iter().chain(runtime.report().info) {
+    for (name, value) in fields {
         sink.field(name, value);
     }
-    sink.field("tiers", Text(tenure.tiers_standing.clone()));
-    for (name, value) in tier_fields(&tenure.tier_figures()) {
-        sink.field(&format!("tier_{name}"), value);
+    for (name, value) in runtime.report().info {
+        sink.field(&name, value);
     }
     for tenant in tenants(tenure) {
         sink.field(&format!("tenant_{}", tenant.name), Value::Fields(tenant.fields()));
@@ -118,38 +131,6 @@ pub fn write(runtime: &Runtime, sink: &mut impl Sink) {
             sink.field(&format!("partition_{}", view.name), Value::Fields(view.fields()));
         }
     }
-}
-
-/// What is shown of the memory tiers, by INFO with `tier_` before each name.
-pub fn tier_fields(figures: &TierFigures) -> Vec<(&'static str, Value)> {
-    use Value::{Count, Number, Text};
-    let counts = &figures.counts;
-    let moves = counts.demoted + counts.promoted;
-    vec![
-        ("slow_place", Text(figures.place.clone())),
-        ("fast_bytes", Count(figures.fast_bytes)),
-        ("fast_limit_bytes", Count(figures.fast_limit_bytes)),
-        ("slow_bytes", Count(figures.slow_bytes)),
-        ("slow_values", Count(figures.slow_values)),
-        ("slow_collections", Count(figures.slow_collections)),
-        ("collections", Text(figures.collections.clone())),
-        ("slow_active_bytes", Count(figures.slow_active_bytes)),
-        ("elsewhere_bytes", Count(figures.elsewhere_bytes)),
-        ("fast_hits", Count(figures.fast_hits)),
-        ("slow_hits", Count(figures.slow_hits)),
-        ("estimated_hits", Count(figures.estimated_hits)),
-        ("demotions", Count(counts.demoted)),
-        ("promotions", Count(counts.promoted)),
-        ("stored_slow", Count(counts.stored_slow)),
-        ("moved_bytes", Count(counts.moved_bytes)),
-        ("strays", Count(counts.strays)),
-        ("move_us_mean", Number(counts.move_ns as f64 / 1000.0 / moves.max(1) as f64)),
-        ("spent_us", Count(counts.spent_us)),
-        ("slice_us_max", Count(counts.slice_us_max)),
-        ("slices_out_of_time", Count(counts.slices_out_of_time)),
-        ("flushed_pages", Count(figures.flushed_pages)),
-        ("hot_requests", Number(figures.hot_requests)),
-    ]
 }
 
 /// The ranking in force under Tenure's own policy, `none` under others.

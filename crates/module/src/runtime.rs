@@ -4,10 +4,11 @@
 //! Where none is on, a command costs one test of a bit mask for all of them.
 
 use crate::config::Settings;
-use crate::feature::{Event, Feature, Report, Turn, Wants};
+use crate::feature::{Event, Feature, Report, Turn, Wants, When};
 use crate::features;
 use crate::ffi::callbacks::now_us;
 use crate::ffi::filter::FilterCall;
+use crate::ffi::reply::Answer;
 use crate::ffi::server::Server;
 use crate::observe::command_table::Entry;
 use crate::observe::duty::Watched;
@@ -78,7 +79,6 @@ impl Runtime {
     /// Such a command is about to run, as [`Runtime::named`] has told.
     #[inline]
     pub fn on_command(&mut self, call: &mut FilterCall, command: Option<Entry>, now_us: impl Fn() -> u64) {
-        self.tenure.before_store(call, command);
         if self.features.wants.has(Wants::COMMANDS) {
             self.tell_of_command(call, command);
         }
@@ -127,11 +127,45 @@ impl Runtime {
             self.each(server, now_us, |wants| wants.has(Wants::TURNS), |feature, turn| feature.end_turn(turn));
         }
         self.tenure.end_turn(server, now_us);
+        self.slices(server, now_us, When::BeforeReplies);
+        self.tenure.relieve_if_short(server, now_us);
         if self.tenure.is_tick(now_us) {
             self.tenure.tick(server, now_us);
             self.each(server, now_us, |_| true, |feature, turn| feature.tick(turn));
             self.tenure.end_tick(server, now_us);
         }
+    }
+
+    /// The event loop has nothing else to do, unless commands have come just now.
+    pub fn idle(&mut self, server: &Server) {
+        if self.tenure.observer.is_busy {
+            return;
+        }
+        self.tenure.sleep_some(server, now_us());
+        self.slices(server, now_us(), When::Idle);
+        self.tenure.relieve(server, now_us(), When::Idle);
+    }
+
+    fn slices(&mut self, server: &Server, now_us: u64, when: When) {
+        if self.features.wants.has(Wants::SLICES) {
+            self.each(server, now_us, |wants| wants.has(Wants::SLICES), |feature, turn| feature.slice(turn, when));
+        }
+    }
+
+    /// Runs a `TENURE.*` command that is a feature's own.
+    pub fn run(&mut self, server: &Server, name: &str, arguments: &[&[u8]]) -> Option<Answer> {
+        let mut answer = None;
+        self.each(
+            server,
+            now_us(),
+            |_| true,
+            |feature, turn| {
+                if answer.is_none() {
+                    answer = feature.run(turn, name, arguments);
+                }
+            },
+        );
+        answer
     }
 
     /// Something happened that every feature is told of.
@@ -158,7 +192,7 @@ impl Runtime {
     /// What features say of themselves.
     pub fn report(&self) -> Report {
         let mut report = Report::default();
-        self.features.all.iter().for_each(|(feature, _)| feature.report(&mut report));
+        self.features.all.iter().for_each(|(feature, _)| feature.report(&self.tenure, &mut report));
         report
     }
 

@@ -3,7 +3,6 @@
 
 mod samples;
 pub mod sleep;
-mod tiers;
 mod why;
 
 use std::ffi::CStr;
@@ -13,10 +12,10 @@ use std::time::Duration;
 use tenure_core::key_table::{KeyTable, tick};
 use tenure_core::policy::hyperbolic::Hyperbolic;
 use tenure_core::policy::ranking::Ranking;
+use tenure_core::tiers::division::Division;
 use tenure_core::units::{KeyHash, PARTITIONS_MAX, PartitionId};
 
 use self::samples::ServerSamples;
-pub use self::tiers::TierFigures;
 pub use self::why::Why;
 use crate::config::{DlruEvictor, Policy, Settings};
 use crate::enforce::UNBOUNDED;
@@ -24,10 +23,9 @@ use crate::enforce::evict::{EVICTED_MIN, Evictor, Orders, Scoring};
 use crate::enforce::newcomers::Newcomer;
 use crate::enforce::ranks::{Basis, Ranks};
 use crate::enforce::spill::Spill;
-use crate::enforce::tier::Tiers;
 use crate::enforce::usage::Usage;
 use crate::enforce::walk::{Guides, SizesOf, Walk};
-use crate::feature::Wants;
+use crate::feature::{Wants, When};
 use crate::ffi::callbacks::{now_us, thread_cpu_us};
 use crate::ffi::server::{Kind, Level, Server, Text};
 use crate::ffi::{acl, alloc, filter, soon};
@@ -39,14 +37,14 @@ use crate::observe::duty::{Duty, Watched};
 use crate::observe::keys::{Keys, Remembers, Table};
 use crate::observe::load::Load;
 use crate::observe::partitions::{Partitions, in_database};
-use crate::observe::settled::Settled;
 use crate::observe::sizes::LARGE_BYTES;
 use crate::observe::tenants::Tenants;
 use crate::observe::{DBS_MAX, Observer};
 use crate::worker::learner::age_step;
 use crate::worker::{Instructions, Published, Snapshot, Worker};
 
-const TICK_US: u64 = 100_000;
+/// Between two ticks.
+pub const TICK_US: u64 = 100_000;
 const MEMORY_EVERY_US: u64 = 1_000_000;
 /// How long the census takes for a round, where its limits let it.
 const ROUND_US: u64 = 60_000_000;
@@ -143,15 +141,6 @@ pub enum DataChange {
     OtherRole,
 }
 
-/// When memory is freed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum When {
-    /// At the end of a turn: the replies wait.
-    BeforeReplies,
-    /// While the event loop waits for requests: those that come meanwhile wait.
-    Idle,
-}
-
 /// What Tenure itself holds: it counts against the limit, and at the end of a window the worker takes more for a moment.
 #[derive(Clone, Copy, Debug, Default)]
 struct Own {
@@ -217,7 +206,8 @@ pub struct Tenure {
     /// Whether it evicts.
     pub standing: Standing,
     settings: Settings,
-    walk: Walk,
+    /// The walk through the keys that all share.
+    pub walk: Walk,
     growth: Growth,
     own: Own,
     duty: Duty,
@@ -232,16 +222,6 @@ pub struct Tenure {
     pub spill: Option<Spill>,
     /// Whether they may, and why not.
     pub spill_standing: &'static str,
-    /// The two memory tiers, where there are.
-    tiers: Option<Tiers>,
-    /// Why there are none, or what they are up to.
-    pub tiers_standing: String,
-    /// Why the slow tier can't be opened.
-    tiers_failed: Option<String>,
-    /// Whether the fast tier is hit as it was.
-    settled: Settled,
-    /// Nothing that is met moves: no search until then.
-    tiers_rest_until_us: u64,
     /// Tenure was started with the server, before any client.
     is_server_start: bool,
     /// The folder can't be used.
@@ -252,7 +232,10 @@ pub struct Tenure {
     has_maximum: bool,
     /// Nothing had to go when a turn last looked.
     has_room: bool,
-    db_sizes: Vec<(u16, u64)>,
+    /// The databases that hold keys, with their number of keys, as of the last tick.
+    pub db_sizes: Vec<(u16, u64)>,
+    /// Where there are two memory tiers, how the fast one is divided, and how much of it there is to divide, in bytes.
+    pub fast_to_divide: Option<(Division, u64)>,
     databases: u16,
     published_version: u64,
     published_at_us: u64,
@@ -307,17 +290,13 @@ impl Tenure {
             features_want: Wants::NOTHING,
             spill: None,
             spill_standing: "off",
-            tiers: None,
-            tiers_standing: "off".to_owned(),
-            tiers_failed: None,
-            settled: Settled::default(),
-            tiers_rest_until_us: 0,
             is_server_start: server.info_field(b"stats", "total_connections_received").is_some_and(|n| n == "0"),
             spill_failed: None,
             may_be_short: true,
             has_maximum: true,
             has_room: false,
             db_sizes: Vec::new(),
+            fast_to_divide: None,
             databases: databases(server),
             published_version: 0,
             published_at_us: now_us,
@@ -363,18 +342,12 @@ impl Tenure {
         }
         // Whatever was set may be what was missing.
         self.spill_failed = None;
-        self.tiers_failed = None;
-        self.settled.unsettle(now_us());
-        let is_other_rule =
-            (settings.tier_rule, settings.tier_division) != (self.settings.tier_rule, self.settings.tier_division);
         if let Some(spill) = &mut self.spill {
             spill.take_settings(&settings, now_us());
         }
         self.settings = settings;
         if others {
             self.divide_anew();
-        } else if is_other_rule {
-            self.renew_placements();
         }
     }
 
@@ -398,7 +371,6 @@ impl Tenure {
         if let Some(spill) = &mut self.spill {
             spill.divide_anew(&mut self.observer);
         }
-        self.renew_placements();
     }
 
     /// The table of keys that there should be.
@@ -560,10 +532,6 @@ impl Tenure {
     pub fn end_turn(&mut self, server: &Server, now_us: u64) {
         assert!(!self.panic_please, "asked to by TENURE.DEBUG");
         self.observer.rate = self.worker.shared.rate();
-        if let Some(tiers) = &mut self.tiers {
-            tiers.end_turn(now_us, self.observer.is_busy);
-            tiers.catch_up(server);
-        }
         let dropped = self.observer.end_turn(server, now_us);
         if dropped > 0 {
             self.worker.shared.dropped.fetch_add(dropped, std::sync::atomic::Ordering::Relaxed);
@@ -595,7 +563,10 @@ impl Tenure {
         self.note_reuses(now_us);
         // What wakes needs room before the next commands do: else the server takes what has just come, which is the longest idle.
         self.sleep_some(server, now_us);
-        self.place_some(server, now_us, When::BeforeReplies);
+    }
+
+    /// Frees what the next turn may need.
+    pub fn relieve_if_short(&mut self, server: &Server, now_us: u64) {
         if self.may_be_short {
             self.relieve(server, now_us, When::BeforeReplies);
         }
@@ -620,17 +591,8 @@ impl Tenure {
         }
     }
 
-    /// The event loop has nothing else to do, unless commands have come just now.
-    pub fn idle(&mut self, server: &Server) {
-        if !self.observer.is_busy {
-            self.sleep_some(server, now_us());
-            self.place_some(server, now_us(), When::Idle);
-            self.relieve(server, now_us(), When::Idle);
-        }
-    }
-
     /// Frees memory: where the next turn may need it, at once, and else when the event loop is idle, so that no reply waits for it.
-    fn relieve(&mut self, server: &Server, now_us: u64, when: When) {
+    pub fn relieve(&mut self, server: &Server, now_us: u64, when: When) {
         let limit_bytes = self.memory.limit_bytes;
         let used_bytes = self.used_bytes(server);
         if when == When::BeforeReplies {
@@ -682,10 +644,7 @@ impl Tenure {
             When::BeforeReplies => self.settings.turn_budget_us,
             When::Idle => self.settings.turn_budget_us.min(IDLE_BUDGET_US),
         };
-        if self.db_sizes.is_empty() {
-            // The first keys have come since the last tick.
-            self.count_keys(server);
-        }
+        self.need_key_counts(server);
         let sample_sizes = if self.sample_sizes().is_empty() { &[][..] } else { &published.sample_sizes };
         let bytes_max = maximums.as_deref().unwrap_or(&UNBOUNDED[..self.observer.partitions.binning.len()]);
         let (sample_size, basis) = (self.sample_size() as usize, self.ranking_basis());
@@ -874,9 +833,15 @@ impl Tenure {
     /// The same, after what features do: how much is watched, and a snapshot for the worker.
     pub fn end_tick(&mut self, server: &Server, now_us: u64) {
         self.sleep_tick(server, now_us);
-        self.tier_tick(server, now_us);
         self.watch_or_pause(server, now_us);
         self.leave_snapshot(server);
+    }
+
+    /// Counts keys where the first have come since the last tick.
+    pub fn need_key_counts(&mut self, server: &Server) {
+        if self.db_sizes.is_empty() {
+            self.count_keys(server);
+        }
     }
 
     /// Asks which databases hold keys, and how many.
@@ -897,7 +862,8 @@ impl Tenure {
     fn watch_or_pause(&mut self, server: &Server, now_us: u64) {
         self.has_maximum = self.observer.partitions.tenants().bytes_max().iter().any(|&max| max < u64::MAX);
         self.may_be_short = self.has_maximum || self.is_near_limit(self.used_bytes(server));
-        let is_clock_wanted = self.clock_is_wanted();
+        let is_clock_wanted = self.features_want.has(Wants::WRITES_OBSERVED)
+            || (self.may_be_short && self.settings.policy == Policy::Density);
         let asked = &mut self.observer.partitions.keys.asked;
         asked.turn(is_clock_wanted);
         asked.pace(now_us);
@@ -905,15 +871,13 @@ impl Tenure {
             self.standing = self.standing_by_plan(now_us);
         }
         let enough_per_second = self.settings.watched_per_second as u64;
-        let tiers_need_reads = self.tiers_need_reads(now_us);
         // Of a key that comes unseen nobody knows whose it is.
         let has_owners = self.observer.partitions.owners.is_some();
         let may_pause = !self.may_be_short
             && !has_owners
             && !self.sleep_needs_watching()
-            && !tiers_need_reads
             && !self.features_want.has(Wants::OBSERVED);
-        let unwatched = if self.tiers.is_some() { Watched::Writes } else { Watched::Nothing };
+        let unwatched = if self.features_want.has(Wants::WRITES_OBSERVED) { Watched::Writes } else { Watched::Nothing };
         let wanted =
             self.duty.decide(now_us, self.observer.requests(), may_pause.then_some(unwatched), enough_per_second);
         self.watch(server, wanted);
@@ -977,7 +941,7 @@ impl Tenure {
     }
 
     /// Keys of all databases, as of the last tick.
-    fn all_keys(&self) -> u64 {
+    pub fn all_keys(&self) -> u64 {
         self.db_sizes.iter().map(|(_, keys)| keys).sum()
     }
 
@@ -999,7 +963,7 @@ impl Tenure {
             capacity_bytes: if limit_bytes == 0 { 0 } else { (items as i64 + room_bytes).max(1) as u64 },
             keys: self.usage.keys()[..partitions.len()].iter().map(|&keys| keys as u64).collect(),
             evictions: (self.evictor.work.evicted.iter().sum(), self.evictor.work.spent_us),
-            fast: self.fast_to_divide(),
+            fast: self.fast_to_divide,
             is_watching: self.observer.watched() == Watched::All,
             is_replica: server.flags().is_replica(),
             instructions: self.instructions(used_bytes),

@@ -3,14 +3,13 @@
 //! `walk` goes through the key space bucket by bucket, for the evictor and for the census alike; `usage` knows how many keys and
 //! bytes each partition has, and `spread` over what sizes; `evict` frees memory below the server's own limit, from partitions that hold
 //! more than their target or, by `ranks`, what is worth least; `newcomers` knows the keys of those too small for the walk to meet;
-//! `tier` moves values between fast and slow memory; `spill` lets values sleep on disk in their valleys.
+//! `spill` lets values sleep on disk in their valleys.
 
 pub mod evict;
 pub mod newcomers;
 pub mod ranks;
 pub mod spill;
 pub mod spread;
-pub mod tier;
 pub mod usage;
 pub mod walk;
 

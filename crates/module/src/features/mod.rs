@@ -2,13 +2,20 @@
 
 pub mod cluster;
 pub mod replies;
+pub mod tiers;
 
 use self::cluster::Clustered;
 use self::replies::Replies;
+use self::tiers::MemoryTiers;
 use crate::feature::Feature;
 use crate::ffi::server::Server;
 
 /// All that there are on this server, in the order in which they are called.
 pub fn all(server: &Server) -> Vec<Box<dyn Feature>> {
-    vec![Box::new(Replies::new()), Box::new(Clustered::new(server.flags().is_cluster()))]
+    vec![
+        // First, so that replicas work while the rest is done.
+        Box::new(Replies::new()),
+        Box::new(Clustered::new(server.flags().is_cluster())),
+        Box::new(MemoryTiers::new()),
+    ]
 }

@@ -77,9 +77,9 @@ fn watch_command(proof: &FilterCall, call: &mut FilterCall, command: Option<Entr
     }
 }
 
-/// The event loop has time, or seemed to: see [`crate::tenure::Tenure::idle`].
+/// The event loop has time, or seemed to: see [`Runtime::idle`].
 pub(super) fn on_idle(server: &Server) {
-    guarded("an idle turn", || STATE.with(server, |runtime| runtime.tenure.idle(server)));
+    guarded("an idle turn", || STATE.with(server, |runtime| runtime.idle(server)));
 }
 
 pub(super) unsafe extern "C" fn on_key_event(

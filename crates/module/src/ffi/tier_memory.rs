@@ -23,7 +23,7 @@ use std::{fs, io, ptr};
 use super::jemalloc::{ArenaId, ArenaUse, Jemalloc, page_bytes};
 use super::server::{Server, Text};
 use super::{MainThread, bus, numa};
-use crate::enforce::tier::place::Place;
+use crate::features::tiers::place::Place;
 
 /// Addresses reserved, less where the process may not have so many.
 const RESERVED_BYTES: usize = 1 << 40;

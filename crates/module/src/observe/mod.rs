@@ -19,7 +19,6 @@ pub mod partitions;
 pub mod placements;
 pub mod prefixes;
 pub mod ring;
-pub mod settled;
 pub mod sizes;
 pub mod slots;
 pub mod slow_collections;

@@ -121,7 +121,7 @@ impl Tenure {
     }
 
     /// A slice of falling asleep and waking. Where there is more to do, an idle event loop is asked for more.
-    pub(super) fn sleep_some(&mut self, server: &Server, now_us: u64) {
+    pub fn sleep_some(&mut self, server: &Server, now_us: u64) {
         if !self.spill.as_ref().is_some_and(Spill::is_busy) {
             return;
         }

@@ -85,9 +85,9 @@ impl Feature for Clustered {
         }
     }
 
-    fn report(&self, report: &mut Report) {
+    fn report(&self, _: &Tenure, report: &mut Report) {
         report.status.push(("cluster", Value::Text(self.part())));
-        report.info.push(("lessons_heard", Value::Count(self.lessons_heard)));
+        report.info.push(("lessons_heard".to_owned(), Value::Count(self.lessons_heard)));
     }
 }
 

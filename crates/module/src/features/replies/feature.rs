@@ -48,11 +48,11 @@ impl Feature for Replies {
         }
     }
 
-    fn report(&self, report: &mut Report) {
+    fn report(&self, _: &Tenure, report: &mut Report) {
         use Value::{Count, Text};
         let (held_now, counts) = (self.n_held() as u64, self.counts());
         report.status.extend([("replies", Text(self.describe())), ("replies_held_now", Count(held_now))]);
-        report.info.extend([
+        let fields = [
             ("replies", Text(self.describe())),
             ("replies_replicas", Count(self.n_replicas() as u64)),
             ("replies_held_now", Count(held_now)),
@@ -62,7 +62,8 @@ impl Feature for Replies {
             ("replies_degraded", Count(counts.opened)),
             ("replies_unconfirmed", Count(counts.unconfirmed)),
             ("replies_closed", Count(counts.closed)),
-        ]);
+        ];
+        report.info.extend(fields.map(|(name, value)| (name.to_owned(), value)));
     }
 
     fn release(&mut self, server: &Server) {

@@ -11,8 +11,10 @@
 //! Cost: about K visited keys and one move per demotion, one move per promotion; bounded per turn, and by a share of the time ([`share`]).
 
 pub mod collections;
+mod feature;
 pub mod mover;
 pub mod place;
+mod settled;
 pub mod share;
 
 use std::time::{Duration, Instant};
@@ -29,11 +31,12 @@ use tenure_core::tiers::{Tier, Value};
 use tenure_core::units::{KeyHash, PARTITIONS_MAX, PartitionId};
 
 use self::collections::Collections;
+pub use self::feature::MemoryTiers;
 use self::mover::{MOVED_MAX_BYTES, Moved, Mover, allocated_bytes};
 use self::share::TimeShare;
-use super::UNBOUNDED;
-use super::usage::Usage;
-use super::walk::{Guides, SizesOf, Walk, draw_db};
+use crate::enforce::UNBOUNDED;
+use crate::enforce::usage::Usage;
+use crate::enforce::walk::{Guides, SizesOf, Walk, draw_db};
 use crate::ffi::jemalloc::{ArenaUse, Jemalloc, server_used_bytes};
 use crate::ffi::server::{Kind, Server, Text};
 use crate::ffi::slow_strings::SlowStrings;

@@ -10,8 +10,9 @@ use tenure_core::policy::kredis::SAMPLE_SIZES as SAMPLE_SIZES_MODELLED;
 use tenure_core::units::{KeyHash, PartitionId};
 
 use crate::config::{TABLE, allowed};
+use crate::enforce::spill::Spill;
 use crate::ffi::reply::Answer;
-use crate::ffi::server::Server;
+use crate::ffi::server::{ScanCursor, Server};
 use crate::ffi::{alloc, filter, guard};
 use crate::info;
 use crate::observe::bins::BinId;
@@ -106,7 +107,7 @@ pub fn run(runtime: &mut Runtime, server: &Server, words: &[&[u8]]) -> Answer {
         ("tenure.sleep", [of]) => rest(tenure, server, of, true),
         ("tenure.wake", [of]) => rest(tenure, server, of, false),
         ("tenure.class", arguments) => class(tenure, server, arguments),
-        ("tenure.debug", arguments) => debug(tenure, arguments),
+        ("tenure.debug", arguments) => debug(tenure, server, arguments),
         _ => wrong_count(&name),
     }
 }
@@ -484,14 +485,23 @@ fn list_classes(tenure: &Tenure) -> Answer {
 }
 
 /// Faults on purpose, for tests.
-fn debug(tenure: &mut Tenure, arguments: &[&[u8]]) -> Answer {
+fn debug(tenure: &mut Tenure, server: &Server, arguments: &[&[u8]]) -> Answer {
     let words: Vec<String> = arguments.iter().map(|word| text(word).to_ascii_lowercase()).collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     match words[..] {
         ["panic", "worker"] => tenure.worker.shared.panic_please.store(true, Ordering::Relaxed),
         ["panic", "filter"] => tenure.observer.panic_at_next_command(),
         ["panic", "turn"] => tenure.panic_please = true,
-        _ => return error("TENURE.DEBUG takes PANIC WORKER|FILTER|TURN, and TIER key [fast|slow]".to_owned()),
+        ["panic", "command"] => panic!("asked to by TENURE.DEBUG"),
+        ["panic", "visit"] => {
+            let cursor = ScanCursor::new(server);
+            while !server.scan_step(&cursor, |_, _| panic!("asked to by TENURE.DEBUG")) {}
+        }
+        ["panic", "reads"] => tenure.spill.as_ref().map_or((), Spill::panic_at_next_read),
+        _ => {
+            let allowed = "PANIC WORKER|FILTER|TURN|COMMAND|VISIT|READS, and TIER key [fast|slow]";
+            return error(format!("TENURE.DEBUG takes {allowed}"));
+        }
     }
     Answer::Ok
 }

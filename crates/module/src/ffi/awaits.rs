@@ -5,7 +5,7 @@ use std::ffi::{CString, c_int, c_void};
 
 use valkey_module::raw;
 
-use super::server::{Server, Text, bytes_of};
+use super::server::{Server, Text, bytes_of, words_of};
 use super::{acl, api, callbacks};
 use crate::enforce::spill::file::Place;
 
@@ -17,7 +17,7 @@ const WAIT_MS_MAX: i64 = 1000;
 /// The command that stands before those that wait.
 pub const COMMAND: &[u8] = b"tenure.await";
 
-/// A client that waits. Must be woken; dropping it leaves the client to its time limit.
+/// A client that waits. Dropped, as by a thread that panics, it lets the client's command run without the value.
 pub struct Blocked(*mut raw::RedisModuleBlockedClient);
 
 // SAFETY: the server lets any thread unblock a client; nothing else is done with the pointer.
@@ -30,15 +30,27 @@ impl Blocked {
     /// Lets the client's command run, with what was read for it.
     pub fn wake(self, place: Place, bytes: Option<Vec<u8>>) {
         let outcome: Box<Outcome> = Box::new((place, bytes));
-        let outcome = Box::into_raw(outcome).cast::<c_void>();
-        // SAFETY: the client was blocked by `block` and is unblocked once; the server hands the box to `free` when it is done.
-        unsafe { api!(RedisModule_UnblockClient(self.0, outcome)) };
+        self.unblock(Box::into_raw(outcome).cast::<c_void>());
+        std::mem::forget(self);
     }
 
     /// The client does not wait after all: `block` is taken back.
     pub fn abort(self) {
-        // SAFETY: as above.
+        // SAFETY: the client was blocked by `block`, and isn't unblocked by a drop.
         unsafe { api!(RedisModule_AbortBlock(self.0)) };
+        std::mem::forget(self);
+    }
+
+    /// The last that is done with it.
+    fn unblock(&self, outcome: *mut c_void) {
+        // SAFETY: the client was blocked by `block` and is unblocked once; the server hands the box to `free` when it is done.
+        unsafe { api!(RedisModule_UnblockClient(self.0, outcome)) };
+    }
+}
+
+impl Drop for Blocked {
+    fn drop(&mut self) {
+        self.unblock(std::ptr::null_mut());
     }
 }
 
@@ -94,8 +106,9 @@ unsafe fn go_on(
 ) -> c_int {
     // SAFETY: by the caller's promise.
     let (server, words) = unsafe { (Server::new(ctx), std::slice::from_raw_parts(argv, argc as usize)) };
-    let texts: Vec<&[u8]> = words.iter().skip(1).map(|word| bytes_of(*word)).collect();
-    callbacks::on_awaited(&server, &texts, outcome);
+    // SAFETY: as above.
+    let texts = unsafe { words_of(argv, argc) };
+    callbacks::on_awaited(&server, &texts[1..], outcome);
     forward(&server, &words[1..])
 }
 
@@ -107,8 +120,9 @@ pub(super) unsafe extern "C" fn on_await(
 ) -> c_int {
     // SAFETY: the server runs this command now, with this context and these arguments.
     let (server, words) = unsafe { (Server::new(ctx), std::slice::from_raw_parts(argv, argc as usize)) };
-    let texts: Vec<&[u8]> = words.iter().skip(1).map(|word| bytes_of(*word)).collect();
-    match callbacks::on_await(&server, &texts) {
+    // SAFETY: as above.
+    let texts = unsafe { words_of(argv, argc) };
+    match callbacks::on_await(&server, &texts[1..]) {
         callbacks::Awaited::Waits => OK,
         callbacks::Awaited::Runs => forward(&server, &words[1..]),
         callbacks::Awaited::Refused => {
@@ -123,7 +137,8 @@ pub(super) unsafe extern "C" fn on_await(
 /// Runs a command as the client that sent it, within its rights, replicates it, and answers with its reply.
 fn forward(server: &Server, words: &[*mut raw::RedisModuleString]) -> c_int {
     let [name, arguments @ ..] = words else { return OK };
-    let name = CString::new(bytes_of(*name)).unwrap_or_default();
+    // SAFETY: the words are of the running callback.
+    let name = CString::new(unsafe { bytes_of(name) }).unwrap_or_default();
     let ctx = server.raw();
     let mut arguments = arguments.to_vec();
     let (start, count) = (arguments.as_mut_ptr(), arguments.len());

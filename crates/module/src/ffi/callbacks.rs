@@ -8,7 +8,8 @@ use valkey_module::raw;
 use super::bus::{NodeId, Topic};
 use super::filter::{self, FilterCall};
 use super::guard::{self, MainCell, guarded};
-use super::server::{Level, Server, bytes_of};
+use super::reply::Answer;
+use super::server::{Level, Server, bytes_of, words_of};
 use super::{MainThread, api, awaits, home_db, settings, soon};
 use crate::commands;
 use crate::feature::Event;
@@ -46,7 +47,9 @@ pub(super) fn retire(server: &Server) {
 
 pub(super) unsafe extern "C" fn on_command(call: *mut raw::RedisModuleCommandFilterCtx) {
     // SAFETY: the server runs this filter now, with this call.
-    let (proof, mut call) = unsafe { (FilterCall::new(call), FilterCall::new(call)) };
+    let mut call = unsafe { FilterCall::new(call) };
+    // The call itself is handed to what it proves to be on the main thread.
+    let proof = call.proof();
     home_db::before_command(&call);
     if filter::is_resting() {
         return;
@@ -61,7 +64,7 @@ pub(super) unsafe extern "C" fn on_command(call: *mut raw::RedisModuleCommandFil
 
 /// The greater part, by itself: what passes unseen needs no room on the stack for it.
 #[inline(never)]
-fn watch_command(proof: &FilterCall, call: &mut FilterCall, command: Option<Entry>) {
+fn watch_command(proof: &impl MainThread, call: &mut FilterCall, command: Option<Entry>) {
     let asks_for_timer = STATE.with(proof, |runtime| {
         runtime.on_command(call, command, now_us);
         let tenure = &mut runtime.tenure;
@@ -94,7 +97,8 @@ pub(super) unsafe extern "C" fn on_key_event(
     // SAFETY: the server gives a C string that lives during the call.
     let event = unsafe { CStr::from_ptr(event) };
     guarded("a key event", || {
-        let key = bytes_of(key);
+        // SAFETY: the key's name lives during the call.
+        let key = unsafe { bytes_of(&key) };
         STATE.with(&server, |Runtime { tenure, .. }| {
             if kind & raw::REDISMODULE_NOTIFY_KEY_MISS != 0 {
                 tenure.observer.on_miss(db, key, now_us());
@@ -174,7 +178,7 @@ fn recover(server: &Server) {
         }
         had_state
     };
-    if let Ok(true) = std::panic::catch_unwind(std::panic::AssertUnwindSafe(had_state)) {
+    if guard::counted("giving up after a fault", had_state) == Some(true) {
         let text = format!(
             "Tenure has turned itself off after a fault, the server serves as stock: panic {}; CONFIG SET tenure.enabled yes starts it again",
             guard::last_panic()
@@ -299,14 +303,13 @@ pub(super) unsafe extern "C" fn on_info(ctx: *mut raw::RedisModuleInfoCtx, for_c
     if for_crash_report != 0 {
         return;
     }
-    // Not guarded as a whole: INFO has to say what happened after a fault too.
     let mut sink = InfoSink { ctx };
-    let written = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-        if STATE.with(&InfoCall, |runtime| crate::info::write(runtime, &mut sink)).is_none() {
-            crate::info::write_stopped(&mut sink);
-        }
-    }));
-    drop(written);
+    let was_off = guard::is_off();
+    let written = guarded("INFO", || STATE.with(&InfoCall, |runtime| crate::info::write(runtime, &mut sink)));
+    // What failed just now has begun to write.
+    if written.flatten().is_none() && guard::is_off() == was_off {
+        guard::counted("INFO", || crate::info::write_stopped(&mut sink));
+    }
 }
 
 /// The INFO callback, which the server runs on its main thread.
@@ -363,17 +366,18 @@ pub(super) unsafe extern "C" fn on_own_command(
     // SAFETY: the server runs this command now, with this context.
     let server = unsafe { Server::new(ctx) };
     // SAFETY: `argv` holds `argc` strings that live during the call.
-    let words = unsafe { std::slice::from_raw_parts(argv, argc as usize) };
-    let words: Vec<&[u8]> = words.iter().map(|word| bytes_of(*word)).collect();
+    let words = unsafe { words_of(argv, argc) };
     // Looking at other databases in a command's context moves its client there.
     let db = server.selected_db();
-    let run = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-        STATE
-            .with(&server, |runtime| commands::run(runtime, &server, &words))
-            .unwrap_or_else(|| commands::run_stopped(&words))
-    }));
+    let was_off = guard::is_off();
+    let ran = guarded("a command", || STATE.with(&server, |runtime| commands::run(runtime, &server, &words)));
     server.select_db(db);
-    let failed = || super::reply::Answer::Error("ERR a fault in Tenure; see INFO tenure".to_owned());
-    server.answer(&run.unwrap_or_else(|_| failed()));
+    let failed = || Answer::Error("ERR a fault in Tenure; see INFO tenure".to_owned());
+    let answer = match ran.flatten() {
+        Some(answer) => answer,
+        None if guard::is_off() != was_off => failed(),
+        None => guard::counted("a command", || commands::run_stopped(&words)).unwrap_or_else(failed),
+    };
+    server.answer(&answer);
     OK
 }

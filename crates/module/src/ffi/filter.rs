@@ -71,6 +71,11 @@ pub struct FilterCall {
 
 impl MainThread for FilterCall {}
 
+/// That a filter runs, apart from its call.
+pub struct FilterProof(std::marker::PhantomData<*const ()>);
+
+impl MainThread for FilterProof {}
+
 /// The client that sends a command.
 #[derive(Clone, Copy, Debug)]
 pub struct Client {
@@ -87,6 +92,12 @@ impl FilterCall {
     /// `call` is what the server handed to the filter that is running now.
     pub(super) unsafe fn new(call: *mut raw::RedisModuleCommandFilterCtx) -> Self {
         FilterCall { call }
+    }
+
+    /// The proof alone, for who hands the call on to be changed. It can't leave the thread.
+    #[inline]
+    pub(super) fn proof(&self) -> FilterProof {
+        FilterProof(std::marker::PhantomData)
     }
 
     /// The sending client's id; `None` on servers whose filters don't tell (Redis 7.0).

@@ -123,6 +123,16 @@ impl Jemalloc {
         arena.map(ArenaId).ok_or_else(|| "jemalloc makes no arena with hooks; 5.x does".to_owned())
     }
 
+    /// Gives an arena back, with all that was ever allocated there: nobody may have any of it but this thread's cache. False where jemalloc
+    /// doesn't, and goes on to call its hooks.
+    pub(super) fn destroy_arena(&self, proof: &impl MainThread, arena: ArenaId) -> bool {
+        self.flush_cache(proof);
+        let name = CString::new(format!("arena.{}.destroy", arena.0)).unwrap_or_default();
+        // SAFETY: the name takes and gives nothing.
+        let status = unsafe { (self.control)(name.as_ptr(), ptr::null_mut(), ptr::null_mut(), ptr::null_mut(), 0) };
+        status == 0
+    }
+
     /// Runs `body` while what this thread allocates beyond its cache comes from `arena`; `None`, without running it, where jemalloc
     /// refuses.
     pub fn within<R>(&self, _proof: &impl MainThread, arena: ArenaId, body: impl FnOnce() -> R) -> Option<R> {

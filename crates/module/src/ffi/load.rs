@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use valkey_module::raw;
 
-use super::server::{Level, Server, bytes_of};
+use super::server::{Level, Server, words_of};
 use super::{api, awaits, bus, callbacks, filter, guard, holding, home_db, settings, soon};
 use crate::commands;
 
@@ -100,13 +100,9 @@ pub unsafe extern "C" fn RedisModule_OnLoad(
     // The library may have stayed mapped since an earlier load that ended in a fault.
     guard::start_over();
     guard::catch_panic_messages();
-    let words: Vec<String> = if argc > 0 {
-        // SAFETY: `argv` holds `argc` strings that live during the call.
-        let words = unsafe { std::slice::from_raw_parts(argv, argc as usize) };
-        words.iter().map(|word| String::from_utf8_lossy(bytes_of(*word)).into_owned()).collect()
-    } else {
-        Vec::new()
-    };
+    // SAFETY: `argv` holds `argc` strings that live during the call.
+    let words = unsafe { words_of(argv, argc) };
+    let words: Vec<String> = words.iter().map(|word| String::from_utf8_lossy(word).into_owned()).collect();
     match guard::guarded("the load", || load(&server, &words)) {
         Some(Ok(())) => OK,
         Some(Err(why)) => {
@@ -231,15 +227,12 @@ fn watch(server: &Server) -> Result<(), String> {
 pub unsafe extern "C" fn RedisModule_OnUnload(ctx: *mut raw::RedisModuleCtx) -> c_int {
     // SAFETY: the server runs this callback now, with this context.
     let server = unsafe { Server::new(ctx) };
-    let freed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+    let freed = guard::counted("the unload", || {
         bus::release();
         callbacks::retire(&server);
         soon::release(&server);
         settings::release(&server);
-    }));
+    });
     guard::release_panic_messages();
-    if freed.is_err() {
-        return ERR;
-    }
-    OK
+    if freed.is_some() { OK } else { ERR }
 }

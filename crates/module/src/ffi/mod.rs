@@ -23,6 +23,7 @@ pub mod settings;
 pub mod slow_strings;
 pub mod soon;
 pub mod tier_memory;
+pub mod tier_pages;
 
 /// Proof that the caller runs on the server's main thread. Only this folder makes values that implement it.
 pub trait MainThread {}

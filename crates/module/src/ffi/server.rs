@@ -207,17 +207,30 @@ impl Server {
 
     /// One step of the walk through the selected database: `visit` sees the keys of one hash bucket or a few. Hash order, so
     /// that consecutive steps are a random sample without replacement. At the end the cursor starts over; true says so.
+    ///
+    /// # Panics
+    /// Where `visit` does: once the server's own frames are left, no other key having been visited.
     pub fn scan_step(&self, cursor: &ScanCursor, mut visit: impl FnMut(&ScannedName, &Key)) -> bool {
-        let mut visitor: &mut dyn FnMut(&ScannedName, &Key) = &mut visit;
+        let mut visitor = Visitor { visit: &mut visit, panic: None };
         let data = (&raw mut visitor).cast::<c_void>();
         // SAFETY: the cursor lives; the callback runs within this call only, and gets back the pointer that it is given.
         let more = unsafe { api!(RedisModule_Scan(self.ctx, cursor.0, Some(scan_visit), data)) };
+        if let Some(panic) = visitor.panic {
+            std::panic::resume_unwind(panic);
+        }
         if more == 0 {
             // SAFETY: the cursor lives.
             unsafe { api!(RedisModule_ScanCursorRestart(cursor.0)) };
         }
         more == 0
     }
+}
+
+/// What a scan shows keys to.
+struct Visitor<'a> {
+    visit: &'a mut dyn FnMut(&ScannedName, &Key),
+    /// It has panicked, and the panic has to wait until the server's frames are left.
+    panic: Option<Box<dyn std::any::Any + Send>>,
 }
 
 /// The server's trampoline into [`Server::scan_step`]'s closure.
@@ -227,17 +240,17 @@ unsafe extern "C" fn scan_visit(
     key: *mut raw::RedisModuleKey,
     data: *mut c_void,
 ) {
-    if key.is_null() {
+    // SAFETY: `data` is the visitor that `scan_step` passed, alive and unshared until the scan returns.
+    let visitor = unsafe { &mut *data.cast::<Visitor>() };
+    if key.is_null() || visitor.panic.is_some() {
         return;
     }
-    // SAFETY: `data` is the visitor that `scan_step` passed, alive and unshared until the scan returns.
-    let visitor = unsafe { &mut *data.cast::<&mut dyn FnMut(&ScannedName, &Key)>() };
     let handle = Key { key, owned: false, server: std::marker::PhantomData };
     // Asked for once: the name is looked at for partition, size and what is remembered.
-    let name = ScannedName { text: name, bytes: bytes_of(name) };
-    // A panic must not cross the server's C frames; the next guard above reports it.
-    let seen = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| visitor(&name, &handle)));
-    drop(seen);
+    // SAFETY: the name lives during the visit.
+    let name = ScannedName { text: name, bytes: unsafe { bytes_of(&name) } };
+    let visited = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| (visitor.visit)(&name, &handle)));
+    visitor.panic = visited.err();
 }
 
 /// The server's state flags.
@@ -294,8 +307,10 @@ impl Text {
     /// # Panics
     /// For another length.
     pub(super) fn fill(&mut self, bytes: &[u8]) {
-        let start = self.as_ref().as_ptr().cast_mut();
-        assert_eq!(self.as_ref().len(), bytes.len(), "a string is filled with as many bytes as it has");
+        let mut length = 0;
+        // SAFETY: the string is live.
+        let start = unsafe { api!(RedisModule_StringPtrLen(self.0, &mut length)) }.cast_mut().cast::<u8>();
+        assert_eq!(length, bytes.len(), "a string is filled with as many bytes as it has");
         // SAFETY: so many bytes start there, in memory that the server allocated for this string alone; they are const in its interface because
         // strings are shared, which this one isn't: the caller made it, and `&mut` says that nobody reads it now.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), start, bytes.len()) };
@@ -328,7 +343,8 @@ impl Text {
 
 impl AsRef<[u8]> for Text {
     fn as_ref(&self) -> &[u8] {
-        bytes_of(self.0)
+        // SAFETY: the string is live, and changes for `&mut self` alone.
+        unsafe { bytes_of(&self.0) }
     }
 }
 
@@ -359,17 +375,33 @@ impl ScannedName<'_> {
     }
 }
 
-/// # Panics
-/// Never: a server string always has bytes.
-pub(super) fn bytes_of<'a>(text: *const raw::RedisModuleString) -> &'a [u8] {
+/// A server string's bytes, for as long as the pointer to it is borrowed.
+///
+/// # Safety
+/// The string lives, and nobody changes it, for so long.
+pub(super) unsafe fn bytes_of(text: &*mut raw::RedisModuleString) -> &[u8] {
     let mut length = 0;
-    // SAFETY: callers pass a string that lives as long as the `&self` that the result is tied to.
-    let start = unsafe { api!(RedisModule_StringPtrLen(text, &mut length)) };
+    // SAFETY: by the caller's promise.
+    let start = unsafe { api!(RedisModule_StringPtrLen(*text, &mut length)) };
     if start.is_null() {
         return &[];
     }
-    // SAFETY: the server says that `length` bytes start there.
+    // SAFETY: the server says that `length` bytes start there; the caller's promise keeps them.
     unsafe { slice::from_raw_parts(start.cast(), length) }
+}
+
+/// The words of a command, as the server hands them to what runs it.
+///
+/// # Safety
+/// `argv` holds `argc` strings, or `argc` is 0; they live, unchanged, for `'a`: the callback that runs now.
+pub(super) unsafe fn words_of<'a>(argv: *mut *mut raw::RedisModuleString, argc: c_int) -> Vec<&'a [u8]> {
+    let words: &'a [*mut raw::RedisModuleString] = match usize::try_from(argc) {
+        // SAFETY: by the caller's promise.
+        Ok(n) if n > 0 => unsafe { slice::from_raw_parts(argv, n) },
+        _ => &[],
+    };
+    // SAFETY: as above.
+    words.iter().map(|word| unsafe { bytes_of(word) }).collect()
 }
 
 /// What kind of value a key holds.

@@ -1,13 +1,12 @@
 //! The settings table, registered with the server: `CONFIG GET`, `SET` and `REWRITE` of `tenure.*`.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_longlong, c_void};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use valkey_module::raw;
 
-use super::guard::MainCell;
+use super::guard::{MainCell, counted};
 use super::server::{Server, Text, bytes_of};
 use super::{MainThread, api};
 use crate::config::{Kind, Settings, TABLE, allowed};
@@ -315,19 +314,20 @@ unsafe extern "C" fn set_text(
     let take = || {
         // SAFETY: the server gives a C string that lives during the call.
         let name = unsafe { CStr::from_ptr(name) }.to_string_lossy();
-        let text = std::str::from_utf8(bytes_of(value)).map_err(|_| format!("{name} is not UTF-8 text"))?;
+        // SAFETY: the value lives during the call.
+        let text = std::str::from_utf8(unsafe { bytes_of(&value) }).map_err(|_| format!("{name} is not UTF-8 text"))?;
         match kind_of(index) {
             Kind::Text { set, .. } => change(|settings| set(settings, text)).unwrap_or(Ok(())),
             _ => Ok(()),
         }
     };
-    match catch_unwind(AssertUnwindSafe(take)) {
-        Ok(Ok(())) => OK,
-        Ok(Err(said)) => {
+    match counted("a setting", take) {
+        Some(Ok(())) => OK,
+        Some(Err(said)) => {
             // SAFETY: the server gives a place for the message.
             unsafe { refuse(&said, error) }
         }
-        Err(_) => ERR,
+        None => ERR,
     }
 }
 

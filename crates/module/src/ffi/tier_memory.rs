@@ -3,18 +3,17 @@
 //! One range makes "does this value lie in the slow tier?" a comparison of addresses. What backs its pages is the place: ordinary memory,
 //! memory of a NUMA node (the kernel takes others' where that has none left), or a file.
 //!
-//! **A file is mapped privately, and written by us.** Mapped shared, a value that is overwritten while the server's child saves would change
-//! in the child as well. Privately, what is written stays in memory of the process until [`SlowMemory::flush`] puts it into the file and
-//! drops the copy: what the page reads afterwards is the file's. None of that happens while there is a child, nor are holes
-//! punched then, so the child sees the memory of the moment when it was made, as with ordinary memory. Which pages are written but not
-//! flushed the kernel tells (`/proc/self/pagemap`, bit 61).
+//! **A file is mapped privately, and written by us** (`tier_pages.rs`). Mapped shared, a value that is overwritten while the server's child saves
+//! would change in the child as well. So [`SlowMemory::flush`] puts what was written into the file and drops the copy: what the page reads
+//! afterwards is the file's. None of that happens while there is a child, nor are holes punched then, so the child sees the memory of the
+//! moment when it was made, as with ordinary memory.
 //!
-//! The arena stays for as long as the process lives, and this library with it: values may lie there, and jemalloc calls the hooks.
+//! An arena that was opened stays for as long as the process lives, and this library with it: values may lie there, and jemalloc calls the hooks.
+//! Of one that could not be opened nothing stays, but where jemalloc doesn't give the arena back.
 
 use std::ffi::{c_int, c_uint, c_void};
 use std::fs::File;
-use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -22,6 +21,7 @@ use std::{fs, io, ptr};
 
 use super::jemalloc::{ArenaId, ArenaUse, Jemalloc, page_bytes};
 use super::server::{Server, Text};
+use super::tier_pages::{CHUNK_BYTES, FilePages, has_child, watch_forks};
 use super::{MainThread, bus, numa};
 use crate::features::tiers::place::Place;
 
@@ -30,8 +30,6 @@ const RESERVED_BYTES: usize = 1 << 40;
 const RESERVED_BYTES_MIN: usize = 1 << 32;
 /// Pages are taken in steps of this.
 const STEP_BYTES: usize = 64 << 20;
-/// What is flushed is found in steps of this.
-const CHUNK_BYTES: usize = 2 << 20;
 /// More of them wait than the flush should leave.
 const CHUNKS_BEHIND: usize = 4;
 /// Pages that took values last are left until others did: the next values go there too.
@@ -41,9 +39,6 @@ const OWN_OBJECT_BYTES: usize = 200;
 /// What a test allocation takes: beyond any thread cache that is let through.
 const TEST_BYTES: usize = 8192;
 
-/// Set before the process forks, cleared once there is no child: see the file's opening.
-static MAY_HAVE_CHILD: AtomicBool = AtomicBool::new(false);
-static WATCHES_FORKS: AtomicBool = AtomicBool::new(false);
 /// Every tier that was ever opened, for good: hooks are called with it.
 static OPENED: Mutex<Vec<&'static SlowMemory>> = Mutex::new(Vec::new());
 
@@ -78,10 +73,10 @@ pub struct SlowMemory {
     /// First: jemalloc passes a pointer to it, which is one to all of this.
     hooks: ExtentHooks,
     place: Place,
+    _addresses: Addresses,
     start: *mut u8,
     reserved_bytes: usize,
-    file: Option<File>,
-    pagemap: Option<File>,
+    pages: Option<FilePages>,
     taken: Mutex<Taken>,
     jemalloc: Jemalloc,
     arena: Mutex<Option<ArenaId>>,
@@ -131,24 +126,35 @@ impl SlowMemory {
             return Err("the library can't be kept in memory".to_owned());
         }
         watch_forks()?;
-        let memory: &'static SlowMemory = Box::leak(Box::new(SlowMemory::reserve(jemalloc, place)?));
-        let hooks = ptr::from_ref(memory).cast_mut().cast();
-        // SAFETY: the hooks are the first field of what lives for good, in a library that stays mapped.
-        let arena = unsafe { jemalloc.create_arena(hooks, memory.file.is_some()) }?;
-        *memory.arena.lock().unwrap_or_else(PoisonError::into_inner) = Some(arena);
-        memory.check(server)?;
-        opened.push(memory);
-        Ok(memory)
+        let memory = Box::into_raw(Box::new(SlowMemory::reserve(jemalloc, place)?));
+        // SAFETY: made just above, and dropped below where there is no arena, before anybody else has seen it.
+        let held: &'static SlowMemory = unsafe { &*memory };
+        // SAFETY: the hooks are the first field of what lives as long as the arena, in a library that stays mapped.
+        let arena = unsafe { jemalloc.create_arena(memory.cast(), held.pages.is_some()) };
+        let is_kept = match arena {
+            Ok(arena) => {
+                *held.arena.lock().unwrap_or_else(PoisonError::into_inner) = Some(arena);
+                held.check(server).map_err(|why| (why, !jemalloc.destroy_arena(server, arena)))
+            }
+            Err(why) => Err((why, false)),
+        };
+        if let Err((why, false)) = is_kept {
+            // SAFETY: made above; no arena has the hooks, or not any more.
+            drop(unsafe { Box::from_raw(memory) });
+            return Err(why);
+        }
+        // Also where it can't be used: another try finds it, and takes nothing more.
+        opened.push(held);
+        is_kept.map(|()| held).map_err(|(why, _)| why)
     }
 
     fn reserve(jemalloc: Jemalloc, place: &Place) -> Result<SlowMemory, String> {
-        let file = match place {
-            Place::File(path) => Some(make_file(path)?),
+        let pages = match place {
+            Place::File(path) => Some(FilePages::of(make_file(path)?)?),
             _ => None,
         };
-        let pagemap = file.as_ref().map(|_| File::open("/proc/self/pagemap"));
-        let pagemap = pagemap.transpose().map_err(|why| format!("/proc/self/pagemap can't be read: {why}"))?;
-        let (start, reserved_bytes) = reserve_addresses()?;
+        let addresses = Addresses::reserve()?;
+        let (start, reserved_bytes) = addresses.aligned();
         let hooks = ExtentHooks {
             alloc: on_alloc,
             dalloc: on_dalloc,
@@ -163,10 +169,10 @@ impl SlowMemory {
         let memory = SlowMemory {
             hooks,
             place: place.clone(),
+            _addresses: addresses,
             start,
             reserved_bytes,
-            file,
-            pagemap,
+            pages,
             taken: Mutex::new(Taken { next: 0, mapped: 0 }),
             jemalloc,
             arena: Mutex::new(None),
@@ -284,7 +290,7 @@ impl SlowMemory {
 
     /// A value has been put at `address`: its pages are to be flushed.
     pub fn took(&self, address: *const u8, bytes: usize) {
-        if self.file.is_none() || !self.contains(address) {
+        if self.pages.is_none() || !self.contains(address) {
             return;
         }
         let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
@@ -307,25 +313,31 @@ impl SlowMemory {
     /// About 2 µs a page, on the main thread: no other writes to values. With `search`, what the server wrote by itself is looked for too,
     /// a little each time. Does nothing while there may be a child.
     pub fn flush(&self, _proof: &impl MainThread, pages_max: usize, search: bool) -> usize {
-        let (Some(file), Some(pagemap)) = (&self.file, &self.pagemap) else { return 0 };
+        let Some(pages) = &self.pages else { return 0 };
         if has_child() {
             return 0;
         }
         let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
-        let end = self.taken.lock().unwrap_or_else(PoisonError::into_inner).next;
+        let (end, mapped) = {
+            let taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+            (taken.next, taken.mapped)
+        };
+        // SAFETY: so much is mapped, for good; values in it are written by the main thread only, which is here.
+        let flush_chunk =
+            |chunk: usize, spared: &[usize], max| unsafe { pages.flush(self.start, mapped, chunk, spared, max) };
         let mut flushed = 0;
         let due = written.chunks.len();
         if search {
             written.cursor = (written.cursor + 1) % (end / CHUNK_BYTES + 1);
             let chunk = written.cursor;
-            flushed += self.flush_chunk(file, pagemap, chunk, &written.recent, pages_max).0;
+            flushed += flush_chunk(chunk, &written.recent, pages_max).0;
         }
         for _ in 0..due {
             if flushed >= pages_max {
                 break;
             }
             let Some(chunk) = written.chunks.pop_front() else { break };
-            let (done, is_left) = self.flush_chunk(file, pagemap, chunk, &written.recent, pages_max - flushed);
+            let (done, is_left) = flush_chunk(chunk, &written.recent, pages_max - flushed);
             flushed += done;
             if is_left && !written.chunks.contains(&chunk) {
                 written.chunks.push_back(chunk);
@@ -334,56 +346,6 @@ impl SlowMemory {
         self.wants_flush.store(flushed >= pages_max, Ordering::Relaxed);
         self.flushed.fetch_add(flushed, Ordering::Relaxed);
         flushed
-    }
-
-    /// One chunk: how many pages were flushed, and whether some are left.
-    fn flush_chunk(&self, file: &File, pagemap: &File, chunk: usize, spared: &[usize], max: usize) -> (usize, bool) {
-        let pages = CHUNK_BYTES / self.page_bytes;
-        let mut flags = vec![0u8; pages * 8];
-        let first_page = self.start as usize / self.page_bytes + chunk * pages;
-        if pagemap.read_exact_at(&mut flags, first_page as u64 * 8).is_err() {
-            return (0, false);
-        }
-        let is_written = |i: usize| {
-            let bytes = flags[i * 8..i * 8 + 8].try_into().unwrap_or_default();
-            let (is_held, is_of_file) =
-                (u64::from_le_bytes(bytes) >> 62 != 0, u64::from_le_bytes(bytes) >> 61 & 1 == 1);
-            is_held && !is_of_file
-        };
-        let (mut done, mut is_left, mut i) = (0, false, 0);
-        while i < pages {
-            let from = i;
-            let is_spared = |i: usize| spared.contains(&(chunk * pages + i));
-            while i < pages && is_written(i) && !is_spared(i) && done + (i - from) < max {
-                i += 1;
-            }
-            if i > from {
-                match self.flush_pages(file, (chunk * pages + from) * self.page_bytes, (i - from) * self.page_bytes) {
-                    Ok(()) => done += i - from,
-                    // The disk is full, say: what was written stays in memory.
-                    Err(_) => return (done, false),
-                }
-            } else {
-                is_left |= is_written(i);
-                i += 1;
-            }
-        }
-        (done, is_left)
-    }
-
-    fn flush_pages(&self, file: &File, offset: usize, bytes: usize) -> io::Result<()> {
-        let taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
-        let bytes = bytes.min(taken.mapped.saturating_sub(offset));
-        drop(taken);
-        if bytes == 0 {
-            return Ok(());
-        }
-        // SAFETY: these pages are mapped for good; values in them are written by the main thread only, which is here.
-        let content = unsafe { std::slice::from_raw_parts(self.start.add(offset), bytes) };
-        file.write_all_at(content, offset as u64)?;
-        // SAFETY: the pages hold what the file holds now, so dropping the copies changes nothing that is read.
-        unsafe { libc::madvise(self.start.add(offset).cast(), bytes, libc::MADV_DONTNEED) };
-        Ok(())
     }
 
     /// Makes pages up to `end` from the start usable.
@@ -395,20 +357,9 @@ impl SlowMemory {
         let (from, bytes) = (taken.mapped, until - taken.mapped);
         // SAFETY: within the reserved range.
         let address = unsafe { self.start.add(from) }.cast::<c_void>();
-        match &self.file {
-            Some(file) => {
-                // SAFETY: the file is open; it only grows.
-                check(unsafe { libc::ftruncate(file.as_raw_fd(), until as libc::off_t) })?;
-                let (rights, flags) =
-                    (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_FIXED | libc::MAP_NORESERVE);
-                let (fd, offset) = (file.as_raw_fd(), from as libc::off_t);
-                // SAFETY: takes the place of addresses that were reserved and never used.
-                if unsafe { libc::mmap(address, bytes, rights, flags, fd, offset) } == libc::MAP_FAILED {
-                    return Err(io::Error::last_os_error());
-                }
-                // SAFETY: as above; the disk would read ahead megabytes otherwise.
-                unsafe { libc::madvise(address, bytes, libc::MADV_RANDOM) };
-            }
+        match &self.pages {
+            // SAFETY: takes the place of addresses that were reserved and never used.
+            Some(pages) => unsafe { pages.map(address.cast(), from, bytes) }?,
             // SAFETY: within the reserved range.
             None => check(unsafe { libc::mprotect(address, bytes, libc::PROT_READ | libc::PROT_WRITE) })?,
         }
@@ -456,52 +407,45 @@ impl Drop for Sample {
     }
 }
 
-/// True where the process may have a child that reads its memory.
-pub fn has_child() -> bool {
-    MAY_HAVE_CHILD.load(Ordering::Relaxed)
-}
-
-/// The server has no child any more; ten times a second.
-pub fn settle_children(server: &Server) {
-    if has_child() && !server.flags().has_child() {
-        MAY_HAVE_CHILD.store(false, Ordering::Relaxed);
-    }
-}
-
-/// From now on forks are noted before they happen: a thread that frees memory must not punch a hole that the child reads.
-fn watch_forks() -> Result<(), String> {
-    unsafe extern "C" fn before() {
-        MAY_HAVE_CHILD.store(true, Ordering::Relaxed);
-    }
-    if WATCHES_FORKS.swap(true, Ordering::Relaxed) {
-        return Ok(());
-    }
-    // SAFETY: the handler only stores, and its code stays mapped.
-    match unsafe { libc::pthread_atfork(Some(before), None, None) } {
-        0 => Ok(()),
-        _ => Err("forks can't be watched".to_owned()),
-    }
-}
-
-fn check(status: c_int) -> io::Result<()> {
+pub(super) fn check(status: c_int) -> io::Result<()> {
     if status == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-fn reserve_addresses() -> Result<(*mut u8, usize), String> {
-    let mut bytes = RESERVED_BYTES;
-    loop {
-        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-        // SAFETY: new addresses, which nothing can be read from or written to.
-        let found = unsafe { libc::mmap(ptr::null_mut(), bytes, libc::PROT_NONE, flags, -1, 0) };
-        if found != libc::MAP_FAILED {
-            // A piece of two megabytes is given up so that the rest begins at a multiple of them.
-            let start = (found as usize).next_multiple_of(CHUNK_BYTES);
-            return Ok((start as *mut u8, bytes - CHUNK_BYTES));
+/// Addresses that are ours, given back on drop.
+struct Addresses {
+    found: *mut c_void,
+    bytes: usize,
+}
+
+impl Addresses {
+    /// As many as can be had, which nothing can be read from or written to.
+    fn reserve() -> Result<Addresses, String> {
+        let mut bytes = RESERVED_BYTES;
+        loop {
+            let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+            // SAFETY: new addresses.
+            let found = unsafe { libc::mmap(ptr::null_mut(), bytes, libc::PROT_NONE, flags, -1, 0) };
+            if found != libc::MAP_FAILED {
+                return Ok(Addresses { found, bytes });
+            }
+            if bytes == RESERVED_BYTES_MIN {
+                return Err(format!("no addresses can be reserved: {}", io::Error::last_os_error()));
+            }
+            bytes /= 2;
         }
-        if bytes == RESERVED_BYTES_MIN {
-            return Err(format!("no addresses can be reserved: {}", io::Error::last_os_error()));
-        }
-        bytes /= 2;
+    }
+
+    /// Those from a multiple of two megabytes on: the piece before it is given up.
+    fn aligned(&self) -> (*mut u8, usize) {
+        let start = (self.found as usize).next_multiple_of(CHUNK_BYTES);
+        (start as *mut u8, self.bytes - CHUNK_BYTES)
+    }
+}
+
+impl Drop for Addresses {
+    fn drop(&mut self) {
+        // SAFETY: reserved by us; who drops them has no use for what lies there.
+        unsafe { libc::munmap(self.found, self.bytes) };
     }
 }
 
@@ -569,16 +513,9 @@ unsafe extern "C" fn on_purge(
     let memory = unsafe { &*memory };
     // SAFETY: jemalloc asks for a part of what it was given.
     let address = unsafe { address.cast::<u8>().add(offset) };
-    if let Some(file) = memory.file.as_ref().filter(|_| memory.contains(address)) {
-        if has_child() {
-            return true;
-        }
-        let at = (address as usize - memory.start as usize) as libc::off_t;
-        let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
-        // SAFETY: the file is ours, and nothing lies there.
-        if unsafe { libc::fallocate(file.as_raw_fd(), mode, at, bytes as libc::off_t) } != 0 {
-            return true;
-        }
+    if let Some(pages) = memory.pages.as_ref().filter(|_| memory.contains(address)) {
+        // SAFETY: nothing lies there.
+        return !unsafe { pages.purge(address, address as usize - memory.start as usize, bytes) };
     }
     // SAFETY: nothing lies there; the pages read as zeros afterwards.
     unsafe { libc::madvise(address.cast(), bytes, libc::MADV_DONTNEED) != 0 }

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use tenure_servers::{Server, ServerOptions};
 
 use crate::harness::{
-    Checker, EvictedKeys, config_get, config_set, error_of, evicted_by_server, info, limit_memory,
+    Checker, EvictedKeys, command, config_get, config_set, error_of, evicted_by_server, info, limit_memory,
     on_oldest_and_newest, send, servers, start, status, wait_for, with_module,
 };
 
@@ -46,11 +46,16 @@ fn a_panic_on_the_main_thread_turns_tenure_off_and_nothing_else() {
     on_oldest_and_newest(&evicting(), |server| {
         let (checker, evicted) = under_load(server);
         let mut connection = server.connection().unwrap();
-        for (n, (place, name)) in
-            [("FILTER", "in the command filter"), ("TURN", "in the end of a turn")].iter().enumerate()
-        {
+        let places = [
+            ("FILTER", "in the command filter"),
+            ("TURN", "in the end of a turn"),
+            ("COMMAND", "in a command"),
+            ("VISIT", "in a command"),
+        ];
+        for (n, (place, name)) in places.iter().enumerate() {
             let evicted_before = evicted_by_server(server);
-            send::<()>(&mut connection, &format!("TENURE.DEBUG PANIC {place}"));
+            // What panics itself is answered with an error.
+            drop(command(&format!("TENURE.DEBUG PANIC {place}")).query::<redis::Value>(&mut connection));
             wait_for("the fault", || state(server) == "failed");
             let fields = server.info("tenure").unwrap();
             assert_eq!(fields["tenure_panics"], (n + 1).to_string());

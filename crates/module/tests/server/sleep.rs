@@ -91,6 +91,27 @@ fn every_kind_of_value_is_read_from_disk_as_it_was() {
     });
 }
 
+/// The client goes on, and no trace of its wait keeps the module from being unloaded.
+#[test]
+fn nobody_waits_for_a_reading_thread_that_has_died() {
+    for binary in two() {
+        println!("on {}", binary.label);
+        let folder = TempDir::new().unwrap();
+        let mut options = sleeping_in(folder.path()).set("enable-module-command", "yes");
+        options.module_args = vec!["debug-commands".to_owned(), "yes".to_owned()];
+        let server = start(&binary, &options);
+        let mut connection = server.connection().unwrap();
+        ["SET a 1", "SET b 2"].iter().for_each(|line| send(&mut connection, line));
+        put_to_sleep(&server);
+        send::<()>(&mut connection, "TENURE.DEBUG PANIC READS");
+        // What it was to read is a miss; what comes after is read by the main thread.
+        assert_eq!(send::<Option<String>>(&mut connection, "GET a"), None);
+        wait_for("the panic to be counted", || info(&server, "panics") == 1.0);
+        assert_eq!(send::<String>(&mut connection, "GET b"), "2");
+        send::<()>(&mut connection, "MODULE UNLOAD tenure");
+    }
+}
+
 /// Whatever changes or removes a sleeping key does to it what it does to one that is awake.
 #[test]
 fn commands_on_sleeping_keys_do_what_they_do_on_others() {

@@ -729,6 +729,34 @@ fn wrong_settings_are_refused_and_say_what_is_allowed() {
     });
 }
 
+/// Addresses of the process, in KB.
+fn address_kb(server: &Server) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", server.pid())).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmSize:")).unwrap();
+    line.trim_end_matches("kB").trim().parse().unwrap()
+}
+
+/// Each try would take a terabyte of addresses for good, of some 120 that there are.
+#[test]
+fn a_place_that_gives_nothing_keeps_nothing_and_is_tried_once() {
+    on_oldest_and_newest(&without_tiers().set("tenure.tier-fast-bytes", "10mb"), |server| {
+        let mut connection = server.connection().unwrap();
+        let before_kb = address_kb(server);
+        for node in ["numa:1001", "numa:1002", "numa:1003"] {
+            config_set(&mut connection, "tenure.tier-slow", node);
+            wait_for("the reason", || text(server, "tiers").contains(&format!("{node} gives no memory")));
+            // Another setting is no reason to try again.
+            config_set(&mut connection, "tenure.samples", if node == "numa:1002" { 3 } else { 4 });
+            let seconds = info(server, "uptime_seconds");
+            wait_for("some ticks", || info(server, "uptime_seconds") > seconds + 1.0);
+        }
+        assert_eq!(server.log().matches("no memory tiers").count(), 3);
+        assert!(address_kb(server) < before_kb + (1 << 30), "{before_kb} KB before, {} KB now", address_kb(server));
+        config_set(&mut connection, "tenure.tier-slow", "anon");
+        wait_until_ready(server);
+    });
+}
+
 #[test]
 fn with_the_usual_thread_cache_there_are_no_tiers_and_a_word_what_to_set() {
     let options = with_module().set("tenure.tier-slow", "anon").set("tenure.tier-fast-bytes", "10mb");

@@ -18,12 +18,23 @@ const JOBS_MAX: usize = 1024;
 
 /// What a thread is to do.
 enum Job {
-    Append { key: KeyHash, record: Vec<u8> },
-    Read { key: KeyHash, place: Place },
-    ReadFor { client: Blocked, place: Place },
+    Append {
+        key: KeyHash,
+        record: Vec<u8>,
+    },
+    Read {
+        key: KeyHash,
+        place: Place,
+    },
+    ReadFor {
+        client: Blocked,
+        place: Place,
+    },
     Remove(u32),
     HoldWarm(std::fs::File),
     SegmentBytes(u64),
+    /// For tests: the job after this one panics.
+    Panic,
 }
 
 /// What it has done for the main thread.
@@ -108,11 +119,14 @@ impl Disk {
         };
         let mut reader = Reader::new(folder);
         let reads = Thread::start("tenure-reads", move |jobs| {
+            let mut panic_please = false;
             for job in jobs {
+                assert!(!panic_please, "asked to by TENURE.DEBUG");
                 match job {
                     Job::ReadFor { client, place } => client.wake(place, reader.read(place).ok()),
                     Job::Remove(segment) => reader.forget(segment),
                     Job::HoldWarm(file) => reader.hold_warm(file),
+                    Job::Panic => panic_please = true,
                     Job::Append { .. } | Job::Read { .. } | Job::SegmentBytes(_) => {}
                 }
             }
@@ -145,6 +159,11 @@ impl Disk {
             Err(Job::ReadFor { client, .. }) => Err(client),
             _ => Ok(()),
         }
+    }
+
+    /// For tests: the thread that reads for clients panics at its next job.
+    pub fn panic_at_next_read(&self) {
+        drop(self.reads.give(Job::Panic));
     }
 
     /// Reads a record now: the caller waits for the disk.
@@ -210,6 +229,7 @@ fn perform(job: Job, folder: &Path, writer: &mut Writer, reader: &mut Reader) ->
             writer.set_segment_bytes(bytes);
             None
         }
+        Job::Panic => None,
         Job::ReadFor { client, place } => {
             client.wake(place, None);
             None

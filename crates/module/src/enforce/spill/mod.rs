@@ -602,6 +602,11 @@ impl Spill {
         Ok(())
     }
 
+    /// For tests: the thread that reads for clients panics at its next job.
+    pub fn panic_at_next_read(&self) {
+        self.disk.panic_at_next_read();
+    }
+
     fn touched(&mut self, partition: PartitionId) {
         self.counts.touched += 1;
         self.rhythm(partition).touched += 1;

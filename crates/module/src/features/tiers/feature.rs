@@ -9,6 +9,7 @@ use tenure_core::tiers::division::Division;
 use tenure_core::tiers::placer::{PlacerConfig, Rule};
 use tenure_core::units::PartitionId;
 
+use super::place::Place;
 use super::settled::Settled;
 use super::{Around, Tiers, placer_config};
 use crate::config::Settings;
@@ -70,8 +71,8 @@ pub struct MemoryTiers {
     tiers: Option<Tiers>,
     /// Why there are none, or what they are up to.
     status: String,
-    /// Why the slow tier can't be opened.
-    failed: Option<String>,
+    /// Which slow tier can't be opened, and why.
+    failed: Option<(Place, String)>,
     /// Whether the fast tier is hit as it was.
     settled: Settled,
     /// Reads have to be seen, as of the last tick.
@@ -174,10 +175,10 @@ impl Feature for MemoryTiers {
 impl MemoryTiers {
     fn take_settings(&mut self, tenure: &mut Tenure) {
         self.settings_version = tenure.settings_version;
-        // Whatever was set may be what was missing.
-        self.failed = None;
         self.settled.unsettle(now_us());
         let settings = tenure.settings();
+        // Another place is another try; one that failed would fail again, and it costs addresses to see that.
+        self.failed.take_if(|(place, _)| settings.tier_slow.as_ref() != Some(place));
         let rules = (settings.tier_rule, settings.tier_division);
         if std::mem::replace(&mut self.rules, rules) != rules {
             self.renew_placements(tenure);
@@ -226,7 +227,7 @@ impl MemoryTiers {
             (Some(_), _, _) if server.flags().is_loading() => "standing by: the server is loading".to_owned(),
             (Some(_), _, _) => "ready".to_owned(),
             (None, _, Err(why)) => why.to_owned(),
-            (None, Some(why), _) => format!("off: {why}"),
+            (None, Some((_, why)), _) => format!("off: {why}"),
             (None, None, Ok(())) => "off: not opened yet".to_owned(),
         };
     }
@@ -243,7 +244,7 @@ impl MemoryTiers {
             }
             Err(why) => {
                 turn.server.log(Level::Warning, &format!("no memory tiers: {why}"));
-                self.failed = Some(why);
+                self.failed = Some((place, why));
             }
         }
     }

@@ -40,7 +40,8 @@ use crate::enforce::walk::{Guides, SizesOf, Walk, draw_db};
 use crate::ffi::jemalloc::{ArenaUse, Jemalloc, server_used_bytes};
 use crate::ffi::server::{Kind, Server, Text};
 use crate::ffi::slow_strings::SlowStrings;
-use crate::ffi::tier_memory::{self, SlowMemory};
+use crate::ffi::tier_memory::SlowMemory;
+use crate::ffi::tier_pages;
 use crate::observe::Observer;
 use crate::observe::partitions::in_database;
 use crate::observe::placements::{Placements, SlowRead};
@@ -250,7 +251,7 @@ impl Tiers {
         (fast_bytes, limit_bytes): (u64, u64),
         is_wanted: bool,
     ) {
-        tier_memory::settle_children(server);
+        tier_pages::settle_children(server);
         self.memory.flush(server, PAGES_PER_SLICE, true);
         self.strings.tick();
         self.collections.tick(server);

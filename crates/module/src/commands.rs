@@ -1,5 +1,7 @@
 //! The `TENURE.*` commands: what Tenure sees and decides, for people and scripts.
 
+pub mod table;
+
 use std::ffi::CStr;
 use std::sync::atomic::Ordering;
 
@@ -9,6 +11,7 @@ use tenure_core::decide::sample_size::SAMPLE_SIZES;
 use tenure_core::policy::kredis::SAMPLE_SIZES as SAMPLE_SIZES_MODELLED;
 use tenure_core::units::{KeyHash, PartitionId};
 
+use self::table::{COMMANDS, Kind};
 use crate::config::{TABLE, allowed};
 use crate::enforce::spill::Spill;
 use crate::ffi::reply::Answer;
@@ -21,60 +24,6 @@ use crate::observe::partitions::in_database;
 use crate::runtime::Runtime;
 use crate::tenure::{Tenure, Why};
 use crate::worker::PartitionView;
-
-/// The commands, as they are registered: names and flags. Those that change what Tenure does are for who may write or administer.
-pub const COMMANDS: [(&CStr, &CStr); 12] = [
-    (c"tenure.help", LOOKS),
-    (c"tenure.status", LOOKS),
-    (c"tenure.partitions", LOOKS),
-    (c"tenure.tenants", LOOKS),
-    (c"tenure.sizes", LOOKS),
-    (c"tenure.mrc", LOOKS),
-    (c"tenure.why", LOOKS),
-    (c"tenure.tiers", LOOKS),
-    (c"tenure.class", c"write fast allow-stale"),
-    (c"tenure.sleep", c"admin fast"),
-    (c"tenure.wake", c"admin fast"),
-    (c"tenure.debug", c"admin fast allow-stale"),
-];
-const LOOKS: &CStr = c"readonly fast allow-stale";
-
-const HELP: [&str; 34] = [
-    "TENURE.HELP [settings]",
-    "    This text, or every tenure.* setting with its allowed values, default and what it trades.",
-    "TENURE.STATUS",
-    "    Whether Tenure runs and evicts, what it plans on, and what that costs.",
-    "TENURE.PARTITIONS",
-    "    Each partition: keys, used and target bytes, accesses, miss ratio, miss penalty, evictions, K.",
-    "TENURE.TENANTS",
-    "    The same of each tenant, its partitions taken together: hits, misses, penalty, used, target, minimum and maximum.",
-    "TENURE.SIZES",
-    "    Each size class of the partitions that are divided by size: where it begins, keys, used and target bytes, its share of reads, K.",
-    "TENURE.MRC tenant|partition [points]",
-    "    Its miss ratio curve: pairs of bytes and the miss ratio of its reads at that memory; 40 points by default.",
-    "TENURE.MRC tenant|partition [points] BY-K",
-    "    With tenure.policy kredis: the merged curve, and beside it that of each K (1, 5, 8, 16).",
-    "TENURE.WHY key",
-    "    With tenure.policy density: what the key is ranked by, in the cache or evicted, and how many of a sample go before it.",
-    "TENURE.TIERS",
-    "    Where the slow memory tier lies or why there is none; bytes, values and hits of both tiers, moves and what they cost.",
-    "TENURE.CLASS KEY key class|none",
-    "    From now on the key is of that miss-penalty class, whatever is measured; remembered after it is evicted.",
-    "TENURE.CLASS CONNECTION class|none",
-    "    From now on whatever this connection writes is of that class.",
-    "TENURE.CLASS PREFIX prefix* class|none",
-    "    Keys of that prefix are; the same as an entry of tenure.class-rules.",
-    "TENURE.CLASS GET key",
-    "    The key's class, and its miss penalty in microseconds as measured, or -1.",
-    "TENURE.CLASS LIST",
-    "    Each class in use, with its tenants' partitions, keys, penalty and misses taken together.",
-    "TENURE.SLEEP partition",
-    "    The partition's values go to disk, the least recently used first, in the background; its keys answer from there.",
-    "TENURE.WAKE partition",
-    "    They come back, the hottest first.",
-    "INFO tenure",
-    "    The same as counters, for monitoring.",
-];
 
 const POINTS_DEFAULT: usize = 40;
 const POINTS_MAX: usize = 1000;
@@ -106,10 +55,25 @@ pub fn run(runtime: &mut Runtime, server: &Server, words: &[&[u8]]) -> Answer {
         },
         ("tenure.sleep", [of]) => rest(tenure, server, of, true),
         ("tenure.wake", [of]) => rest(tenure, server, of, false),
+        ("tenure.class" | "tenure.debug", arguments) if asks_for_help(arguments) => help_of(&name),
         ("tenure.class", arguments) => class(tenure, server, arguments),
         ("tenure.debug", arguments) => debug(tenure, server, arguments),
         _ => wrong_count(&name),
     }
+}
+
+/// True for a command that changes what Tenure does for everybody.
+pub fn changes(words: &[&[u8]]) -> bool {
+    let [name, rest @ ..] = words else { return false };
+    let is = |row: &CStr, word: &[u8]| row.to_bytes().eq_ignore_ascii_case(word);
+    let mut of_name = COMMANDS.iter().filter(|row| is(row.name, name));
+    let row = of_name.find(|row| row.subcommand.is_none_or(|sub| rest.first().is_some_and(|word| is(sub, word))));
+    row.is_some_and(|row| row.kind == Kind::Changes)
+}
+
+/// What it answers to a client that may not.
+pub fn no_permission() -> Answer {
+    Answer::Error("NOPERM this changes Tenure for everybody: it needs the right to CONFIG SET".to_owned())
 }
 
 /// What commands answer when there is no state to look at.
@@ -117,6 +81,7 @@ pub fn run_stopped(words: &[&[u8]]) -> Answer {
     let (name, arguments) = split(words);
     match name.as_str() {
         "tenure.help" => help(arguments),
+        "tenure.class" | "tenure.debug" if asks_for_help(arguments) => help_of(&name),
         "tenure.status" => {
             let state = if guard::is_off() { "failed" } else { "stopped" };
             let last_panic = Answer::Text(guard::last_panic());
@@ -148,7 +113,10 @@ fn wrong_count(name: &str) -> Answer {
 fn help(arguments: &[&[u8]]) -> Answer {
     let line = |text: &str| Answer::Text(text.to_owned());
     match arguments {
-        [] => Answer::Array(HELP.iter().map(|text| line(text)).collect()),
+        [] => {
+            let info = ["INFO tenure", "    The same as counters, for monitoring."].map(str::to_owned);
+            Answer::Array(table::help(None).into_iter().chain(info).map(Answer::Text).collect())
+        }
         [topic] if topic.eq_ignore_ascii_case(b"settings") => {
             let lines = TABLE.iter().flat_map(|setting| {
                 let head = format!("tenure.{}: {}", setting.name.to_string_lossy(), allowed(setting));
@@ -159,6 +127,17 @@ fn help(arguments: &[&[u8]]) -> Answer {
         [topic] => error(format!("no help on '{}'; TENURE.HELP and TENURE.HELP settings are there", text(topic))),
         _ => wrong_count("tenure.help"),
     }
+}
+
+fn asks_for_help(arguments: &[&[u8]]) -> bool {
+    matches!(arguments, [only] if only.eq_ignore_ascii_case(b"help"))
+}
+
+/// The lines on one container's subcommands.
+fn help_of(container: &str) -> Answer {
+    let lines =
+        COMMANDS.iter().find(|row| row.name.to_bytes() == container.as_bytes()).map(|row| table::help(Some(row.name)));
+    Answer::Array(lines.unwrap_or_default().into_iter().map(Answer::Text).collect())
 }
 
 fn status(runtime: &Runtime) -> Answer {

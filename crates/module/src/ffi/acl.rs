@@ -31,13 +31,13 @@ impl User {
         (!user.is_null()).then(|| User(user))
     }
 
-    /// True where the user may run the command of that name.
-    pub fn may_run(&self, command: &Text) -> bool {
-        let mut words = [command.raw()];
+    /// True where the user may run the command of these words.
+    pub fn may_run(&self, words: &[Text]) -> bool {
+        let mut words: Vec<_> = words.iter().map(Text::raw).collect();
         // SAFETY: the API table is written once, at load.
         let check = unsafe { raw::RedisModule_ACLCheckCommandPermissions };
-        // SAFETY: the user and the one word live during the call.
-        check.is_some_and(|check| unsafe { check(self.0, words.as_mut_ptr(), 1) } == OK)
+        // SAFETY: the user and so many words live during the call.
+        check.is_some_and(|check| unsafe { check(self.0, words.as_mut_ptr(), words.len() as c_int) } == OK)
     }
 
     /// True where the user may do anything at all with the key.

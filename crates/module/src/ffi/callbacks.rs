@@ -10,7 +10,7 @@ use super::filter::{self, FilterCall};
 use super::guard::{self, MainCell, guarded};
 use super::reply::Answer;
 use super::server::{Level, Server, bytes_of, words_of};
-use super::{MainThread, api, awaits, home_db, settings, soon};
+use super::{MainThread, api, awaits, home_db, registry, settings, soon};
 use crate::commands;
 use crate::feature::Event;
 use crate::features::replies;
@@ -220,15 +220,12 @@ pub(super) unsafe extern "C" fn on_client_change(
     let server = unsafe { Server::new(ctx) };
     // SAFETY: the data of this event is a client's description, alive during the call.
     let client_id = unsafe { (*data.cast::<raw::RedisModuleClientInfo>()).id };
+    awaits::forget_connection(&server, client_id);
     guarded("the end of a connection", || STATE.with(&server, |runtime| runtime.on_client_gone(&server, client_id)));
 }
 
-/// What becomes of a command behind `TENURE.AWAIT`. Without Tenure it runs.
+/// What becomes of a command that the filter has put behind `TENURE.AWAIT`. Without Tenure it runs.
 pub(super) fn on_await(server: &Server, words: &[&[u8]]) -> Awaited {
-    // One of these behind another would nest without end.
-    if words.first().is_none_or(|name| name.eq_ignore_ascii_case(awaits::COMMAND)) {
-        return Awaited::Refused;
-    }
     guarded("a wait", || STATE.with(server, |runtime| runtime.tenure.await_value(server, words)))
         .flatten()
         .unwrap_or(Awaited::Runs)
@@ -370,7 +367,13 @@ pub(super) unsafe extern "C" fn on_own_command(
     // Looking at other databases in a command's context moves its client there.
     let db = server.selected_db();
     let was_off = guard::is_off();
-    let ran = guarded("a command", || STATE.with(&server, |runtime| commands::run(runtime, &server, &words)));
+    let ran = guarded("a command", || {
+        let is_refused = commands::changes(&words) && !registry::may_change(&server);
+        if is_refused {
+            return Some(commands::no_permission());
+        }
+        STATE.with(&server, |runtime| commands::run(runtime, &server, &words))
+    });
     server.select_db(db);
     let failed = || Answer::Error("ERR a fault in Tenure; see INFO tenure".to_owned());
     let answer = match ran.flatten() {

@@ -151,7 +151,10 @@ impl FilterCall {
     }
 
     /// Puts the command behind `TENURE.AWAIT`, for a client that waits for the disk. True where the server did.
-    pub fn put_behind_await(&self) -> bool {
+    pub fn put_behind_await(&self, client_id: u64) -> bool {
+        if !super::awaits::note(self, client_id, self) {
+            return false;
+        }
         let word = super::awaits::command_word();
         // SAFETY: `call` is valid while the filter runs; the server takes the string over.
         let inserted = unsafe { api!(RedisModule_CommandFilterArgInsert(self.call, 0, word.into_raw())) };

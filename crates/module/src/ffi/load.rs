@@ -1,13 +1,12 @@
 //! Loading and unloading: what the server calls first and last.
 
-use std::ffi::{CStr, CString, c_char, c_int};
+use std::ffi::{CStr, c_char, c_int};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use valkey_module::raw;
 
 use super::server::{Level, Server, words_of};
-use super::{api, awaits, bus, callbacks, filter, guard, holding, home_db, settings, soon};
-use crate::commands;
+use super::{api, awaits, bus, callbacks, filter, guard, holding, home_db, registry, settings, soon};
 
 const OK: c_int = raw::REDISMODULE_OK as c_int;
 const ERR: c_int = raw::REDISMODULE_ERR as c_int;
@@ -34,6 +33,7 @@ required!(
     RedisModule_CommandFilterArgReplace,
     RedisModule_CommandFilterArgsCount,
     RedisModule_CreateCommand,
+    RedisModule_CreateSubcommand,
     RedisModule_CreateTimer,
     RedisModule_DbSize,
     RedisModule_FreeThreadSafeContext,
@@ -41,6 +41,7 @@ required!(
     RedisModule_GetBlockedClientPrivateData,
     RedisModule_GetClientId,
     RedisModule_GetClientInfoById,
+    RedisModule_GetCommand,
     RedisModule_GetContextFlags,
     RedisModule_GetDetachedThreadSafeContext,
     RedisModule_GetExpire,
@@ -64,6 +65,7 @@ required!(
     RedisModule_ReplyWithMap,
     RedisModule_Scan,
     RedisModule_SelectDb,
+    RedisModule_SetCommandInfo,
     RedisModule_SetLRU,
     RedisModule_SetModuleOptions,
     RedisModule_SignalModifiedKey,
@@ -143,15 +145,12 @@ fn load(server: &Server, words: &[String]) -> Result<(), String> {
         api!(RedisModule_SetModuleOptions(server.raw(), raw::REDISMODULE_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED as c_int))
     };
     filter::forget();
+    awaits::forget(server);
     soon::prepare(server);
     holding::prepare(server);
     home_db::look_at(server);
     settings::register(server, words)?;
-    for (name, flags) in commands::COMMANDS {
-        register_command(server, name, callbacks::on_own_command, flags)?;
-    }
-    let name = CString::new(awaits::COMMAND).unwrap_or_default();
-    register_command(server, &name, awaits::on_await, c"readonly")?;
+    registry::register(server)?;
     if server.flags().is_cluster() && !bus::listen(server) {
         server.log(Level::Warning, "no messages between nodes: limits are split by slots, and replicas are not taught");
     }
@@ -160,16 +159,6 @@ fn load(server: &Server, words: &[String]) -> Result<(), String> {
     watch(server)?;
     IS_LOADED.store(true, Ordering::Relaxed);
     Ok(())
-}
-
-/// The server's kind of command.
-type Command = unsafe extern "C" fn(*mut raw::RedisModuleCtx, *mut *mut raw::RedisModuleString, c_int) -> c_int;
-
-fn register_command(server: &Server, name: &CStr, run: Command, flags: &CStr) -> Result<(), String> {
-    // SAFETY: the server copies name and flags; the callback lives as long as the module.
-    let status =
-        unsafe { api!(RedisModule_CreateCommand(server.raw(), name.as_ptr(), Some(run), flags.as_ptr(), 0, 0, 0)) };
-    if status == OK { Ok(()) } else { Err(format!("the server refused the command {}", name.to_string_lossy())) }
 }
 
 /// Subscribes to all that Tenure watches but commands, which it looks at while it runs. The server lets go of it when

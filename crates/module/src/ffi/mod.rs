@@ -17,6 +17,7 @@ mod home_db;
 pub mod jemalloc;
 pub mod load;
 pub mod numa;
+mod registry;
 pub mod reply;
 pub mod server;
 pub mod settings;

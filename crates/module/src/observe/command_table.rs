@@ -117,11 +117,14 @@ impl Marks {
     fn of(container: &str, flags: &[&str]) -> Marks {
         let has = |flag| flags.contains(&flag);
         let is_script = container.starts_with("eval") || container.starts_with("fcall");
-        // Of a module's command that isn't flagged either way nobody knows.
-        let may_write = (is_script && !container.ends_with("_ro")) || (has("module") && !has("readonly"));
+        // Of another module's command that isn't flagged either way nobody knows.
+        let is_foreign = has("module") && !container.starts_with(OWN);
+        let may_write = (is_script && !container.ends_with("_ro")) || (is_foreign && !has("readonly"));
+        // `PFCOUNT` keeps what it has counted in the key.
+        let keeps_count = has("readonly") && has("may_replicate");
         Marks::default()
-            .with(Marks::WRITES, has("write") || may_write || container == "exec")
-            .with(Marks::YIELDS, is_script || has("module") || container == "debug")
+            .with(Marks::WRITES, has("write") || may_write || keeps_count || container == "exec")
+            .with(Marks::YIELDS, is_script || is_foreign || container == "debug")
             .with(Marks::WAITS_FOR_KEYS, has("blocking"))
             .with(Marks::RUNS_QUEUED, container == "exec")
             .with(Marks::ACKNOWLEDGES, container == "replconf")
@@ -224,6 +227,8 @@ pub struct CommandTable {
 /// the commands they run may access.
 const INSPECTING: [&str; 10] =
     ["object", "memory", "debug", "watch", "eval", "evalsha", "eval_ro", "evalsha_ro", "fcall", "fcall_ro"];
+/// What the names of Tenure's own begin with: to look at a key with them is no access.
+const OWN: &str = "tenure.";
 /// Commands that the server flags as writes, for a side effect (a new expiry, a cached count), and that ask all the same.
 const ASKING: [&str; 2] = ["getex", "pfcount"];
 
@@ -325,7 +330,7 @@ fn named_command(entry: &Value) -> Option<(Name, Command)> {
     let mut parts = full_name.split('|');
     let container = parts.next()?;
     let name = parts.next().unwrap_or(container);
-    let inspects = INSPECTING.contains(&container);
+    let inspects = INSPECTING.contains(&container) || container.starts_with(OWN);
     let specs = fields.get(8).map_or(&[][..], Value::elements);
     let mut keys: Vec<KeySpec> = if inspects { Vec::new() } else { specs.iter().filter_map(key_spec).collect() };
     if ASKING.contains(&container) {

@@ -10,6 +10,7 @@ use crate::ffi::awaits;
 use crate::ffi::filter::{self, FilterCall};
 use crate::ffi::server::{Level, Server};
 use crate::ffi::{callbacks, soon};
+use crate::observe::command_table::Marks;
 use crate::observe::duty::Watched;
 use crate::observe::partitions::in_database;
 use crate::observe::touches::{Touched, Touches};
@@ -24,8 +25,6 @@ pub enum Awaited {
     Waits,
     /// It runs at once.
     Runs,
-    /// It is none that may stand there.
-    Refused,
 }
 
 impl Tenure {
@@ -159,7 +158,7 @@ impl Tenure {
     /// What the filter found of sleepers in the command that is about to run.
     pub fn on_touched(&mut self, call: &FilterCall, server: &Server, touched: &Touched) {
         // A read changes nothing, so where nothing may wake now its key sleeps on.
-        if touched.is_read && (server.writes_are_paused() || (self.may_wait(call, server) && call.put_behind_await())) {
+        if touched.is_read && (server.writes_are_paused() || self.makes_wait(call, server)) {
             return;
         }
         if touched.is_anything {
@@ -168,17 +167,19 @@ impl Tenure {
         self.with_spill(server, callbacks::now_us(), |spill, around| spill.wake_now(around, &touched.keys));
     }
 
-    /// True where the command's client can wait for the disk alone: it is a plain client outside a transaction, the server does
-    /// not remember what it reads, and its user may run `TENURE.AWAIT`.
-    fn may_wait(&self, call: &FilterCall, server: &Server) -> bool {
+    /// True where the command's client will wait for the disk alone: it only reads, of a plain client outside a transaction, the
+    /// server does not remember what it reads, and its user may run `TENURE.AWAIT`.
+    fn makes_wait(&self, call: &FilterCall, server: &Server) -> bool {
         let Some(client_id) = call.client_id() else { return false };
+        // Some writes count as reads: GETEX and PFCOUNT ask for a value all the same.
+        let writes = self.observer.command(call).is_none_or(|command| command.marks.has(Marks::WRITES));
         let may_block = call.client(client_id).is_some_and(|client| !client.in_multi && !client.is_tracking);
-        may_block && awaits::is_allowed(server, client_id)
+        !writes && may_block && awaits::is_allowed(server, client_id) && call.put_behind_await(client_id)
     }
 
     /// A command that was put behind `TENURE.AWAIT` runs: its client waits, where its key still sleeps.
     pub fn await_value(&mut self, server: &Server, words: &[&[u8]]) -> Awaited {
-        let Some(name) = self.observer.only_key(words) else { return Awaited::Refused };
+        let Some(name) = self.observer.only_key(words) else { return Awaited::Runs };
         let (db, key) = self.sleeping(server, name);
         let Some(sleeper) = self.observer.touches.sleepers.get(key).filter(|s| s.db == db && *s.name == *name) else {
             return Awaited::Runs;

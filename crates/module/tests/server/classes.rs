@@ -182,7 +182,7 @@ fn hints_that_cannot_be_are_refused_with_the_reason() {
             ("TENURE.CLASS KEY k bad=name", "class name 'bad=name'"),
             ("TENURE.CLASS PREFIX k: local", "one '*' at its end"),
             ("TENURE.CLASS PREFIX * local", "one '*' at its end"),
-            ("TENURE.CLASS FORGET k", "takes KEY, CONNECTION, PREFIX, GET or LIST"),
+            ("TENURE.CLASS FORGET k", "TENURE.CLASS HELP"),
             ("CONFIG SET tenure.class-rules local", "NAME=PREFIX*"),
             ("CONFIG SET tenure.class-limits 5,6", "'5,6' is no limit"),
         ] {

@@ -219,7 +219,8 @@ fn tools_that_list_commands_see_ours() {
     on_every_server(&with_module(), |server| {
         let mut connection = server.connection().unwrap();
         let names: Vec<String> = send(&mut connection, "COMMAND LIST FILTERBY MODULE tenure");
-        let names: BTreeSet<String> = names.into_iter().collect();
+        // Subcommands are listed too, by some servers.
+        let names: BTreeSet<String> = names.into_iter().filter(|name| !name.contains('|')).collect();
         let expected = [
             "help",
             "status",

@@ -20,6 +20,7 @@ mod observe;
 mod penalties;
 mod replication;
 mod replies;
+mod rights;
 mod sample_sizes;
 mod size_classes;
 mod sleep;

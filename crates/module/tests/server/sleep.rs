@@ -587,9 +587,6 @@ fn what_cannot_sleep_is_refused_with_the_reason() {
         wait_for("the partition to be known", || partition(&mut connection, "db0")["keys"] > 0.0);
         assert!(error_of(&mut connection, "TENURE.SLEEP db0").contains("spill-dir is empty"));
         assert!(error_of(&mut connection, "TENURE.SLEEP db9").contains("no partition 'db9'; there are: db0"));
-        assert!(error_of(&mut connection, "TENURE.AWAIT TENURE.AWAIT GET k").contains("Tenure's own"));
-        assert!(error_of(&mut connection, "TENURE.AWAIT PING").contains("Tenure's own"));
-        assert_eq!(send::<String>(&mut connection, "TENURE.AWAIT GET k"), "v");
         assert!(error_of(&mut connection, "CONFIG SET tenure.spill-dir /proc/nowhere").contains("can't be made"));
         config_set(&mut connection, "tenure.spill-dir", folder.path().display());
         let error = error_of(&mut connection, "TENURE.SLEEP db0");

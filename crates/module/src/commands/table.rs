@@ -1,0 +1,302 @@
+//! The `TENURE.*` commands as the server registers and describes them: one row each, from which registration, `COMMAND INFO`,
+//! `COMMAND DOCS`, rights and `TENURE.HELP` come.
+
+use std::ffi::{CStr, c_int};
+
+/// What a command does, by which the server tells who may run it and when.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// It looks at what Tenure knows.
+    Looks,
+    /// It tells Tenure something of keys that the client writes itself; guards of writes hold for it.
+    Hints,
+    /// It changes what Tenure does for everybody.
+    Changes,
+}
+
+/// How long it takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pace {
+    /// No longer where there is more.
+    Fast,
+    /// As long as there are partitions, tenants or points.
+    Slow,
+}
+
+/// One argument, as `COMMAND DOCS` and `TENURE.HELP` show it.
+#[derive(Clone, Copy, Debug)]
+pub struct Argument {
+    /// What it is; of [`Form::Word`] the word itself.
+    pub name: &'static CStr,
+    /// How it is written.
+    pub form: Form,
+    /// It may be left out.
+    pub is_optional: bool,
+}
+
+/// How an argument is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// The name of a key of the selected database.
+    Key,
+    /// Any text.
+    Text,
+    /// A number.
+    Number,
+    /// This very word.
+    Word,
+}
+
+/// One command, or one subcommand.
+#[derive(Clone, Copy, Debug)]
+pub struct Command {
+    /// Its name, or that of its container.
+    pub name: &'static CStr,
+    /// Which of its container's it is.
+    pub subcommand: Option<&'static CStr>,
+    /// What it does.
+    pub kind: Kind,
+    /// How long it takes.
+    pub pace: Pace,
+    /// What stands behind its name.
+    pub arguments: &'static [Argument],
+    /// A sentence or two.
+    pub summary: &'static CStr,
+    /// What its time depends on.
+    pub complexity: &'static CStr,
+}
+
+/// Since which version of the module all of them are there.
+pub const SINCE: &CStr = c"0.1.0";
+
+const fn argument(name: &'static CStr, form: Form) -> Argument {
+    Argument { name, form, is_optional: false }
+}
+
+const fn optional(name: &'static CStr, form: Form) -> Argument {
+    Argument { name, form, is_optional: true }
+}
+
+const KEY: Argument = argument(c"key", Form::Key);
+const CLASS: Argument = argument(c"class|none", Form::Text);
+const PARTITION: Argument = argument(c"partition", Form::Text);
+
+const fn looks(name: &'static CStr, pace: Pace, summary: &'static CStr, complexity: &'static CStr) -> Command {
+    Command { name, subcommand: None, kind: Kind::Looks, pace, arguments: &[], summary, complexity }
+}
+
+const fn of_class(name: &'static CStr, kind: Kind, arguments: &'static [Argument], summary: &'static CStr) -> Command {
+    let container = c"tenure.class";
+    Command { name: container, subcommand: Some(name), kind, pace: Pace::Fast, arguments, summary, complexity: c"O(1)" }
+}
+
+const fn changes(name: &'static CStr, arguments: &'static [Argument], summary: &'static CStr) -> Command {
+    let (kind, pace) = (Kind::Changes, Pace::Slow);
+    Command {
+        name,
+        subcommand: None,
+        kind,
+        pace,
+        arguments,
+        summary,
+        complexity: c"O(databases), and work in the background",
+    }
+}
+
+/// All of them, in the order in which `TENURE.HELP` tells of them; a container's stand together.
+pub const COMMANDS: [Command; 19] = [
+    Command {
+        arguments: &[optional(c"settings", Form::Word)],
+        ..looks(
+            c"tenure.help",
+            Pace::Slow,
+            c"This text, or every tenure.* setting with its allowed values, default and what it trades.",
+            c"O(lines)",
+        )
+    },
+    looks(
+        c"tenure.status",
+        Pace::Fast,
+        c"Whether Tenure runs and evicts, what it plans on, and what that costs.",
+        c"O(partitions), at most 128",
+    ),
+    looks(
+        c"tenure.partitions",
+        Pace::Slow,
+        c"Each partition: keys, used and target bytes, accesses, miss ratio, miss penalty, evictions, K.",
+        c"O(partitions), at most 128",
+    ),
+    looks(
+        c"tenure.tenants",
+        Pace::Slow,
+        c"The same of each tenant, its partitions taken together: hits, misses, penalty, used, target, minimum and maximum.",
+        c"O(partitions), at most 128",
+    ),
+    looks(
+        c"tenure.sizes",
+        Pace::Slow,
+        c"Each size class of the partitions that are divided by size: where it begins, keys, used and target bytes, its share of reads, K.",
+        c"O(partitions), at most 128",
+    ),
+    Command {
+        arguments: &[
+            argument(c"tenant|partition", Form::Text),
+            optional(c"points", Form::Number),
+            optional(c"by-k", Form::Word),
+        ],
+        ..looks(
+            c"tenure.mrc",
+            Pace::Slow,
+            c"Its miss ratio curve: pairs of bytes and the miss ratio of its reads at that memory; 40 points by default. BY-K, with tenure.policy kredis: the merged curve, and beside it that of each K (1, 5, 8, 16).",
+            c"O(points), at most 1000, and O(partitions x points) of a tenant of several",
+        )
+    },
+    Command {
+        arguments: &[KEY],
+        ..looks(
+            c"tenure.why",
+            Pace::Fast,
+            c"With tenure.policy density: what the key is ranked by, in the cache or evicted, and how many of a sample go before it.",
+            c"O(keys sampled per eviction)",
+        )
+    },
+    looks(
+        c"tenure.tiers",
+        Pace::Fast,
+        c"Where the slow memory tier lies or why there is none; bytes, values and hits of both tiers, moves and what they cost.",
+        c"O(1)",
+    ),
+    of_class(
+        c"key",
+        Kind::Hints,
+        &[KEY, CLASS],
+        c"From now on the key is of that miss-penalty class, whatever is measured; remembered after it is evicted.",
+    ),
+    of_class(
+        c"connection",
+        Kind::Hints,
+        &[CLASS],
+        c"From now on whatever this connection writes is of that class.",
+    ),
+    Command {
+        pace: Pace::Slow,
+        complexity: c"O(rules)",
+        ..of_class(
+            c"prefix",
+            Kind::Changes,
+            &[argument(c"prefix*", Form::Text), CLASS],
+            c"Keys of that prefix are; the same as an entry of tenure.class-rules.",
+        )
+    },
+    of_class(
+        c"get",
+        Kind::Looks,
+        &[KEY],
+        c"The key's class, and its miss penalty in microseconds as measured, or -1.",
+    ),
+    Command {
+        pace: Pace::Slow,
+        complexity: c"O(partitions), at most 128",
+        ..of_class(
+            c"list",
+            Kind::Looks,
+            &[],
+            c"Each class in use, with its tenants' partitions, keys, penalty and misses taken together.",
+        )
+    },
+    of_class(c"help", Kind::Looks, &[], c"What TENURE.CLASS takes."),
+    changes(
+        c"tenure.sleep",
+        &[PARTITION],
+        c"The partition's values go to disk, the least recently used first, in the background; its keys answer from there.",
+    ),
+    changes(c"tenure.wake", &[PARTITION], c"They come back, the hottest first."),
+    Command {
+        subcommand: Some(c"panic"),
+        ..changes(
+            c"tenure.debug",
+            &[argument(c"worker|filter|turn", Form::Text)],
+            c"For tests, with tenure.debug-commands yes: a fault inside Tenure.",
+        )
+    },
+    Command {
+        subcommand: Some(c"tier"),
+        ..changes(
+            c"tenure.debug",
+            &[KEY, optional(c"fast|slow", Form::Text)],
+            c"For tests, with tenure.debug-commands yes: where a key's value lies, or a move of it.",
+        )
+    },
+    Command { subcommand: Some(c"help"), ..changes(c"tenure.debug", &[], c"What TENURE.DEBUG takes.") },
+];
+
+impl Command {
+    /// Words of a call at the least, its name included.
+    pub fn words_min(&self) -> c_int {
+        let names = 1 + usize::from(self.subcommand.is_some());
+        (names + self.arguments.iter().filter(|argument| !argument.is_optional).count()) as c_int
+    }
+
+    /// As the server counts: that many words, or, where it is negative, so many at the least.
+    pub fn arity(&self) -> c_int {
+        let may_have_more = self.arguments.iter().any(|argument| argument.is_optional);
+        if may_have_more { -self.words_min() } else { self.words_min() }
+    }
+
+    /// Which word is a key, if one is.
+    pub fn key_at(&self) -> Option<c_int> {
+        let at = self.arguments.iter().position(|argument| argument.form == Form::Key)?;
+        Some((1 + usize::from(self.subcommand.is_some()) + at) as c_int)
+    }
+
+    /// As a call of it is written.
+    pub fn syntax(&self) -> String {
+        let name = self.name.to_string_lossy().to_ascii_uppercase();
+        let subcommand = self.subcommand.map(|name| name.to_string_lossy().to_ascii_uppercase());
+        let arguments = self.arguments.iter().map(|argument| {
+            let name = argument.name.to_string_lossy();
+            let text = if argument.form == Form::Word { name.to_ascii_uppercase() } else { name.into_owned() };
+            if argument.is_optional { format!("[{text}]") } else { text }
+        });
+        std::iter::once(name).chain(subcommand).chain(arguments).collect::<Vec<_>>().join(" ")
+    }
+}
+
+/// The lines of `TENURE.HELP`, or of one container's.
+pub fn help(container: Option<&CStr>) -> Vec<String> {
+    let wanted = COMMANDS.iter().filter(|command| container.is_none_or(|name| command.name == name));
+    wanted.flat_map(|command| [command.syntax(), format!("    {}", command.summary.to_string_lossy())]).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(name: &CStr, subcommand: Option<&CStr>) -> &'static Command {
+        COMMANDS.iter().find(|command| command.name == name && command.subcommand == subcommand).unwrap()
+    }
+
+    #[test]
+    fn a_row_tells_words_key_and_syntax() {
+        let mrc = of(c"tenure.mrc", None);
+        assert_eq!((mrc.arity(), mrc.key_at()), (-2, None));
+        assert_eq!(mrc.syntax(), "TENURE.MRC tenant|partition [points] [BY-K]");
+        let hint = of(c"tenure.class", Some(c"key"));
+        assert_eq!((hint.arity(), hint.key_at()), (4, Some(2)));
+        assert_eq!(hint.syntax(), "TENURE.CLASS KEY key class|none");
+        let why = of(c"tenure.why", None);
+        assert_eq!((why.arity(), why.key_at()), (2, Some(1)));
+    }
+
+    #[test]
+    fn subcommands_of_one_container_stand_together() {
+        let mut names: Vec<&CStr> = COMMANDS.iter().map(|command| command.name).collect();
+        names.dedup();
+        let n = names.len();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), n);
+        let containers = COMMANDS.iter().filter(|command| command.subcommand.is_some());
+        containers.for_each(|command| assert!(of(command.name, Some(c"help")).arguments.is_empty()));
+    }
+}

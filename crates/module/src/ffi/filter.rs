@@ -9,6 +9,7 @@ use valkey_module::raw;
 use super::server::{Server, Text};
 use super::{MainThread, acl, api, callbacks, home_db, soon};
 use crate::observe::command_table::Words;
+use crate::observe::slots::Sender;
 
 /// The filter's registration; null while commands run unseen. Written on the main thread only.
 static FILTER: AtomicPtr<raw::RedisModuleCommandFilter> = AtomicPtr::new(ptr::null_mut());
@@ -140,6 +141,18 @@ impl FilterCall {
     /// The name of the user that a client has logged in as, as [`acl::user_name`].
     pub fn user_name(&self, client_id: u64) -> Option<Text> {
         acl::user_name(&soon::own_context(self)?, client_id)
+    }
+
+    /// Who a client is to a replica of a cluster. A call of the server, some µs.
+    pub fn sender(&self, client_id: u64) -> Sender {
+        let id = client_id.to_string();
+        let reply = soon::own_context(self).and_then(|server| server.call(c"CLIENT", &[b"LIST", b"ID", id.as_bytes()]));
+        let text = reply.as_ref().and_then(|reply| reply.text()).unwrap_or_default();
+        match text.split(' ').find_map(|field| field.strip_prefix("flags=")) {
+            Some(flags) if flags.contains('M') => Sender::Primary,
+            Some(flags) if flags.contains('r') => Sender::Reader,
+            _ => Sender::Other,
+        }
     }
 
     /// Puts another string of the same bytes in the place of word `i`, which isn't used any more. `i` has to be a word of the command.

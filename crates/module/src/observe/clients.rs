@@ -8,6 +8,7 @@
 //! with several the answer is `None` and the caller finds it elsewhere.
 
 use super::owners::{NOBODY, Owners, User};
+use super::slots::Sender;
 use crate::ffi::filter::FilterCall;
 
 const SLOTS: usize = 1024;
@@ -17,9 +18,10 @@ struct Slot {
     client_id: u64,
     db: u16,
     user: User,
+    sender: Sender,
 }
 
-const EMPTY: Slot = Slot { client_id: 0, db: 0, user: NOBODY };
+const EMPTY: Slot = Slot { client_id: 0, db: 0, user: NOBODY, sender: Sender::Other };
 
 /// The table. 16 KiB.
 pub struct Clients {
@@ -28,6 +30,12 @@ pub struct Clients {
     last_db: u16,
     /// Who sent it.
     last_user: User,
+    /// On a replica of a cluster, in whose name.
+    last_sender: Sender,
+    /// This is one: clients are asked whether they are readers.
+    is_replica: bool,
+    /// A client has said `READONLY`.
+    any_reads: bool,
     /// The server's filters don't tell who sends a command.
     ids_missing: bool,
     /// The one database in use, where there is only one.
@@ -43,6 +51,9 @@ impl Clients {
             slots: vec![EMPTY; SLOTS],
             last_db: 0,
             last_user: NOBODY,
+            last_sender: Sender::Other,
+            is_replica: false,
+            any_reads: false,
             ids_missing: false,
             only_db: Some(0),
             dbs_in_use: vec![0],
@@ -53,6 +64,29 @@ impl Clients {
     pub fn forget(&mut self) {
         self.slots.fill(EMPTY);
         self.last_user = NOBODY;
+    }
+
+    /// This node of a cluster is a replica, or is none any more.
+    pub fn follow(&mut self, is_replica: bool) {
+        if std::mem::replace(&mut self.is_replica, is_replica) != is_replica {
+            self.forget();
+        }
+    }
+
+    /// A client says `READONLY`.
+    pub fn reads(&mut self) {
+        self.any_reads = true;
+    }
+
+    /// Who has sent the command that was last looked at, on a replica of a cluster.
+    pub fn sender(&self) -> Sender {
+        if self.ids_missing { Sender::Unknown { any_reads: self.any_reads } } else { self.last_sender }
+    }
+
+    /// True on a replica of a cluster.
+    #[inline]
+    pub fn is_replica(&self) -> bool {
+        self.is_replica
     }
 
     /// The user whose commands run now; nobody outside of commands.
@@ -76,11 +110,14 @@ impl Clients {
         let slot = &mut self.slots[id as usize % SLOTS];
         if slot.client_id != id {
             match call.client(id) {
-                Some(client) => *slot = Slot { client_id: id, db: client.db, user: user_of(call, id, owners) },
+                Some(client) => {
+                    let sender = if self.is_replica { call.sender(id) } else { Sender::Other };
+                    *slot = Slot { client_id: id, db: client.db, user: user_of(call, id, owners), sender };
+                }
                 None => return Some(self.last_db),
             }
         }
-        (self.last_db, self.last_user) = (slot.db, slot.user);
+        (self.last_db, self.last_user, self.last_sender) = (slot.db, slot.user, slot.sender);
         Some(slot.db)
     }
 

@@ -76,6 +76,8 @@ pub enum Sets {
     Database,
     /// The client's database or its user, maybe.
     MaybeClient,
+    /// The client's reads are answered by a replica of a cluster, or no longer.
+    Reader,
     /// What modules there are.
     Modules,
     /// Maybe the database or the user; and the commands that it runs have been seen when they were queued.
@@ -344,6 +346,7 @@ fn named_command(entry: &Value) -> Option<(Name, Command)> {
     let sets = match container {
         "select" => Sets::Database,
         "auth" | "hello" | "reset" | "discard" => Sets::MaybeClient,
+        "readonly" | "readwrite" => Sets::Reader,
         "exec" => Sets::RunsQueued,
         "module" => Sets::Modules,
         _ => Sets::Nothing,

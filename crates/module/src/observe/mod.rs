@@ -156,7 +156,7 @@ pub struct Observer {
     queue: Arc<ArrayQueue<Sampled>>,
     /// Who is who. Changes only between turns.
     pub partitions: Partitions,
-    /// On a primary of a cluster, what it serves: of other keys it holds nothing.
+    /// On a node of a cluster, what it or its primary serves: of other keys it holds nothing.
     pub slots: Option<Slots>,
     /// Keys of other nodes that were asked for here: those commands are answered with a redirect.
     pub redirected: u64,
@@ -341,6 +341,10 @@ impl Observer {
             Sets::Modules => self.manages_modules = true,
             Sets::Database => self.clients.may_move(call, call.word(1).and_then(parse_db)),
             Sets::MaybeClient => self.clients.may_move(call, None),
+            Sets::Reader => {
+                self.clients.may_move(call, None);
+                self.clients.reads();
+            }
             Sets::RunsQueued => {
                 self.clients.may_move(call, None);
                 self.misses_due = u32::MAX;
@@ -425,7 +429,7 @@ impl Observer {
             return;
         }
         let Some(key) = call.word(position) else { return };
-        if self.slots.as_ref().is_some_and(|slots| !slots.have(key)) {
+        if self.slots.is_some() && self.is_redirected(key, effect) {
             self.redirected += 1;
             return;
         }
@@ -467,6 +471,22 @@ impl Observer {
         if self.rate.takes(hash) && !self.ring.push(key, hash, place, effect, (at, is_answer)) {
             self.losses.ring_full += 1;
         }
+    }
+
+    /// True where a node of a cluster sends the client elsewhere.
+    #[inline(never)]
+    fn is_redirected(&self, key: &[u8], effect: Effect) -> bool {
+        if !self.clients.is_replica() {
+            return self.slots.as_ref().is_some_and(|slots| !slots.have(key));
+        }
+        let sender = self.clients.sender();
+        let is_others = || self.slots.as_ref().is_some_and(|slots| !slots.have(key));
+        !sender.is_served(effect) || (effect == Effect::Read && is_others())
+    }
+
+    /// This node of a cluster is a replica, or is none any more.
+    pub fn follow(&mut self, is_replica: bool) {
+        self.clients.follow(is_replica);
     }
 
     /// A write among reads that go unseen: what is known of where values lie stays right, and of who they are. What its miss cost is told by

@@ -2,9 +2,39 @@
 //!
 //! Filters run before the server finds out that a key is another node's, and no `keymiss` follows, so such a read would count as a
 //! hit. The slots are read from the server about once a second (`cluster/view.rs`); until then what has just come is not counted
-//! and what has just gone is. Cost: the CRC of the key, on nodes of a cluster alone.
+//! and what has just gone is. A replica redirects all but its primary's stream and the reads of clients that have said `READONLY`.
+//! Cost: the CRC of the key, on nodes of a cluster alone.
 
 use tenure_core::slots::{SLOTS, slot_of};
+
+use super::command_table::Effect;
+
+/// Who sends a command to a replica of a cluster.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Sender {
+    /// Its primary.
+    Primary,
+    /// A client that has said `READONLY`.
+    Reader,
+    /// Any other client: it is redirected.
+    #[default]
+    Other,
+    /// The server doesn't tell (Redis 7.0); whether any client has said `READONLY`.
+    Unknown { any_reads: bool },
+}
+
+impl Sender {
+    /// True where a replica runs its commands of this effect, on keys of its primary's slots.
+    pub fn is_served(self, effect: Effect) -> bool {
+        match self {
+            Sender::Primary => true,
+            Sender::Reader => effect == Effect::Read,
+            Sender::Other => false,
+            // Most writes are the primary's.
+            Sender::Unknown { any_reads } => any_reads || effect != Effect::Read,
+        }
+    }
+}
 
 /// A set of slots, 2 KiB.
 #[derive(Clone, Debug, PartialEq, Eq)]

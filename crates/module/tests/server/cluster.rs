@@ -6,13 +6,14 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use redis::Value;
 use redis::cluster::{ClusterClient, ClusterConnection};
 use redis::cluster_routing::{AggregateOp, MultipleNodeRoutingInfo, ResponsePolicy, RoutingInfo};
 use tenure_servers::{Cluster, Server, ServerBinary, ServerOptions, module_path};
 
 use crate::harness::{
-    CacheAside, EvictedKeys, Random, Row, config_set, evicted_by_server, info, limit_memory, oldest_and_newest,
-    partition, partitions, send, status, wait_for, with_module,
+    CacheAside, EvictedKeys, Random, Row, command, config_set, evicted_by_server, info, limit_memory,
+    oldest_and_newest, partition, partitions, send, status, wait_for, with_module,
 };
 
 const MB: u64 = 1 << 20;
@@ -470,4 +471,53 @@ fn slots_move_and_a_replica_takes_over_under_load() {
     for (binary, policy) in oldest_and_newest().iter().zip(["predis", "kredis"]) {
         check_under_load(binary, policy);
     }
+}
+
+/// A command of Tenure's that names a key is for the key's node, as any other; and what a node only redirects counts for nothing there,
+/// on a replica neither.
+#[test]
+fn commands_that_name_a_key_are_redirected_and_redirects_are_no_accesses() {
+    for binary in oldest_and_newest() {
+        let cluster = start(&binary, evicting().set("tenure.classes", "hinted").set("tenure.debug-commands", "yes"));
+        let (own, other) = (tag_of(&cluster, 0), tag_of(&cluster, 1));
+        let code_of = |connection: &mut redis::Connection, line: &str| match command(line).query::<Value>(connection) {
+            Ok(reply) => format!("{reply:?}"),
+            Err(error) => error.code().unwrap_or_default().to_owned(),
+        };
+        let mut primary = cluster.nodes()[0].connection().unwrap();
+        let replica = cluster.replica_of(0);
+        let (mut client, mut reader) = (replica.connection().unwrap(), replica.connection().unwrap());
+        send::<()>(&mut primary, &format!("SET a:{own} value"));
+        for line in ["TENURE.WHY a:T", "TENURE.CLASS GET a:T", "TENURE.CLASS KEY a:T report", "TENURE.DEBUG TIER a:T"] {
+            assert_eq!(code_of(&mut primary, &line.replace(":T", &format!(":{other}"))), "MOVED", "{line}");
+            let of_replica = code_of(&mut client, &line.replace(":T", &format!(":{own}")));
+            assert_eq!(of_replica, "MOVED", "{line}");
+        }
+        send::<()>(&mut primary, &format!("TENURE.CLASS KEY a:{own} report"));
+        wait_for("the replica to have the key", || replica.call::<u64>(&["DBSIZE"]).unwrap() == 1);
+        // Its role and slots are looked at about once a second.
+        wait_for("the replica to know its role", || status(&mut reader)["cluster"] == "replica");
+        let before = accesses_of_a(&mut reader);
+        (0..50).for_each(|_| assert_eq!(code_of(&mut client, &format!("GET a:{own}")), "MOVED"));
+        assert_eq!(accesses_of_a(&mut reader), before, "redirects are no accesses");
+        // Redis 7.0 doesn't tell who sends a command, so that readers can't be told from others.
+        if binary.label.starts_with("redis-7.0") {
+            continue;
+        }
+        send::<()>(&mut reader, "READONLY");
+        for _ in 0..50 {
+            assert_eq!(code_of(&mut client, &format!("SET a:{own} value")), "MOVED");
+            assert_eq!(code_of(&mut reader, &format!("GET a:{other}")), "MOVED");
+        }
+        assert_eq!(accesses_of_a(&mut reader), before, "redirects are no accesses");
+        (0..20).for_each(|_| assert_eq!(send::<String>(&mut reader, &format!("GET a:{own}")), "value"));
+        assert_eq!(accesses_of_a(&mut reader), (before.0 + 20.0, before.1));
+    }
+}
+
+/// Reads and writes of the tenant a, over its classes.
+fn accesses_of_a(connection: &mut redis::Connection) -> (f64, f64) {
+    let rows = partitions(connection);
+    let sum = |field: &str| rows.iter().filter(|(name, _)| name.starts_with('a')).map(|(_, row)| row[field]).sum();
+    (sum("reads"), sum("writes"))
 }

@@ -110,12 +110,14 @@ impl Clustered {
     fn look_at_cluster(&mut self, turn: &mut Turn) {
         let reply = turn.server.call(c"CLUSTER", &[b"NODES"]);
         let view = reply.as_ref().and_then(|reply| View::parse(reply.text()?));
-        // What a replica is sent is of its primary's slots, and it answers for them where clients ask it to.
-        turn.tenure.observer.slots = view.as_ref().filter(|view| view.primary.is_none()).map(|view| view.slots.clone());
+        let observer = &mut turn.tenure.observer;
+        observer.slots = view.as_ref().map(|view| view.slots.clone());
+        observer.follow(view.as_ref().is_some_and(|view| view.primary.is_some()));
         self.view = view;
         let spent_us = now_us().saturating_sub(turn.now_us);
         self.look_at_us = turn.now_us + (LOOK_SHARE * spent_us).clamp(LOOK_US_MIN, LOOK_US_MAX);
     }
+
     fn split_limits(&mut self, turn: &mut Turn, view: &View) {
         let tenure = &mut *turn.tenure;
         let tenants = tenure.observer.partitions.tenants();

@@ -14,7 +14,7 @@ pub struct View {
     pub replicas: Vec<NodeId>,
     /// Other primaries that serve slots; of a replica, other than its own.
     pub others: Vec<NodeId>,
-    /// What it serves, with slots on their way to it: their keys are asked for here.
+    /// What it serves, or its primary, with slots on their way there: their keys are asked for here.
     pub slots: Slots,
     /// How many slots it serves, or its primary, without those.
     pub n_own: usize,
@@ -27,13 +27,15 @@ impl View {
     pub fn parse(text: &str) -> Option<View> {
         let nodes: Vec<Node> = text.lines().filter_map(Node::parse).collect();
         let own = nodes.iter().find(|node| node.is("myself"))?;
-        let mut slots = Slots::default();
-        own.ranges().for_each(|(first, last)| (first..=last).for_each(|slot| slots.add(slot)));
-        own.arriving().for_each(|slot| slots.add(slot));
         let is_primary = |node: &&Node| node.is("master");
         let follows = |node: &&Node| node.primary == Some(own.id) && !node.is("fail");
         let served = |node: &Node| node.ranges().map(|(first, last)| usize::from(last - first) + 1).sum::<usize>();
         let server_id = own.primary.unwrap_or(own.id);
+        let mut slots = Slots::default();
+        for node in nodes.iter().filter(|node| node.id == server_id) {
+            node.ranges().for_each(|(first, last)| (first..=last).for_each(|slot| slots.add(slot)));
+            node.arriving().for_each(|slot| slots.add(slot));
+        }
         let is_other = |node: &&Node| node.id != server_id && served(node) > 0;
         Some(View {
             own: own.id,
@@ -128,7 +130,7 @@ mod tests {
         let view = View::parse(&nodes('c')).unwrap();
         assert_eq!((view.primary.map(|id| id[0]), view.n_own), (Some(b'a'), 101));
         assert_eq!(view.others.iter().map(|id| id[0]).collect::<Vec<u8>>(), b"b");
-        assert!(view.slots == Slots::default() && view.replicas.is_empty());
+        assert!(view.slots == View::parse(&nodes('a')).unwrap().slots && view.replicas.is_empty());
     }
 
     #[test]

@@ -35,6 +35,9 @@ const BY_K: [(u32, &str); SAMPLE_SIZES_MODELLED.len()] = [(1, "1"), (5, "5"), (8
 /// Runs one command.
 pub fn run(runtime: &mut Runtime, server: &Server, words: &[&[u8]]) -> Answer {
     let (name, arguments) = split(words);
+    if is_container(&name) && asks_for_help(arguments) {
+        return help_of(&name);
+    }
     if name == "tenure.debug" && !runtime.tenure.settings().debug_commands {
         return error("TENURE.DEBUG needs tenure.debug-commands yes, which can be set at start only".to_owned());
     }
@@ -55,7 +58,6 @@ pub fn run(runtime: &mut Runtime, server: &Server, words: &[&[u8]]) -> Answer {
         },
         ("tenure.sleep", [of]) => rest(tenure, server, of, true),
         ("tenure.wake", [of]) => rest(tenure, server, of, false),
-        ("tenure.class" | "tenure.debug", arguments) if asks_for_help(arguments) => help_of(&name),
         ("tenure.class", arguments) => class(tenure, server, arguments),
         ("tenure.debug", arguments) => debug(tenure, server, arguments),
         _ => wrong_count(&name),
@@ -81,7 +83,7 @@ pub fn run_stopped(words: &[&[u8]]) -> Answer {
     let (name, arguments) = split(words);
     match name.as_str() {
         "tenure.help" => help(arguments),
-        "tenure.class" | "tenure.debug" if asks_for_help(arguments) => help_of(&name),
+        container if is_container(container) && asks_for_help(arguments) => help_of(container),
         "tenure.status" => {
             let state = if guard::is_off() { "failed" } else { "stopped" };
             let last_panic = Answer::Text(guard::last_panic());
@@ -127,6 +129,11 @@ fn help(arguments: &[&[u8]]) -> Answer {
         [topic] => error(format!("no help on '{}'; TENURE.HELP and TENURE.HELP settings are there", text(topic))),
         _ => wrong_count("tenure.help"),
     }
+}
+
+/// True for a command that consists of subcommands.
+fn is_container(name: &str) -> bool {
+    COMMANDS.iter().any(|row| row.subcommand.is_some() && row.name.to_bytes() == name.as_bytes())
 }
 
 fn asks_for_help(arguments: &[&[u8]]) -> bool {

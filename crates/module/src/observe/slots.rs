@@ -1,7 +1,7 @@
 //! The slots that this node of a cluster serves: a command that it answers with a redirect never looked for its key.
 //!
 //! Filters run before the server finds out that a key is another node's, and no `keymiss` follows, so such a read would count as a
-//! hit. The slots are read from the server about once a second (`cluster/view.rs`); until then what has just come is not counted
+//! hit. The slots are read from the server about once a second (`features/cluster/view.rs`); until then what has just come is not counted
 //! and what has just gone is. A replica redirects all but its primary's stream and the reads of clients that have said `READONLY`.
 //! Cost: the CRC of the key, on nodes of a cluster alone.
 

@@ -121,7 +121,8 @@ impl Tenure {
 
     /// A slice of falling asleep and waking. Where there is more to do, an idle event loop is asked for more.
     pub fn sleep_some(&mut self, server: &Server, now_us: u64) {
-        if !self.spill.as_ref().is_some_and(Spill::is_busy) {
+        // While writes are paused no key may come or go: what the disk has done waits.
+        if !self.spill.as_ref().is_some_and(Spill::is_busy) || server.writes_are_paused() {
             return;
         }
         // What wakes fills memory faster than the ticks that look how full it is.

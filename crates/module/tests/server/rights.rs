@@ -6,8 +6,9 @@ use tempfile::TempDir;
 use tenure_servers::{Server, ServerBinary};
 
 use crate::harness::{
-    add_user, command, config_set, error_of, login, oldest_and_newest, on_every_server, partition, send, servers,
-    start, status, that_know_clients, wait_for, with_module,
+    CacheAside, add_user, command, config_set, error_of, evicting_in_time, info, login, oldest_and_newest,
+    oldest_and_newest_of, on_every_server, partition, send, servers, start, status, that_know_clients, used_memory,
+    wait_for, with_module,
 };
 use crate::sleep::put_to_sleep;
 
@@ -147,6 +148,48 @@ fn a_read_behind_the_word_keeps_to_its_users_rights() {
         send::<()>(&mut connection, "CLIENT PAUSE 50 WRITE");
         send::<()>(&mut connection, "SET after pause");
         assert_eq!(send::<String>(&mut connection, "GET PAUSE"), "word");
+    }
+}
+
+/// A pause keeps the data set as it is, by Tenure too: what it would evict, or wake, waits.
+#[test]
+fn nothing_is_evicted_while_writes_are_paused() {
+    for binary in oldest_and_newest() {
+        println!("on {}", binary.label);
+        let server = start(&binary, &evicting_in_time().set("appendonly", "yes"));
+        let mut connection = server.connection().unwrap();
+        CacheAside::new(server.connection().unwrap(), "k:", 3000, 1000).read_all();
+        let keys: u64 = send(&mut connection, "DBSIZE");
+        send::<()>(&mut connection, "CLIENT PAUSE 600000 WRITE");
+        config_set(&mut connection, "maxmemory", used_memory(&server) / 2);
+        wait_for("Tenure to see the pause", || status(&mut connection)["eviction"].contains("writes are paused"));
+        assert_eq!((send::<u64>(&mut connection, "DBSIZE"), info(&server, "evictions")), (keys, 0.0));
+        send::<()>(&mut connection, "CLIENT UNPAUSE");
+        wait_for("keys to go", || send::<u64>(&mut connection, "DBSIZE") < keys);
+    }
+}
+
+#[test]
+fn what_is_to_wake_while_writes_are_paused_wakes_afterwards() {
+    for binary in oldest_and_newest_of(that_know_clients(servers())) {
+        println!("on {}", binary.label);
+        let folder = TempDir::new().unwrap();
+        let options =
+            with_module().set("maxmemory-policy", "allkeys-lru").set("tenure.spill-dir", folder.path().display());
+        let server = start(&binary, &options.set("appendonly", "yes"));
+        let mut connection = server.connection().unwrap();
+        (0..100).for_each(|key| send(&mut connection, &format!("SET k:{key} value")));
+        put_to_sleep(&server);
+        send::<()>(&mut connection, "CLIENT PAUSE 600000 WRITE");
+        send::<()>(&mut connection, "TENURE.WAKE db0");
+        // Some turns, and a tick: a pause tells nothing of itself.
+        let ticks = || server.info("server").unwrap()["uptime_in_seconds"].parse::<u64>().unwrap();
+        let began = ticks();
+        wait_for("a second to pass", || ticks() > began + 1);
+        assert_eq!(send::<u64>(&mut connection, "DBSIZE"), 0);
+        send::<()>(&mut connection, "CLIENT UNPAUSE");
+        wait_for("all to wake", || send::<u64>(&mut connection, "DBSIZE") == 100);
+        assert_eq!(info(&server, "sleeping_keys"), 0.0);
     }
 }
 

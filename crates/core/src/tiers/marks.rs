@@ -114,6 +114,11 @@ impl FreeSpace {
         Due { evict_fast_bytes, demote_bytes: (to_leave - evict_fast_bytes).min(room), evict_slow_bytes }
     }
 
+    /// What one collecting of a tier with that limit frees, from mark to mark, in bytes.
+    pub fn collected_bytes(&self, limit: u64) -> u64 {
+        if limit == u64::MAX { 0 } else { (limit as f64 * (self.marks.high - self.marks.low)) as u64 }
+    }
+
     /// True where the fast tier has more free than the low mark, so that something may go up: the last to do so begins the collecting.
     pub fn has_room(&self, usage: Usage) -> bool {
         let free = usage.fast_limit_bytes.saturating_sub(usage.fast_bytes) as f64;
@@ -152,6 +157,7 @@ mod tests {
         assert_eq!(due, [0, 0, 31, 10, 1, 0, 0, 40]);
         assert_eq!(space.due(usage(0, 3_921)).evict_slow_bytes, 121);
         assert_eq!(space.due(usage(0, 3_800)).evict_slow_bytes, 0);
+        assert_eq!((space.collected_bytes(1_000), space.collected_bytes(u64::MAX)), (30, 0));
     }
 
     #[test]

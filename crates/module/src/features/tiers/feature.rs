@@ -254,7 +254,8 @@ impl MemoryTiers {
         let observer = &turn.tenure.observer;
         let (Some(tiers), Some(placements)) = (&self.tiers, &observer.partitions.keys.placements) else { return false };
         self.settled.unseen(observer.unseen_reads - observer.unseen_misses.min(observer.unseen_reads));
-        !self.settled.look(turn.now_us, placements.fast_reuses, placements.slow_hits)
+        let collected = tiers.collected_share(turn.tenure.usage.bytes_by_bin());
+        !self.settled.look(turn.now_us, placements.fast_reuses, placements.slow_hits, collected)
             || tiers.is_draining()
             || tiers.is_crowded()
     }

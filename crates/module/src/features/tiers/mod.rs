@@ -335,6 +335,12 @@ impl Tiers {
         self.met.iter().zip(used_bytes).map(of).collect()
     }
 
+    /// The part of the fast tier's values that one collecting takes down, by bytes, estimated; 0 to 1.
+    pub fn collected_share(&self, used_bytes: &[u64]) -> f64 {
+        let movable: u64 = self.fast_bytes_by_bin(used_bytes).iter().sum();
+        (self.space.collected_bytes(self.fast_limit_bytes) as f64 / movable.max(1) as f64).min(1.0)
+    }
+
     /// One slice: hot values up, cold ones down, written pages into the file. True where there is more to do.
     pub fn work(&mut self, around: &mut Around) -> bool {
         let started = Instant::now();

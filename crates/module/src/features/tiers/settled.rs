@@ -4,12 +4,17 @@
 //! The share of reads that hit is taken of [`READS_PER_LOOK`] at a time and compared with what it was when the comparing began. Where
 //! it comes to lie further off, up or down, it begins anew: the hot ones are others now, or moves are still of use. A rise so
 //! slow that it takes several minutes for that much is then followed with what is seen.
+//! Where more is hot than fits, the share goes up as the fast tier fills and down as it is collected, for ever. The coldest go down, so one
+//! collecting takes at most its part of the fast values' hits: so much further off is the same still. Where that part is large the tier
+//! is so small that who is hit is what moves make of it, and reads are needed.
 //! What hits go unseen is counted, and taken to be slow as often as those that were seen.
 
 /// The share is taken of so many reads: 0.35 % of it is chance, at the most.
 const READS_PER_LOOK: u64 = 20_000;
 /// Further from what it was than that it is another: four times what two such shares are apart by chance.
 const SHARE_MAX: f64 = 0.02;
+/// Of what one collecting takes of the fast values no more counts as the same.
+const COLLECTED_MAX: f64 = 0.1;
 /// For so long it has to have been the same, in µs.
 const SETTLED_US: u64 = 4_000_000;
 
@@ -39,14 +44,18 @@ impl Settled {
         self.looked_at = (0, 0);
     }
 
-    /// True where reads need not be seen. So many hits of the fast and of the slow tier were seen so far.
-    pub fn look(&mut self, now_us: u64, fast: u64, slow: u64) -> bool {
+    /// True where reads need not be seen. So many hits of the fast and of the slow tier were seen so far; one collecting takes `collected`
+    /// of the fast values' bytes, 0 to 1.
+    pub fn look(&mut self, now_us: u64, fast: u64, slow: u64, collected: f64) -> bool {
         let (fast_then, slow_then) = self.looked_at;
         let (new_fast, new_slow) = (fast.saturating_sub(fast_then), slow.saturating_sub(slow_then));
         if new_fast + new_slow >= READS_PER_LOOK {
             self.looked_at = (fast, slow);
             self.share = new_slow as f64 / (new_fast + new_slow) as f64;
-            if self.began_with.is_none_or(|then| (self.share - then).abs() > SHARE_MAX) {
+            let collected = collected.min(COLLECTED_MAX);
+            let is_another =
+                |then: f64| (self.share - then).abs() > SHARE_MAX + (1.0 - then.min(self.share)) * collected;
+            if self.began_with.is_none_or(is_another) {
                 (self.since_us, self.began_with) = (now_us, Some(self.share));
             }
         }
@@ -74,11 +83,12 @@ mod tests {
         settled: Settled,
         now_us: u64,
         seen: (u64, u64),
+        collected: f64,
     }
 
     impl Stream {
         fn new() -> Stream {
-            Stream { settled: Settled::default(), now_us: 1_000_000, seen: (0, 0) }
+            Stream { settled: Settled::default(), now_us: 1_000_000, seen: (0, 0), collected: 0.0 }
         }
 
         fn run(&mut self, tenths: u64, reads: u64, slow_percent: u64) -> bool {
@@ -87,7 +97,7 @@ mod tests {
                 self.now_us += 100_000;
                 self.seen.0 += reads * (100 - slow_percent) / 100;
                 self.seen.1 += reads * slow_percent / 100;
-                is_settled = self.settled.look(self.now_us, self.seen.0, self.seen.1);
+                is_settled = self.settled.look(self.now_us, self.seen.0, self.seen.1, self.collected);
             }
             is_settled
         }
@@ -113,6 +123,20 @@ mod tests {
         assert!(stream.run(50, 20_000, 20));
         assert!(stream.run(40, 20_000, 21) && stream.run(40, 20_000, 22));
         assert!(!stream.run(1, 20_000, 23));
+    }
+
+    /// Collecting takes a tenth of the fast values: of 80 % of the hits 8 %, and as many come back.
+    #[test]
+    fn what_collecting_takes_is_no_change() {
+        let mut stream = Stream { collected: 0.1, ..Stream::new() };
+        assert!(!stream.run(20, 20_000, 20) && !stream.run(20, 20_000, 29), "not long enough");
+        for slow_percent in [20, 24, 29, 20, 29] {
+            assert!(stream.run(5, 20_000, slow_percent));
+        }
+        stream.collected = 1.0;
+        assert!(!stream.run(1, 20_000, 32), "more than a tenth is a change, however small the tier");
+        stream.collected = 0.0;
+        assert!(stream.run(45, 20_000, 20) && !stream.run(1, 20_000, 29), "where it takes next to nothing, it is");
     }
 
     #[test]

@@ -137,7 +137,12 @@ fn transactions_and_scripts_answer_a_miss() {
 fn outliers_are_capped() {
     on_every_server(&with_module().set("tenure.penalty-max-ms", 5), |server| {
         let mut connection = server.connection().unwrap();
-        fetch(&mut connection, "late", Duration::from_millis(6));
+        // On a busy machine 6 ms may become more than 20.
+        wait_for("a penalty that counts", || {
+            fetch(&mut connection, "late", Duration::from_millis(6));
+            send::<()>(&mut connection, "DEL late");
+            measured(server) > 0.0
+        });
         let is_measured = measured(server);
         fetch(&mut connection, "abandoned", Duration::from_millis(21));
         assert_eq!(measured(server), is_measured, "21 ms is more than four times the most that counts");

@@ -421,12 +421,15 @@ fn the_disk_holds_no_more_than_it_may() {
     });
 }
 
-/// By hand there and back; where memory is short meanwhile, what wakes takes back what it had.
+/// By hand there and back; where memory is short meanwhile, what wakes takes back what it had: also while others write, but for `density`, which
+/// has no targets to hold it by.
 #[test]
 fn a_partition_sleeps_and_wakes_by_hand() {
-    for binary in two() {
+    for (binary, policy) in two().into_iter().flat_map(|binary| [(binary.clone(), "predis"), (binary, "density")]) {
         let folder = TempDir::new().unwrap();
-        let server = start(&binary, &sleeping_in(folder.path()).set("tenure.tenants", "\"p=p:* s=s:*\""));
+        // Time enough for a turn's evictions on a slow machine: the server itself would evict what has just woken.
+        let options = sleeping_in(folder.path()).set("tenure.turn-budget-us", 5000).set("tenure.policy", policy);
+        let server = start(&binary, &options.set("tenure.tenants", "\"p=p:* s=s:*\""));
         let mut connection = server.connection().unwrap();
         let mut periodic = CacheAside::new(server.connection().unwrap(), "p:", 3000, 1000);
         let mut steady = CacheAside::new(server.connection().unwrap(), "s:", 9000, 1000);
@@ -446,13 +449,15 @@ fn a_partition_sleeps_and_wakes_by_hand() {
         });
         send::<()>(&mut connection, "TENURE.WAKE p");
         wait_for("the tenant to wake", || {
-            steady.read_some(50);
+            if policy == "predis" {
+                steady.read_some(50);
+            }
             partition(&mut connection, "p")["keys"] >= 2700.0
         });
         assert!(info(&server, "woken_keys") >= 2700.0);
         let misses = periodic.misses;
         periodic.read_all();
-        assert!(periodic.misses - misses < 150, "{} of 3000 were lost", periodic.misses - misses);
+        assert!(periodic.misses - misses < 150, "{policy}: {} of 3000 were lost", periodic.misses - misses);
     }
 }
 
@@ -555,8 +560,9 @@ fn a_periodic_partition_falls_asleep_and_wakes_by_itself() {
     let mut steady = CacheAside::new(server.connection().unwrap(), "s:", 500, 1000);
     let began = std::time::Instant::now();
     let mut has_slept = false;
-    // 3 s of peak, 6 s of valley: this is the clients' doing, not a wait for something to happen.
-    wait_for("a valley and a peak", || {
+    // 3 s of peak, 6 s of valley: this is the clients' doing, not a wait for something to happen. Some four periods until it is known, and on a
+    // busy machine not each valley is long enough to sleep in.
+    let waited = tenure_servers::wait_for(3 * crate::harness::DEADLINE, "a valley and a peak", || {
         let is_peak = began.elapsed().as_secs() % 9 < 3;
         for _ in 0..5 {
             if is_peak {
@@ -568,6 +574,7 @@ fn a_periodic_partition_falls_asleep_and_wakes_by_itself() {
         has_slept |= !is_peak && partition(&mut connection, "p")["sleeping_keys"] > 1000.0;
         has_slept && is_peak && info(&server, "woken_keys") > 1000.0
     });
+    waited.unwrap();
     assert_eq!(tenure_rest(&mut connection, "s"), "awake");
     assert!(periodic.misses < 2100, "{} misses of 2000 keys that were never evicted", periodic.misses);
 }

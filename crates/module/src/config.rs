@@ -14,7 +14,7 @@ use tenure_core::tiers::placer::Rule;
 use crate::enforce::spill::file::Folder;
 use crate::features::replies::mode::{Mode, OnTimeout};
 use crate::features::tiers::{self, place::Place};
-use crate::ffi::{filter, holding, load};
+use crate::ffi::{filter, holding, load, tier_memory};
 use crate::observe::classes::{ClassRules, ClassSpec, Source};
 use crate::observe::keys::Remembers;
 use crate::observe::tenants::TenantSpec;
@@ -682,9 +682,10 @@ impl Settings {
     /// Takes another folder for `tenure.spill-dir`.
     ///
     /// # Errors
-    /// Where it can't be made or written to; nothing changes then.
+    /// Where the server serves already, and it can't be made or written to, or is another server's; nothing changes then.
     pub fn set_spill_dir(&mut self, text: &str) -> Result<(), String> {
-        if !text.is_empty() {
+        // At the start the server is not to fail over it: it says so and runs without sleep.
+        if !text.is_empty() && load::is_loaded() {
             Folder::check(Path::new(text))?;
         }
         self.spill_dir = text.to_owned();
@@ -694,12 +695,16 @@ impl Settings {
     /// Takes another place for `tenure.tier-slow`.
     ///
     /// # Errors
-    /// As [`Place::parse`]; where the server serves already, also where its allocator can't keep tiers apart. Nothing changes then.
+    /// As [`Place::parse`]; where the server serves already, also where its allocator can't keep tiers apart, or the place gives no
+    /// memory. Nothing changes then.
     pub fn set_tier_slow(&mut self, text: &str) -> Result<(), String> {
         let place = Place::parse(text)?;
         // At the start the server is not to fail over it: it says so and runs without tiers.
-        if place.is_some() && load::is_loaded() {
+        if let Some(place) = &place
+            && load::is_loaded()
+        {
             tiers::check_allocator()?;
+            tier_memory::check_place(place)?;
         }
         self.tier_slow = place;
         self.tier_slow_text = text.to_owned();

@@ -9,6 +9,8 @@ use std::{fs, io, ptr};
 
 use tenure_core::random::Random;
 
+use super::jemalloc::page_bytes;
+
 /// `mbind`: this node first, others where it has no memory left; a bound process would be killed instead.
 const MPOL_PREFERRED: c_int = 1;
 /// Pages of one sample.
@@ -32,6 +34,21 @@ pub fn prefer(address: *mut c_void, bytes: usize, node: u32) -> io::Result<()> {
         }
         _ => Err(why),
     }
+}
+
+/// Tries whether a node gives memory, with a page that is given back at once.
+pub fn check(node: u32) -> io::Result<()> {
+    let bytes = page_bytes();
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+    // SAFETY: a new page, which nobody else knows.
+    let page = unsafe { libc::mmap(ptr::null_mut(), bytes, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0) };
+    if page == libc::MAP_FAILED {
+        return Err(io::Error::last_os_error());
+    }
+    let preferred = prefer(page, bytes, node);
+    // SAFETY: mapped above, and used no more.
+    unsafe { libc::munmap(page, bytes) };
+    preferred
 }
 
 /// On which node each page lies; below 0 where the kernel doesn't say, as of pages that were never written.

@@ -186,7 +186,7 @@ impl SlowMemory {
         };
         // A place that gives nothing is told now and not by the first value.
         let mut taken = memory.taken.lock().unwrap_or_else(PoisonError::into_inner);
-        memory.map_to(&mut taken, 1).map_err(|why| format!("{place} gives no memory: {why}"))?;
+        memory.map_to(&mut taken, 1).map_err(|why| no_memory(place, &why))?;
         drop(taken);
         Ok(memory)
     }
@@ -450,6 +450,22 @@ impl Drop for Addresses {
 }
 
 /// A new file without a name: what it takes is free again when the server ends, however it does.
+/// Tries whether a place gives memory, and keeps none of it.
+///
+/// # Errors
+/// What stands against it, and what is allowed.
+pub fn check_place(place: &Place) -> Result<(), String> {
+    match place {
+        Place::Anon => Ok(()),
+        Place::Numa(node) => numa::check(*node).map_err(|why| no_memory(place, &why)),
+        Place::File(path) => make_file(path).map(drop),
+    }
+}
+
+fn no_memory(place: &Place, why: &io::Error) -> String {
+    format!("{place} gives no memory: {why}")
+}
+
 fn make_file(path: &Path) -> Result<File, String> {
     let path = if path.is_dir() { path.join(format!("tenure-slow-{}", std::process::id())) } else { path.to_owned() };
     let wrong = |what: &str, why: io::Error| format!("{what} {}: {why}", path.display());

@@ -716,16 +716,14 @@ fn wrong_settings_are_refused_and_say_what_is_allowed() {
         assert!(text(server, "tiers").starts_with("off: tenure.tier-slow is empty"));
         config_set(&mut connection, "tenure.tier-slow", "anon");
         wait_for("a reason", || text(server, "tiers").contains("maxmemory"));
-        // A place that can't be had is told once it is tried.
         config_set(&mut connection, "tenure.tier-fast-bytes", "10mb");
         wait_until_ready(server);
-        config_set(&mut connection, "tenure.tier-slow", "");
-        wait_for("no tiers", || text(server, "tiers").starts_with("off"));
+        // A place that can't be had is refused, and what there is stays.
         for (place, part) in [("file:/nowhere/at/all", "can't make"), ("numa:1000", "gives no memory")] {
-            config_set(&mut connection, "tenure.tier-slow", place);
-            wait_for("the reason", || text(server, "tiers").contains(part));
-            assert!(server.log().contains("no memory tiers"), "{place}");
+            let error = error_of(&mut connection, &format!("CONFIG SET tenure.tier-slow {place}"));
+            assert!(error.contains(part), "{error}");
         }
+        assert_eq!(config_get(&mut connection, "tenure.tier-slow"), "anon");
         config_set(&mut connection, "tenure.tier-slow", "anon");
         config_set(&mut connection, "tenure.policy", "hyperbolic");
         wait_for("the reason", || text(server, "tiers").contains("hyperbolic"));
@@ -856,4 +854,17 @@ fn tenants_share_fast_memory_as_they_are_told_to() {
             2 * fast_of(&mut connection, "b", 3) > 3 * fast_of(&mut connection, "a", 0)
         });
     });
+}
+
+/// A place that can't be had keeps no server from starting: it runs without tiers and says why.
+#[test]
+fn a_server_starts_without_its_slow_tier() {
+    for (place, part) in [("file:/nowhere/at/all", "can't make"), ("numa:1000", "gives no memory")] {
+        let options = without_tiers().set("tenure.tier-slow", place).set("tenure.tier-fast-bytes", "10mb");
+        on_oldest_and_newest(&options, |server| {
+            wait_for("the reason", || text(server, "tiers").contains(part));
+            assert!(server.log().contains("no memory tiers"), "{place}");
+            assert_eq!(status(&mut server.connection().unwrap())["state"], "running");
+        });
+    }
 }

@@ -2,7 +2,7 @@
 //! one reads what a client waits for.
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -95,6 +95,15 @@ pub struct Disk {
     under_way: Arc<AtomicUsize>,
     /// For what can't wait.
     reader: Reader,
+    /// Nothing more is written.
+    is_over: Arc<AtomicBool>,
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        // Its threads are waited for: what they still have to write nobody needs.
+        self.is_over.store(true, Ordering::Relaxed);
+    }
 }
 
 impl Disk {
@@ -105,11 +114,13 @@ impl Disk {
     pub fn start(folder: &Path, segment_bytes: u64) -> std::io::Result<Disk> {
         let done: Arc<Mutex<Vec<Done>>> = Arc::default();
         let under_way: Arc<AtomicUsize> = Arc::default();
+        let is_over: Arc<AtomicBool> = Arc::default();
         let background = {
             let (mut writer, mut reader) = (Writer::new(folder, segment_bytes), Reader::new(folder));
             let (folder, done, under_way) = (folder.to_owned(), Arc::clone(&done), Arc::clone(&under_way));
+            let is_over = Arc::clone(&is_over);
             Thread::start("tenure-disk", move |jobs| {
-                for job in jobs {
+                for job in jobs.into_iter().filter(|_| !is_over.load(Ordering::Relaxed)) {
                     match (perform(job, &folder, &mut writer, &mut reader), done.lock()) {
                         (Some(outcome), Ok(mut done)) => done.push(outcome),
                         _ => drop(under_way.fetch_sub(1, Ordering::Release)),
@@ -131,7 +142,8 @@ impl Disk {
                 }
             }
         })?;
-        Ok(Disk { folder: folder.to_owned(), background, reads, done, under_way, reader: Reader::new(folder) })
+        let (folder, reader) = (folder.to_owned(), Reader::new(folder));
+        Ok(Disk { folder, background, reads, done, under_way, reader, is_over })
     }
 
     fn give_background(&self, job: Job) -> bool {

@@ -3,13 +3,15 @@
 //! A record is a header of 36 bytes, the key's name and its value as `DUMP` gives it; the checksum is over all that follows it. A
 //! segment ends at a size, not with a mark: what a crash leaves half written is never looked for, because segments of an earlier
 //! run are removed at the start. The one file that outlives its server, written at an orderly stop, ends with a list of its
-//! records that has a checksum of its own; without it the file counts as none.
+//! records that has a checksum of its own; without it the file counts as none. Values lie in plain, so all is the server's user's
+//! alone: files 0600, and the folder 0700 where Tenure makes it or it holds nothing else.
 
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 const MAGIC: u32 = 0x3152_4e54;
 const LIST_MAGIC: u32 = 0x314c_4e54;
@@ -83,23 +85,56 @@ impl Record<'_> {
     }
 }
 
-/// The folder, locked for this server while it is held.
+/// The folders that this process holds, in which its own lock says nothing.
+static HELD: Mutex<Vec<Identity>> = Mutex::new(Vec::new());
+
+/// Device and inode: which folder it is, whatever path leads to it. Not a canonical path, for `realpath` allocates in the C
+/// library, and a server that brings its own allocator (Valkey 9.1) aborts as the standard library frees that.
+type Identity = (u64, u64);
+
+/// Files that only the server's user may read.
+fn private() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.mode(0o600);
+    options
+}
+
+/// The folder, locked for this server while it is held; what sleeps in it ends with that.
 #[derive(Debug)]
 pub struct Folder {
     path: PathBuf,
+    identity: Identity,
     _lock: File,
 }
 
 impl Folder {
-    /// Makes the folder where it isn't there, and sees whether it can be written to; returns its lock, not taken.
+    /// Makes the folder where it isn't there, and sees whether it can be written to and is nobody else's.
     ///
     /// # Errors
     /// A sentence that says what stands against it.
-    pub fn check(path: &Path) -> Result<File, String> {
+    pub fn check(path: &Path) -> Result<(), String> {
+        let identity = Folder::make(path)?;
+        let held = HELD.lock().unwrap_or_else(PoisonError::into_inner);
+        if held.contains(&identity) { Ok(()) } else { Folder::lock(path).map(drop) }
+    }
+
+    /// Makes the folder where it isn't there.
+    fn make(path: &Path) -> Result<Identity, String> {
+        let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
+        let identity = made.and_then(|()| path.metadata()).map(|folder| (folder.dev(), folder.ino()));
+        identity.map_err(|e| format!("folder {} can't be made: {e}", path.display()))
+    }
+
+    /// Takes the lock of a folder that is there.
+    fn lock(path: &Path) -> Result<File, String> {
         let shown = path.display();
-        fs::create_dir_all(path).map_err(|e| format!("folder {shown} can't be made: {e}"))?;
-        let lock = OpenOptions::new().create(true).truncate(false).write(true).open(path.join(LOCK_NAME));
-        lock.map_err(|e| format!("folder {shown} can't be written to: {e}"))
+        let lock = private().create(true).truncate(false).write(true).open(path.join(LOCK_NAME));
+        let lock = lock.map_err(|e| format!("folder {shown} can't be written to: {e}"))?;
+        match lock.try_lock() {
+            Ok(()) => Ok(lock),
+            Err(TryLockError::WouldBlock) => Err(format!("folder {shown} is in use by another server")),
+            Err(TryLockError::Error(e)) => Err(format!("folder {shown} can't be locked: {e}")),
+        }
     }
 
     /// Makes the folder where it isn't there, takes its lock, and removes what an earlier run left asleep.
@@ -107,27 +142,53 @@ impl Folder {
     /// # Errors
     /// A sentence that says what stands against it.
     pub fn open(path: &Path) -> Result<Folder, String> {
-        let shown = path.display();
-        let lock = Folder::check(path)?;
-        match lock.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return Err(format!("folder {shown} is in use by another server")),
-            Err(TryLockError::Error(e)) => return Err(format!("folder {shown} can't be locked: {e}")),
-        }
-        let entries = fs::read_dir(path).map_err(|e| format!("folder {shown} can't be read: {e}"))?;
-        for entry in entries.flatten() {
-            if number_of(&entry.path()).is_some() {
-                fs::remove_file(entry.path())
-                    .map_err(|e| format!("{} can't be removed: {e}", entry.path().display()))?;
-            }
-        }
-        Ok(Folder { path: path.to_owned(), _lock: lock })
+        let identity = Folder::make(path)?;
+        let lock = Folder::lock(path)?;
+        remove_segments(path)?;
+        keep_private(path);
+        HELD.lock().unwrap_or_else(PoisonError::into_inner).push(identity);
+        Ok(Folder { path: path.to_owned(), identity, _lock: lock })
     }
 
     /// Where it is.
     pub fn path(&self) -> &Path {
         &self.path
     }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // What stays is removed by the next who opens it.
+        drop(remove_segments(&self.path));
+        HELD.lock().unwrap_or_else(PoisonError::into_inner).retain(|held| *held != self.identity);
+    }
+}
+
+/// Removes what sleeps in a folder.
+fn remove_segments(path: &Path) -> Result<(), String> {
+    let entries = fs::read_dir(path).map_err(|e| format!("folder {} can't be read: {e}", path.display()))?;
+    for path in entries.flatten().map(|entry| entry.path()).filter(|path| number_of(path).is_some()) {
+        fs::remove_file(&path).map_err(|e| format!("{} can't be removed: {e}", path.display()))?;
+    }
+    Ok(())
+}
+
+/// A folder that holds nothing else is closed to others, and so are files of earlier versions. Where that can't be, files are.
+fn keep_private(path: &Path) {
+    let Ok(entries) = fs::read_dir(path) else { return };
+    let (ours, others): (Vec<PathBuf>, Vec<PathBuf>) =
+        entries.flatten().map(|entry| entry.path()).partition(|path| is_ours(path));
+    for file in ours {
+        drop(fs::set_permissions(file, fs::Permissions::from_mode(0o600)));
+    }
+    if others.is_empty() {
+        drop(fs::set_permissions(path, fs::Permissions::from_mode(0o700)));
+    }
+}
+
+fn is_ours(path: &Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    name == LOCK_NAME || name.starts_with(WARM_NAME)
 }
 
 fn segment_path(folder: &Path, segment: u32) -> PathBuf {
@@ -179,7 +240,7 @@ impl Writer {
         if self.file.is_none() {
             self.segment += 1;
             let path = segment_path(&self.folder, self.segment);
-            self.file = Some(OpenOptions::new().create(true).append(true).open(path)?);
+            self.file = Some(private().create(true).append(true).open(path)?);
             self.written = 0;
         }
         let Some(file) = &mut self.file else { return Err(io::ErrorKind::NotFound.into()) };
@@ -256,8 +317,8 @@ impl WarmWriter {
     /// # Errors
     /// What the disk says.
     pub fn create(folder: &Path) -> io::Result<Self> {
-        fs::create_dir_all(folder)?;
-        let file = File::create(folder.join(format!("{WARM_NAME}.part")))?;
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+        let file = private().create(true).truncate(true).write(true).open(folder.join(format!("{WARM_NAME}.part")))?;
         let file = io::BufWriter::with_capacity(1 << 20, file);
         Ok(WarmWriter { folder: folder.to_owned(), file, written: 0, list: Vec::new() })
     }

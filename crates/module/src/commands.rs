@@ -169,7 +169,7 @@ fn status(runtime: &Runtime) -> Answer {
         ("windows", count(published.window)),
         ("plans_adopted", count(published.plans_adopted)),
         ("learned", Answer::Text(if published.is_taught { "by its primary" } else { "here" }.to_owned())),
-        ("sleep", Answer::Text(tenure.spill_standing.to_owned())),
+        ("sleep", Answer::Text(tenure.spill_standing.to_string())),
         ("watching", Answer::Text(tenure.observer.watching().to_owned())),
         ("sample_rate", Answer::Number(tenure.observer.rate.rate())),
         ("evictions", count(tenure.evictor.work.evicted.iter().sum())),

@@ -106,7 +106,7 @@ pub fn write(runtime: &Runtime, sink: &mut impl Sink) {
         ("delayed_misses", Number(observer.delays.share())),
         ("owned_keys", Count(owners.map_or(0, Owners::keys))),
         ("owners_bytes", Count(owners.map_or(0, Owners::memory_bytes))),
-        ("sleep", Text(tenure.spill_standing.to_owned())),
+        ("sleep", Text(tenure.spill_standing.to_string())),
         ("sleeping_keys", Count(sleepers.len() as u64)),
         ("sleeping_bytes", Count(sleepers.live_bytes())),
         ("spill_disk_bytes", Count(sleepers.disk_bytes())),

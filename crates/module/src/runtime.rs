@@ -110,7 +110,7 @@ impl Runtime {
 
     /// The data set as a whole has changed, or is about to.
     pub fn on_data_change(&mut self, server: &Server, change: DataChange) {
-        self.tenure.on_data_change(change);
+        self.tenure.on_data_change(server, change);
         self.event(server, &Event::DataSet);
     }
 
@@ -138,6 +138,7 @@ impl Runtime {
 
     /// The event loop has nothing else to do, unless commands have come just now.
     pub fn idle(&mut self, server: &Server) {
+        self.tenure.settle_sleepers(server);
         if self.tenure.observer.is_busy {
             return;
         }
@@ -199,6 +200,7 @@ impl Runtime {
     /// Gives back whatever was taken of the server: the state is about to go.
     pub fn give_back(&mut self, server: &Server) {
         self.tenure.give_back_samples(server);
+        self.tenure.end_sleep(server);
         self.features.all.iter_mut().for_each(|(feature, _)| feature.release(server));
     }
 }

@@ -5,6 +5,7 @@ mod samples;
 pub mod sleep;
 mod why;
 
+use std::borrow::Cow;
 use std::ffi::CStr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -221,11 +222,11 @@ pub struct Tenure {
     /// Where values sleep, while they may.
     pub spill: Option<Spill>,
     /// Whether they may, and why not.
-    pub spill_standing: &'static str,
+    pub spill_standing: Cow<'static, str>,
     /// Tenure was started with the server, before any client.
     is_server_start: bool,
     /// The folder can't be used.
-    spill_failed: Option<&'static str>,
+    spill_failed: Option<String>,
     /// Memory is near its limit, or a partition has a maximum: turns look whether there is something to free. As of the last tick.
     may_be_short: bool,
     /// A tenant has a maximum, which holds however much memory is free.
@@ -289,7 +290,7 @@ impl Tenure {
             short_since_us: None,
             features_want: Wants::NOTHING,
             spill: None,
-            spill_standing: "off",
+            spill_standing: "off".into(),
             is_server_start: server.info_field(b"stats", "total_connections_received").is_some_and(|n| n == "0"),
             spill_failed: None,
             may_be_short: true,
@@ -442,12 +443,12 @@ impl Tenure {
     }
 
     /// The data set as a whole has changed, or is about to.
-    pub fn on_data_change(&mut self, change: DataChange) {
-        let emptied = match change {
-            DataChange::Emptied(db) => db,
-            _ => None,
-        };
-        self.forget_sleepers(emptied);
+    pub fn on_data_change(&mut self, server: &Server, change: DataChange) {
+        match change {
+            DataChange::Emptied(db) => self.forget_sleepers(server, db),
+            DataChange::Swapped(one, other) => self.swap_sleepers(one, other),
+            DataChange::Loaded | DataChange::OtherRole => self.observer.touches.sleepers.give_up_all(),
+        }
         let slow_collections = &mut self.observer.partitions.keys.slow_collections;
         match change {
             DataChange::Emptied(db) => slow_collections.forget(db),
@@ -531,6 +532,7 @@ impl Tenure {
     /// The end of a turn: bounded work, see the file's opening.
     pub fn end_turn(&mut self, server: &Server, now_us: u64) {
         assert!(!self.panic_please, "asked to by TENURE.DEBUG");
+        self.follow_pauses(server);
         self.observer.rate = self.worker.shared.rate();
         let dropped = self.observer.end_turn(server, now_us);
         if dropped > 0 {

@@ -73,6 +73,11 @@ fn watch_command(proof: &impl MainThread, call: &mut FilterCall, command: Option
         {
             tenure.on_touched(call, &server, &touched);
         }
+        if !tenure.observer.touches.owed.is_empty()
+            && let Some(server) = soon::own_context(call)
+        {
+            tenure.settle_soon(&server);
+        }
         tenure.observer.manages_modules
     });
     if asks_for_timer == Some(true) {
@@ -260,6 +265,18 @@ pub(super) unsafe extern "C" fn on_data_change(
         _ => DataChange::OtherRole,
     };
     guarded("a change of the data set", || STATE.with(&server, |runtime| runtime.on_data_change(&server, change)));
+}
+
+/// Ten times a second, before commands that were held back by a pause run.
+pub(super) unsafe extern "C" fn on_cron(
+    ctx: *mut raw::RedisModuleCtx,
+    _event: raw::RedisModuleEvent,
+    _subevent: u64,
+    _data: *mut c_void,
+) {
+    // SAFETY: the server runs this callback now, with this context.
+    let server = unsafe { Server::new(ctx) };
+    guarded("a tick of the server's", || STATE.with(&server, |runtime| runtime.tenure.settle_sleepers(&server)));
 }
 
 /// Another node's Tenure has sent a message.

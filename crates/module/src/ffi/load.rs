@@ -65,12 +65,14 @@ required!(
     RedisModule_ReplyWithMap,
     RedisModule_Scan,
     RedisModule_SelectDb,
+    RedisModule_SetAbsExpire,
     RedisModule_SetCommandInfo,
     RedisModule_SetLRU,
     RedisModule_SetModuleOptions,
     RedisModule_SignalModifiedKey,
     RedisModule_StopTimer,
     RedisModule_StringDMA,
+    RedisModule_StringSet,
     RedisModule_StringTruncate,
     RedisModule_SubscribeToKeyspaceEvents,
     RedisModule_SubscribeToServerEvent,
@@ -198,6 +200,9 @@ fn watch(server: &Server) -> Result<(), String> {
             return refused("events of the data set");
         }
     }
+    let ticks = event(raw::REDISMODULE_EVENT_CRON_LOOP);
+    // SAFETY: as above. Without it what woke during a pause of writes may be replicated after the first write on it.
+    unsafe { api!(RedisModule_SubscribeToServerEvent(ctx, ticks, Some(callbacks::on_cron))) };
     let stops = event(raw::REDISMODULE_EVENT_SHUTDOWN);
     // SAFETY: as above. Without it there is no warm restart.
     unsafe { api!(RedisModule_SubscribeToServerEvent(ctx, stops, Some(callbacks::on_shutdown))) };

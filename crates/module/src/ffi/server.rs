@@ -131,6 +131,37 @@ impl Server {
         };
     }
 
+    /// Has the server expire a key that isn't in memory: an empty one is made whose time is over, and looked up. So event,
+    /// invalidations, watchers, replicas and `expired_keys` are the server's own doing; where it may not expire now, it does later.
+    pub fn expire_absent(&self, name: &Text) {
+        let key = self.open(name);
+        if key.kind() != Kind::Absent {
+            return;
+        }
+        let nothing = self.text(b"");
+        // SAFETY: the handle is open for writing; the server holds the string from then on by itself.
+        unsafe { api!(RedisModule_StringSet(key.key, nothing.0)) };
+        // SAFETY: as above; any time since 1970 is over.
+        unsafe { api!(RedisModule_SetAbsExpire(key.key, 1)) };
+        drop(key);
+        drop(self.open(name));
+    }
+
+    /// Tells replicas and the append-only file of a command that was run here alone.
+    pub fn replicate(&self, command: &CStr, words: &[&[u8]]) {
+        let texts: Vec<Text> = words.iter().map(|word| self.text(word)).collect();
+        let mut pointers: Vec<*mut raw::RedisModuleString> = texts.iter().map(|text| text.0).collect();
+        let (start, count) = (pointers.as_mut_ptr(), pointers.len());
+        // SAFETY: format "v" takes an array of server strings and its length; both live until the call has returned.
+        unsafe { api!(RedisModule_Replicate(self.ctx, command.as_ptr(), c"v".as_ptr(), start, count)) };
+    }
+
+    /// What was replicated goes out now, not with the next command: that may be a pause of writes, during which nothing may.
+    pub fn send_replicated(&self) {
+        // The server sends it at the end of any command that isn't part of another.
+        self.call(c"TIME", &[]);
+    }
+
     /// Calls a command of the server and copies its reply; `None` where it failed.
     pub fn call(&self, command: &CStr, words: &[&[u8]]) -> Option<Value> {
         self.call_with(c"v", command, words)

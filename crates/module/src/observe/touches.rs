@@ -9,6 +9,7 @@ use std::collections::HashMap;
 use tenure_core::units::KeyHash;
 
 use super::partitions::in_database;
+use crate::enforce::spill::ends::Owed;
 use crate::enforce::spill::sleepers::Sleepers;
 
 /// Keys of one transaction that are remembered; of a longer one all sleepers are forgotten when it runs.
@@ -34,6 +35,10 @@ pub struct Touches {
     is_read: bool,
     /// A transaction runs whose keys are not known.
     is_anything: bool,
+    /// A transaction is about to run, or not, by what became of keys that are watched.
+    is_exec: bool,
+    /// What woke while writes were paused.
+    pub owed: Owed,
     transactions: HashMap<u64, Queued>,
 }
 
@@ -45,6 +50,8 @@ pub struct Touched {
     pub is_read: bool,
     /// Any key may be touched.
     pub is_anything: bool,
+    /// The command is `EXEC`.
+    pub is_exec: bool,
 }
 
 impl Touches {
@@ -57,7 +64,7 @@ impl Touches {
     /// A command names what may be a key; `is_read` where it reads that key and does nothing else.
     pub fn named(&mut self, client_id: Option<u64>, word: &[u8], db: u16, is_read: bool) {
         let key = in_database(KeyHash::of(word), db);
-        if self.sleepers.has(key, db, word) {
+        if self.sleepers.knows(key, db, word) {
             self.touched.push(key);
             self.is_read = is_read && self.touched.len() == 1;
         }
@@ -79,10 +86,11 @@ impl Touches {
 
     /// A client runs its transaction. Where its beginning was not seen, `is_in_multi` says whether there is one.
     pub fn exec(&mut self, client_id: u64, is_in_multi: impl FnOnce() -> bool) {
+        self.is_exec = self.sleepers.any();
         match self.transactions.remove(&client_id) {
             Some(queued) => {
                 self.is_anything |= queued.too_many;
-                let asleep = queued.keys.into_iter().filter(|key| self.sleepers.get(*key).is_some());
+                let asleep = queued.keys.into_iter().filter(|key| self.sleepers.knows_hash(*key));
                 self.touched.extend(asleep);
                 self.is_read = false;
             }
@@ -98,13 +106,14 @@ impl Touches {
     /// What the command that was just looked at touches, once.
     #[inline]
     pub fn take(&mut self) -> Option<Touched> {
-        if self.touched.is_empty() && !self.is_anything {
+        if self.touched.is_empty() && !self.is_anything && !self.is_exec {
             return None;
         }
         Some(Touched {
             keys: std::mem::take(&mut self.touched),
             is_read: std::mem::take(&mut self.is_read),
             is_anything: std::mem::take(&mut self.is_anything),
+            is_exec: std::mem::take(&mut self.is_exec),
         })
     }
 }
@@ -137,7 +146,7 @@ mod tests {
         touches.exec(8, || true);
         assert!(touches.take().unwrap().is_anything, "its beginning was not seen");
         touches.exec(9, || false);
-        assert!(touches.take().is_none(), "there is none");
+        assert!(!touches.take().unwrap().is_anything, "there is none");
     }
 
     #[test]

@@ -1,11 +1,12 @@
 //! When values may sleep on disk, and what wakes them: ties `enforce::spill` to the turn, to commands and to the server's events.
 
-use std::time::Duration;
+use std::borrow::Cow;
+use std::time::{Duration, Instant};
 
 use tenure_core::units::{KeyHash, PartitionId};
 
 use super::Tenure;
-use crate::enforce::spill::{Around, Rest, Spill};
+use crate::enforce::spill::{Around, Rest, Spill, ends, now_ms};
 use crate::ffi::awaits;
 use crate::ffi::filter::{self, FilterCall};
 use crate::ffi::server::{Level, Server};
@@ -15,8 +16,10 @@ use crate::observe::duty::Watched;
 use crate::observe::partitions::in_database;
 use crate::observe::touches::{Touched, Touches};
 
-/// What falling asleep and waking may take of one turn.
+/// What falling asleep and waking may take of one turn, and telling whose value has ended.
 const TURN_BUDGET: Duration = Duration::from_micros(200);
+/// So many are told between two looks at the clock.
+const TOLD_PER_LOOK: usize = 16;
 
 /// What becomes of a command that was put behind `TENURE.AWAIT`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,9 +53,9 @@ impl Tenure {
     }
 
     /// What stands against sleep on this server with these settings.
-    pub(super) fn sleep_standing(&self, server: &Server) -> &'static str {
+    pub(super) fn sleep_standing(&self, server: &Server) -> Cow<'static, str> {
         let flags = server.flags();
-        if self.settings.spill_dir.is_empty() {
+        let standing = if self.settings.spill_dir.is_empty() {
             "off: tenure.spill-dir is empty"
         } else if !filter::knows_clients() {
             "off: this server doesn't tell modules who sends a command; Valkey 7.2 and Redis 7.2 do"
@@ -62,18 +65,18 @@ impl Tenure {
             "off: this server is a replica"
         } else if flags.is_loading() {
             "off: the server is loading"
-        } else if let Some(failed) = self.spill_failed {
-            failed
+        } else if let Some(failed) = &self.spill_failed {
+            return failed.clone().into();
         } else {
             "ready"
-        }
+        };
+        standing.into()
     }
 
     /// Opens the folder or lets go of it, as it should be; ten times a second.
     pub(super) fn fit_spill(&mut self, server: &Server, now_us: u64) {
-        let standing = self.sleep_standing(server);
-        self.spill_standing = standing;
-        if standing != "ready" {
+        self.spill_standing = self.sleep_standing(server);
+        if self.spill_standing != "ready" {
             return self.close_spill();
         }
         if self.spill.is_none() {
@@ -81,9 +84,9 @@ impl Tenure {
                 Ok(spill) => self.spill = Some(spill),
                 Err(why) => {
                     server.log(Level::Warning, &format!("values can't sleep: {why}"));
-                    self.spill_failed = Some(
-                        "off: tenure.spill-dir can't be used; the server's log says why; setting it again tries again",
-                    );
+                    let failed = format!("off: tenure.spill-dir can't be used: {why}; setting it anew tries again");
+                    self.spill_standing = failed.clone().into();
+                    self.spill_failed = Some(failed);
                     return;
                 }
             }
@@ -105,10 +108,81 @@ impl Tenure {
         server.log(Level::Notice, &text);
     }
 
-    /// Lets go of the folder: what sleeps is gone, as if evicted.
+    /// Lets go of the folder: what sleeps is gone, as if evicted, which clients are told over the next turns.
     pub(super) fn close_spill(&mut self) {
         if self.spill.take().is_some() {
-            self.observer.touches = Touches::default();
+            let sleepers = &mut self.observer.touches.sleepers;
+            sleepers.give_up_all();
+            sleepers.forget_segments();
+        }
+    }
+
+    /// Lets go of the folder and tells all clients at once: there are no turns to come.
+    pub fn end_sleep(&mut self, server: &Server) {
+        self.close_spill();
+        let touches = &mut self.observer.touches;
+        ends::settle(server, &mut touches.owed);
+        touches.sleepers.forget_where(|_| true, |sleeper| ends::tell(server, sleeper));
+    }
+
+    /// First at the end of each turn, while anything may sleep: what pauses of writes have left to do.
+    pub(super) fn follow_pauses(&mut self, server: &Server) {
+        if let Some(spill) = &mut self.spill {
+            spill.note_pause(server.writes_are_paused());
+        }
+        self.settle_sleepers(server);
+    }
+
+    /// Where writes are no longer paused, replicas have what woke meanwhile.
+    pub fn settle_sleepers(&mut self, server: &Server) {
+        ends::settle(server, &mut self.observer.touches.owed);
+    }
+
+    /// The same before a command runs. It may be the one that ends the pause: so once more after this turn's commands.
+    pub fn settle_soon(&mut self, server: &Server) {
+        self.settle_sleepers(server);
+        if !self.observer.touches.owed.is_empty() {
+            soon::call_soon(server);
+        }
+    }
+
+    /// Tells clients of some sleepers whose value has ended. True where there is more to tell.
+    fn tell_some(&mut self, server: &Server) -> bool {
+        let touches = &mut self.observer.touches;
+        if touches.is_on && !touches.sleepers.any() && self.spill.is_none() && touches.owed.is_empty() {
+            *touches = Touches::default();
+        }
+        let now_ms = if touches.sleepers.any() { now_ms() } else { return false };
+        if !touches.sleepers.have_ended(now_ms) || server.writes_are_paused() {
+            return false;
+        }
+        let started = Instant::now();
+        let is_over = |told: usize| told.is_multiple_of(TOLD_PER_LOOK) && started.elapsed() >= TURN_BUDGET;
+        let mut told = 0;
+        while let Some(sleeper) = touches.sleepers.take_ended(now_ms) {
+            ends::tell(server, &sleeper);
+            told += 1;
+            if is_over(told) {
+                break;
+            }
+        }
+        touches.sleepers.have_ended(now_ms)
+    }
+
+    /// A transaction is about to run, unless a key that it watches is no more: so where clients watch keys, all whose value has ended
+    /// are told now.
+    fn tell_watchers(&mut self, server: &Server) {
+        let sleepers = &mut self.observer.touches.sleepers;
+        let now_ms = now_ms();
+        if !sleepers.have_ended(now_ms) {
+            return;
+        }
+        // Servers that don't say how many watch may have some.
+        if server.info_fields(b"clients", ["watching_clients"]).is_some_and(|[watching]| watching == "0") {
+            return;
+        }
+        while let Some(sleeper) = sleepers.take_ended(now_ms) {
+            ends::tell(server, &sleeper);
         }
     }
 
@@ -121,6 +195,9 @@ impl Tenure {
 
     /// A slice of falling asleep and waking. Where there is more to do, an idle event loop is asked for more.
     pub fn sleep_some(&mut self, server: &Server, now_us: u64) {
+        if self.tell_some(server) {
+            soon::call_soon(server);
+        }
         // While writes are paused no key may come or go: what the disk has done waits.
         if !self.spill.as_ref().is_some_and(Spill::is_busy) || server.writes_are_paused() {
             return;
@@ -145,27 +222,45 @@ impl Tenure {
             }
             spill.tick(around, may_evict);
         });
-        let needs_watching = self.spill.as_ref().is_some_and(|spill| spill.needs_watching(&self.observer));
-        if needs_watching {
+        if self.sleep_needs_watching() {
             self.watch(server, Watched::All);
         }
     }
 
     /// True while no command may pass unseen.
     pub(super) fn sleep_needs_watching(&self) -> bool {
-        self.spill.as_ref().is_some_and(|spill| spill.needs_watching(&self.observer))
+        let touches = &self.observer.touches;
+        touches.sleepers.any()
+            || !touches.owed.is_empty()
+            || self.spill.as_ref().is_some_and(|spill| spill.needs_watching(&self.observer))
     }
 
     /// What the filter found of sleepers in the command that is about to run.
     pub fn on_touched(&mut self, call: &FilterCall, server: &Server, touched: &Touched) {
-        // A read changes nothing, so where nothing may wake now its key sleeps on.
-        if touched.is_read && (server.writes_are_paused() || self.makes_wait(call, server)) {
+        let asleep = self.end_if_over(server, &touched.keys);
+        if touched.is_anything {
+            self.observer.touches.sleepers.give_up_all();
+        }
+        if touched.is_exec {
+            self.tell_watchers(server);
+        }
+        if asleep.is_empty() || (touched.is_read && self.makes_wait(call, server)) {
             return;
         }
-        if touched.is_anything {
-            self.observer.touches.sleepers.forget_where(|_| true);
+        self.with_spill(server, callbacks::now_us(), |spill, around| spill.wake_now(around, &asleep));
+    }
+
+    /// Of these keys those that sleep; whose value has ended is told now, before a command finds them absent.
+    fn end_if_over(&mut self, server: &Server, keys: &[KeyHash]) -> Vec<KeyHash> {
+        let sleepers = &mut self.observer.touches.sleepers;
+        let mut asleep = Vec::with_capacity(keys.len());
+        for key in keys {
+            match sleepers.take_if_ended(*key, now_ms()) {
+                Some(sleeper) => ends::tell(server, &sleeper),
+                None => asleep.push(*key),
+            }
         }
-        self.with_spill(server, callbacks::now_us(), |spill, around| spill.wake_now(around, &touched.keys));
+        asleep
     }
 
     /// True where the command's client will wait for the disk alone: it only reads, of a plain client outside a transaction, the
@@ -207,10 +302,7 @@ impl Tenure {
         let now_us = callbacks::now_us();
         self.with_spill(server, now_us, |spill, around| match outcome {
             Some((place, bytes)) => drop(spill.wake_with(around, key, place, bytes.as_deref())),
-            None if around.observer.touches.sleepers.has(key, db, name) => {
-                around.observer.touches.sleepers.remove(key);
-                spill.counts.damaged += 1;
-            }
+            None if around.observer.touches.sleepers.has(key, db, name) => spill.give_up_waiting(around, key),
             None => {}
         });
         server.select_db(db);
@@ -226,22 +318,42 @@ impl Tenure {
         let sleepers = &mut self.observer.touches.sleepers;
         if sleepers.any() {
             let key = in_database(KeyHash::of(name), db);
-            if sleepers.has(key, db, name) {
-                sleepers.remove(key);
-            }
+            sleepers.is_awake(key, db, name);
         }
     }
 
     /// What slept in a database is no more, or in any.
-    pub(super) fn forget_sleepers(&mut self, db: Option<u16>) {
-        self.observer.touches.sleepers.forget_where(|sleeper| db.is_none_or(|db| sleeper.db == db));
+    pub(super) fn forget_sleepers(&mut self, server: &Server, db: Option<u16>) {
+        let is_gone = |db_of: u16| db.is_none_or(|db| db_of == db);
+        let Touches { sleepers, owed, .. } = &mut self.observer.touches;
+        owed.retain(|(db, _)| !is_gone(*db));
+        sleepers.forget_where(|sleeper| is_gone(sleeper.db), |sleeper| ends::tell_emptied(server, sleeper));
     }
 
-    /// An orderly stop.
-    pub fn on_shutdown(&mut self, server: &Server) {
-        if !self.settings.warm_restart || self.spill.is_none() {
-            return;
+    /// Databases have changed places: who sleeps is given up, of all of them.
+    pub(super) fn swap_sleepers(&mut self, one: u16, other: u16) {
+        let Touches { sleepers, owed, .. } = &mut self.observer.touches;
+        sleepers.give_up_all();
+        for (db, _) in owed {
+            *db = if *db == one {
+                other
+            } else if *db == other {
+                one
+            } else {
+                *db
+            };
         }
+    }
+
+    /// An orderly stop: what it leaves on disk is the file of a warm restart, or nothing.
+    pub fn on_shutdown(&mut self, server: &Server) {
+        if self.settings.warm_restart && self.spill.is_some() {
+            self.write_warm(server);
+        }
+        self.spill = None;
+    }
+
+    fn write_warm(&mut self, server: &Server) {
         self.count_keys(server);
         let text = match self.with_spill(server, callbacks::now_us(), |spill, around| spill.write_warm(around)) {
             Some(Ok(warm)) => format!("warm restart: {} values written, {} bytes", warm.keys, warm.bytes),

@@ -24,6 +24,8 @@ mod rights;
 mod sample_sizes;
 mod size_classes;
 mod sleep;
+mod sleep_ends;
+mod sleep_pauses;
 mod tiers;
 mod tiers_churn;
 mod tiers_client;

@@ -16,12 +16,12 @@ use crate::harness::{
 const MB: u64 = 1 << 20;
 
 /// A server whose values sleep in the folder.
-fn sleeping_in(folder: &Path) -> ServerOptions {
+pub fn sleeping_in(folder: &Path) -> ServerOptions {
     with_module().set("maxmemory-policy", "allkeys-lru").set("tenure.spill-dir", folder.display())
 }
 
 /// Servers on which values can sleep: a filter has to know who sends a command.
-fn on_servers_that_can(binaries: Vec<ServerBinary>, test: impl Fn(&mut Server, &Path)) {
+pub fn on_servers_that_can(binaries: Vec<ServerBinary>, test: impl Fn(&mut Server, &Path)) {
     for binary in that_know_clients(binaries) {
         println!("on {}", binary.label);
         let folder = TempDir::new().unwrap();
@@ -31,7 +31,7 @@ fn on_servers_that_can(binaries: Vec<ServerBinary>, test: impl Fn(&mut Server, &
 }
 
 /// Oldest that can, and newest.
-fn two() -> Vec<ServerBinary> {
+pub fn two() -> Vec<ServerBinary> {
     oldest_and_newest_of(that_know_clients(servers()))
 }
 
@@ -605,6 +605,79 @@ fn what_cannot_sleep_is_refused_with_the_reason() {
         // One folder, one server.
         let second = start(&binary, &sleeping_in(folder.path()));
         let mut other = second.connection().unwrap();
-        wait_for("the folder to be refused", || status(&mut other)["sleep"].contains("can't be used"));
+        wait_for("the folder to be refused", || {
+            status(&mut other)["sleep"].contains("can't be used")
+                && status(&mut other)["sleep"].contains("another server")
+        });
+        config_set(&mut other, "tenure.spill-dir", "");
+        let line = format!("CONFIG SET tenure.spill-dir {}", folder.path().display());
+        assert!(error_of(&mut other, &line).contains("in use by another server"), "{}", binary.label);
+        // Its own is no other's, however it is written, also where it was given up a moment ago.
+        let same = folder.path().join(".");
+        redis::pipe()
+            .cmd("CONFIG")
+            .arg("SET")
+            .arg("tenure.spill-dir")
+            .arg("")
+            .cmd("CONFIG")
+            .arg("SET")
+            .arg("tenure.spill-dir")
+            .arg(same.display().to_string())
+            .exec(&mut connection)
+            .unwrap();
+        wait_for("it to sleep again", || status(&mut connection)["sleep"] == "ready");
+    }
+}
+
+/// A folder that can't be had keeps no server from starting: it runs without sleep and says why.
+#[test]
+fn a_server_starts_without_its_folder() {
+    for binary in two() {
+        let server = start(&binary, &sleeping_in(Path::new("/proc/nowhere")));
+        let mut connection = server.connection().unwrap();
+        wait_for("the reason", || status(&mut connection)["sleep"].contains("can't be made"));
+        assert!(server.log().contains("values can't sleep: folder /proc/nowhere can't be made"), "{}", binary.label);
+        assert_eq!(status(&mut connection)["state"], "running");
+        let error = error_of(&mut connection, "TENURE.SLEEP db0");
+        assert!(error.contains("no partition") || error.contains("can't be made"), "{error}");
+    }
+}
+
+/// Values lie in plain: nobody else may read them, and an orderly end leaves none behind but those of a warm restart.
+#[test]
+fn files_of_values_are_private_and_end_with_the_server() {
+    use std::os::unix::fs::PermissionsExt;
+    for binary in two() {
+        let parent = TempDir::new().unwrap();
+        let folder = parent.path().join("made/by/tenure");
+        let mut server = start(&binary, &sleeping_in(&folder));
+        let mut connection = server.connection().unwrap();
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        let files = || -> Vec<std::path::PathBuf> {
+            let files = fs::read_dir(&folder).unwrap().flatten().map(|entry| entry.path());
+            files.filter(|path| path.extension().is_some_and(|end| end == "values")).collect()
+        };
+        (0..100).for_each(|i| send(&mut connection, &format!("SET k:{i} {i}")));
+        put_to_sleep(&server);
+        assert_eq!((mode(&folder), files().len()), (0o700, 1), "{}", binary.label);
+        files().iter().for_each(|file| assert_eq!(mode(file), 0o600, "{}", file.display()));
+        config_set(&mut connection, "tenure.spill-dir", "");
+        wait_for("no files", || files().is_empty());
+        config_set(&mut connection, "tenure.spill-dir", folder.display());
+        (0..100).for_each(|i| send(&mut connection, &format!("SET k:{i} {i}")));
+        put_to_sleep(&server);
+        drop(connection);
+        server.stop().unwrap();
+        assert!(files().is_empty(), "{}: {:?}", binary.label, files());
+        server.restart().unwrap();
+        let mut connection = server.connection().unwrap();
+        config_set(&mut connection, "tenure.spill-dir", folder.display());
+        config_set(&mut connection, "tenure.warm-restart", "yes");
+        send::<()>(&mut connection, "SET k v");
+        wait_for("it to be ready", || status(&mut connection)["sleep"] == "ready");
+        drop(connection);
+        server.stop().unwrap();
+        let warm = folder.join("tenure-warm.values");
+        assert_eq!((files(), mode(&warm)), (vec![warm], 0o600), "{}", binary.label);
     }
 }

@@ -9,6 +9,7 @@
 //! Cost: two `DUMP`s to fall asleep and a `RESTORE` to wake, both in slices; 100 bytes and the name for each sleeper.
 
 pub mod disk;
+pub mod ends;
 pub mod file;
 pub mod sleepers;
 pub mod warm;
@@ -160,8 +161,9 @@ pub struct Around<'a> {
 
 /// The sleep of values. See the file's opening.
 pub struct Spill {
-    folder: Folder,
+    // Its threads end before the folder is let go of.
     disk: Disk,
+    folder: Folder,
     pending: HashMap<u64, Pending>,
     /// What the disk has done and nobody has looked at.
     arrived: VecDeque<Done>,
@@ -176,6 +178,9 @@ pub struct Spill {
     bytes_left: u64,
     us_left: u64,
     refused_until_us: u64,
+    /// Writes are paused, or were when the turn before this ended: what was held back runs unseen after that.
+    is_paused: bool,
+    was_paused: bool,
     last_seen: Vec<(u32, u32)>,
     /// The sweep under way for those that are to fall asleep: its number, and the databases that it has not ended, the last first.
     sweep: u64,
@@ -189,7 +194,7 @@ fn segment_bytes(bytes_max: u64) -> u64 {
 }
 
 /// Milliseconds since 1970, as keys' times to live are told.
-fn now_ms() -> u64 {
+pub fn now_ms() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
 }
 
@@ -204,8 +209,8 @@ impl Spill {
         let disk =
             Disk::start(folder.path(), segment_bytes(bytes_max)).map_err(|e| format!("no thread for the disk: {e}"))?;
         let mut spill = Spill {
-            folder,
             disk,
+            folder,
             pending: HashMap::new(),
             arrived: VecDeque::new(),
             rhythms: Vec::new(),
@@ -218,6 +223,8 @@ impl Spill {
             bytes_left: 0,
             us_left: 0,
             refused_until_us: 0,
+            is_paused: false,
+            was_paused: false,
             last_seen: vec![(0, 0); REUSE_SLOTS],
             sweep: 0,
             sweep_dbs: Vec::new(),
@@ -300,10 +307,18 @@ impl Spill {
         self.rhythms.get(partition.index()).map_or(Rest::Awake, |rhythm| rhythm.rest)
     }
 
+    /// At the end of each turn, whether writes are paused. Commands that were held back run after that, and the filter doesn't see
+    /// them again, so nothing that they may name falls asleep until the turn after.
+    pub fn note_pause(&mut self, is_paused: bool) {
+        self.was_paused = std::mem::replace(&mut self.is_paused, is_paused);
+    }
+
     /// True where there is something to do that a turn may do some of.
     pub fn is_busy(&self) -> bool {
         let moves = |rhythm: &Rhythm| matches!(rhythm.rest, Rest::FallingAsleep { .. } | Rest::Waking);
         self.us_left > 0
+            && !self.is_paused
+            && !self.was_paused
             && (!self.pending.is_empty()
                 || !self.arrived.is_empty()
                 || self.disk.under_way() > 0
@@ -506,6 +521,9 @@ impl Spill {
         if !is_there || !may_change_keys(server) {
             return;
         }
+        if server.writes_are_paused() {
+            return;
+        }
         let hash_now = record_of(server, &pending).map(|record| KeyHash::of(&record).0);
         let partition = observer.partitions.of(pending.db, &pending.name);
         match self.rest(partition) {
@@ -548,36 +566,33 @@ impl Spill {
     /// A record was read: its key wakes, if that is still the one that sleeps. True where it is awake now.
     pub fn wake_with(&mut self, around: &mut Around, key: KeyHash, place: Place, bytes: Option<&[u8]>) -> bool {
         let Around { server, observer, usage, .. } = around;
-        let sleepers = &mut observer.touches.sleepers;
-        if sleepers.get(key).is_none_or(|sleeper| sleeper.place != place) || !may_change_keys(server) {
+        let touches = &mut observer.touches;
+        let is_that = touches.sleepers.get(key).is_some_and(|sleeper| sleeper.place == place);
+        let Some(sleeper) = touches.sleepers.remove_if(key, is_that && may_change_keys(server)) else { return false };
+        let record = bytes.and_then(Record::decode).filter(|r| r.db == sleeper.db && *r.name == *sleeper.name);
+        self.counts.damaged += u64::from(record.is_none());
+        let lives = record.filter(|_| !sleeper.is_over(now_ms()));
+        let is_awake = lives.is_some_and(|record| ends::restore(server, &record, &mut touches.owed));
+        if !is_awake {
+            ends::tell(server, &sleeper);
             return false;
         }
-        let Some(sleeper) = sleepers.remove(key) else { return false };
-        let record = bytes.and_then(Record::decode);
-        let Some(record) = record.filter(|r| r.db == sleeper.db && *r.name == *sleeper.name) else {
-            self.counts.damaged += 1;
-            return false;
-        };
-        if record.expires_at_ms > 0 && record.expires_at_ms <= now_ms() {
-            return false;
-        }
-        server.select_db(record.db);
-        let expires = record.expires_at_ms.to_string();
-        let idle = record.idle_seconds.to_string();
-        let words: [&[u8]; 6] =
-            [record.name, expires.as_bytes(), record.payload, b"ABSTTL", b"IDLETIME", idle.as_bytes()];
-        // Refused where the key is there: what is in memory is newer.
-        let is_awake = server.call_replicated(c"RESTORE", &words).is_some_and(|reply| reply.is_ok());
-        if is_awake {
-            observer.partitions.created(record.db, record.name, sleeper.owner);
-            let partition = observer.partitions.of(record.db, record.name);
-            usage.came(record.db, partition, None, &observer.known());
-            self.counts.woken += 1;
-        }
-        is_awake
+        observer.partitions.created(sleeper.db, &sleeper.name, sleeper.owner);
+        let partition = observer.partitions.of(sleeper.db, &sleeper.name);
+        usage.came(sleeper.db, partition, None, &observer.known());
+        self.counts.woken += 1;
+        true
     }
 
-    /// Wakes keys that a command is about to touch, while the server waits for the disk. What can't wake now is forgotten: the
+    /// The value of a key that a client waited for didn't come in time: it is given up, so that nobody waits for it again.
+    pub fn give_up_waiting(&mut self, around: &mut Around, key: KeyHash) {
+        if let Some(sleeper) = around.observer.touches.sleepers.remove(key) {
+            self.counts.damaged += 1;
+            ends::tell(around.server, &sleeper);
+        }
+    }
+
+    /// Wakes keys that a command is about to touch, while the server waits for the disk. What can't wake now is given up: the
     /// command may change or delete it, and run again without being seen.
     pub fn wake_now(&mut self, around: &mut Around, keys: &[KeyHash]) {
         for (i, key) in keys.iter().enumerate() {
@@ -588,7 +603,10 @@ impl Spill {
                 let bytes = self.disk.read_now(place);
                 self.wake_with(around, *key, place, bytes.as_deref());
             }
-            self.counts.given_up += u64::from(around.observer.touches.sleepers.remove(*key).is_some());
+            if let Some(sleeper) = around.observer.touches.sleepers.remove(*key) {
+                self.counts.given_up += 1;
+                ends::tell(around.server, &sleeper);
+            }
         }
     }
 
@@ -695,10 +713,10 @@ fn lifted(target_bytes: &[u64], held: &[Option<u64>], is_guaranteed: impl Fn(usi
     Some((0..n).map(|i| held[i].unwrap_or_else(|| scaled(i))).collect())
 }
 
-/// True where this server may change keys now: not where it follows another, loads, or holds writes back.
+/// True where this server may change keys by itself: not where it follows another, or loads.
 fn may_change_keys(server: &Server) -> bool {
     let flags = server.flags();
-    !flags.is_replica() && !flags.is_loading() && !server.writes_are_paused()
+    !flags.is_replica() && !flags.is_loading()
 }
 
 /// The record of a key as it is now.

@@ -1,6 +1,9 @@
-//! Who is asleep: the keys whose values lie on disk, and where. About 100 bytes and the name for each.
+//! Who is asleep: the keys whose values lie on disk, and where. About 100 bytes and the name for each, and 30 where it expires.
+//!
+//! Beside them those whose value has ended, which clients haven't been told yet: given up, all of a folder at once maybe, so
+//! that they are told over many turns. Until then a command that names one is told apart from one that names a key never heard of.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::hash::{BuildHasherDefault, Hasher};
 
 use tenure_core::units::{KeyHash, PartitionId};
@@ -23,6 +26,13 @@ pub struct Sleeper {
     pub partition: PartitionId,
     /// Whose it is.
     pub owner: User,
+}
+
+impl Sleeper {
+    /// True where its time to live is over, at so many ms since 1970.
+    pub fn is_over(&self, now_ms: u64) -> bool {
+        self.expires_at_ms > 0 && self.expires_at_ms <= now_ms
+    }
 }
 
 /// Keys are hashes already.
@@ -62,13 +72,42 @@ pub struct Sleepers {
     live_bytes: u64,
     /// By partition.
     keys: HashMap<PartitionId, usize>,
+    /// Those that expire, the next first: when, and the key's hash.
+    by_expiry: BTreeSet<(u64, u64)>,
+    given_up: ByHash<Sleeper>,
+    /// Their hashes, in the order in which they are told; some may have been told since.
+    to_tell: Vec<u64>,
 }
 
 impl Sleepers {
-    /// True where any key is asleep.
+    /// True where any key is asleep, or was and its end is still to be told.
     #[inline]
     pub fn any(&self) -> bool {
-        !self.by_hash.is_empty()
+        !self.by_hash.is_empty() || !self.given_up.is_empty()
+    }
+
+    /// True where values have ended that are still to be told, at so many ms since 1970.
+    pub fn have_ended(&self, now_ms: u64) -> bool {
+        !self.given_up.is_empty() || self.by_expiry.first().is_some_and(|&(at_ms, _)| at_ms <= now_ms)
+    }
+
+    /// The next whose value has ended, no longer remembered; `None` where there is none.
+    pub fn take_ended(&mut self, now_ms: u64) -> Option<Sleeper> {
+        while let Some(hash) = self.to_tell.pop() {
+            if let Some(sleeper) = self.given_up.remove(&hash) {
+                return Some(sleeper);
+            }
+        }
+        let &(at_ms, hash) = self.by_expiry.first()?;
+        if at_ms <= now_ms { self.remove(KeyHash(hash)) } else { None }
+    }
+
+    /// That very key, no longer remembered, where its value has ended.
+    pub fn take_if_ended(&mut self, key: KeyHash, now_ms: u64) -> Option<Sleeper> {
+        if let Some(sleeper) = self.given_up.remove(&key.0) {
+            return Some(sleeper);
+        }
+        self.get(key).is_some_and(|sleeper| sleeper.is_over(now_ms)).then(|| self.remove(key))?
     }
 
     /// Keys asleep.
@@ -107,11 +146,25 @@ impl Sleepers {
         self.get(key).is_some_and(|sleeper| sleeper.db == db && *sleeper.name == *name)
     }
 
+    /// True where that very key sleeps, or did and its end is still to be told.
+    pub fn knows(&self, key: KeyHash, db: u16, name: &[u8]) -> bool {
+        let is_it = |sleeper: &Sleeper| sleeper.db == db && *sleeper.name == *name;
+        self.get(key).is_some_and(is_it) || self.given_up.get(&key.0).is_some_and(is_it)
+    }
+
+    /// The same of a key whose name isn't at hand.
+    pub fn knows_hash(&self, key: KeyHash) -> bool {
+        self.by_hash.contains_key(&key.0) || self.given_up.contains_key(&key.0)
+    }
+
     /// A key falls asleep. False where one of the same hash sleeps already.
     pub fn add(&mut self, key: KeyHash, sleeper: Sleeper) -> bool {
         let (place, partition) = (sleeper.place, sleeper.partition);
         if self.by_hash.contains_key(&key.0) {
             return false;
+        }
+        if sleeper.expires_at_ms > 0 {
+            self.by_expiry.insert((sleeper.expires_at_ms, key.0));
         }
         self.by_hash.insert(key.0, sleeper);
         self.order.entry(partition).or_default().push(key.0);
@@ -129,6 +182,7 @@ impl Sleepers {
     /// A key no longer sleeps.
     pub fn remove(&mut self, key: KeyHash) -> Option<Sleeper> {
         let sleeper = self.by_hash.remove(&key.0)?;
+        self.by_expiry.remove(&(sleeper.expires_at_ms, key.0));
         let len = u64::from(sleeper.place.len);
         if let Some(keys) = self.keys.get_mut(&sleeper.partition) {
             *keys = keys.saturating_sub(1);
@@ -142,6 +196,11 @@ impl Sleepers {
             (self.by_hash, self.order) = Default::default();
         }
         Some(sleeper)
+    }
+
+    /// The same, where `is_wanted`.
+    pub fn remove_if(&mut self, key: KeyHash, is_wanted: bool) -> Option<Sleeper> {
+        if is_wanted { self.remove(key) } else { None }
     }
 
     /// The key of a partition that fell asleep last, the hottest of those left; it still sleeps, but is listed no more.
@@ -176,21 +235,61 @@ impl Sleepers {
         empty
     }
 
-    /// Forgets the sleepers of the segment with the least that is still in use, the newest excepted; `None` where there is no
+    /// Gives up the sleepers of the segment with the least that is still in use, the newest excepted; `None` where there is no
     /// other. Cost: all sleepers are looked at.
     pub fn give_up_segment(&mut self) -> Option<u32> {
         let newest = self.newest();
         let others = self.segments.iter().filter(|(number, _)| Some(**number) != newest);
         let number = *others.min_by_key(|(_, segment)| segment.live_bytes)?.0;
-        self.forget_where(|sleeper| sleeper.place.segment == number);
+        let is_there = |(hash, sleeper): (&u64, &Sleeper)| (sleeper.place.segment == number).then_some(*hash);
+        let hashes: Vec<u64> = self.by_hash.iter().filter_map(is_there).collect();
+        for hash in hashes {
+            if let Some(sleeper) = self.remove(KeyHash(hash)) {
+                self.given_up.insert(hash, sleeper);
+                self.to_tell.push(hash);
+            }
+        }
         self.segments.remove(&number);
         Some(number)
     }
 
-    /// Forgets the keys that `gone` says are no more, as when a database is emptied.
-    pub fn forget_where(&mut self, gone: impl Fn(&Sleeper) -> bool) {
+    /// Gives up all; their files are no longer needed. Cost: their hashes are copied.
+    pub fn give_up_all(&mut self) {
+        let asleep = std::mem::take(&mut self.by_hash);
+        self.to_tell.extend(asleep.keys());
+        match self.given_up.is_empty() {
+            true => self.given_up = asleep,
+            false => self.given_up.extend(asleep),
+        }
+        (self.order, self.keys, self.by_expiry) = Default::default();
+        self.segments.values_mut().for_each(|segment| segment.live_bytes = 0);
+        self.live_bytes = 0;
+    }
+
+    /// The files are no more.
+    pub fn forget_segments(&mut self) {
+        self.segments.clear();
+    }
+
+    /// Forgets the keys that `gone` says are no more, as when a database is emptied, those given up too; `tell` hears of each.
+    pub fn forget_where(&mut self, gone: impl Fn(&Sleeper) -> bool, mut tell: impl FnMut(&Sleeper)) {
         let hashes: Vec<u64> = self.by_hash.iter().filter(|(_, s)| gone(s)).map(|(hash, _)| *hash).collect();
-        hashes.into_iter().for_each(|hash| drop(self.remove(KeyHash(hash))));
+        hashes.into_iter().filter_map(|hash| self.remove(KeyHash(hash))).for_each(|sleeper| tell(&sleeper));
+        self.given_up.retain(|_, sleeper| {
+            let is_gone = gone(sleeper);
+            if is_gone {
+                tell(sleeper);
+            }
+            !is_gone
+        });
+    }
+
+    /// A key is in memory again, whatever became of its value on disk.
+    pub fn is_awake(&mut self, key: KeyHash, db: u16, name: &[u8]) {
+        if self.knows(key, db, name) {
+            self.remove(key);
+            self.given_up.remove(&key.0);
+        }
     }
 
     /// Tells each key's partition anew.
@@ -261,7 +360,31 @@ mod tests {
         let mut sleepers = sleepers(10);
         sleepers.divide_anew(|_| PartitionId(5));
         assert_eq!((sleepers.of(PartitionId(5)), sleepers.of(PartitionId(0))), (10, 0));
-        sleepers.forget_where(|sleeper| sleeper.db == 0);
-        assert!(!sleepers.any() && sleepers.live_bytes() == 0);
+        let mut told = 0;
+        sleepers.forget_where(|sleeper| sleeper.db == 0, |_| told += 1);
+        assert!(!sleepers.any() && sleepers.live_bytes() == 0 && told == 10);
+    }
+
+    #[test]
+    fn whose_value_has_ended_is_remembered_until_it_is_told() {
+        let mut sleepers = sleepers(10);
+        for i in 0..4 {
+            let (hash, mut late) = sleeper(i, 1);
+            sleepers.remove(hash).unwrap();
+            late.expires_at_ms = 100 - i;
+            assert!(sleepers.add(hash, late));
+        }
+        assert!(!sleepers.have_ended(96) && sleepers.take_ended(96).is_none());
+        assert_eq!(*sleepers.take_ended(98).unwrap().name, *b"key:3");
+        assert!(sleepers.take_if_ended(sleeper(1, 1).0, 98).is_none(), "not yet");
+        assert_eq!(*sleepers.take_if_ended(sleeper(2, 1).0, 98).unwrap().name, *b"key:2");
+        sleepers.give_up_all();
+        assert_eq!((sleepers.len(), sleepers.live_bytes(), sleepers.of(PartitionId(0))), (0, 0, 0));
+        let hash = sleeper(5, 1).0;
+        assert!(sleepers.any() && sleepers.have_ended(0) && !sleepers.has(hash, 0, b"key:5"));
+        assert!(sleepers.knows(hash, 0, b"key:5") && sleepers.take_if_ended(hash, 0).is_some());
+        sleepers.is_awake(sleeper(6, 1).0, 0, b"key:6");
+        assert_eq!(std::iter::from_fn(|| sleepers.take_ended(0)).count(), 6);
+        assert!(!sleepers.any());
     }
 }

@@ -72,7 +72,7 @@ fn main() -> ExitCode {
             ExitCode::from(2)
         }
         Err(error) => {
-            eprintln!("error: {error:#}");
+            eprintln!("error: {}", sentence(&error));
             ExitCode::FAILURE
         }
     }
@@ -86,6 +86,33 @@ fn print(text: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// What went wrong and why, each cause once: many errors say their cause's text in their own.
+fn sentence(error: &anyhow::Error) -> String {
+    let mut said: Vec<String> = Vec::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if !said.last().is_some_and(|last| last.contains(&cause)) {
+            said.push(cause);
+        }
+    }
+    said.join(": ")
+}
+
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| cause.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe))
+}
+
+#[cfg(test)]
+mod tests {
+    use anyhow::Context as _;
+
+    use super::*;
+
+    #[test]
+    fn a_cause_is_said_once() {
+        let refused = || redis::RedisError::from(io::Error::from(io::ErrorKind::ConnectionRefused));
+        let error = Err::<(), _>(refused()).context("127.0.0.1:1: no connection").unwrap_err();
+        assert_eq!(sentence(&error), "127.0.0.1:1: no connection: connection refused");
+        let error = anyhow::anyhow!("size is negative").context("trace.csv:1042").context("replay");
+        assert_eq!(sentence(&error), "replay: trace.csv:1042: size is negative");
+    }
 }

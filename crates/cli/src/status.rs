@@ -30,6 +30,7 @@ struct Tenant {
     used_bytes: f64,
     target_bytes: f64,
     bytes_min: f64,
+    bytes_guaranteed: f64,
     /// `None`: no maximum.
     bytes_max: Option<f64>,
     reads: f64,
@@ -73,6 +74,7 @@ fn add_up(rows: &[Vec<Fields>]) -> Vec<Tenant> {
         sum.used_bytes += number(row, "used_bytes");
         sum.target_bytes += number(row, "target_bytes").max(0.0);
         sum.bytes_min += number(row, "bytes_min");
+        sum.bytes_guaranteed += number(row, "bytes_guaranteed");
         sum.bytes_max = sum.bytes_max.zip(bytes_max).map(|(a, b)| a + b);
         sum.reads += number(row, "reads");
         sum.misses += number(row, "misses");
@@ -113,7 +115,8 @@ fn to_json(statuses: &[(String, Fields)], rows: &[Vec<Fields>], tenants: &[Tenan
             "used_bytes": tenant.used_bytes,
             "target_bytes": tenant.target_bytes,
             "bytes_min": tenant.bytes_min,
-            "bytes_max": tenant.bytes_max,
+            "bytes_guaranteed": tenant.bytes_guaranteed,
+            "bytes_max": tenant.bytes_max.unwrap_or(-1.0),
             "reads": tenant.reads,
             "misses": tenant.misses,
             "miss_ratio": tenant.miss_ratio(),
@@ -150,6 +153,7 @@ fn table(statuses: &[(String, Fields)], rows: &[Vec<Fields>], tenants: &[Tenant]
         "used",
         "target",
         "min",
+        "guaranteed",
         "max",
         "reads",
         "miss ratio",
@@ -163,7 +167,8 @@ fn table(statuses: &[(String, Fields)], rows: &[Vec<Fields>], tenants: &[Tenant]
             bytes(tenant.used_bytes),
             bytes(tenant.target_bytes),
             bytes(tenant.bytes_min),
-            tenant.bytes_max.map_or("none".to_owned(), bytes),
+            bytes(tenant.bytes_guaranteed),
+            tenant.bytes_max.map_or("-1".to_owned(), bytes),
             format!("{:.0}", tenant.reads),
             format!("{:.4}", tenant.miss_ratio()),
             format!("{:.0}", tenant.penalty_us_mean()),

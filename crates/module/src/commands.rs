@@ -85,9 +85,14 @@ pub fn run_stopped(words: &[&[u8]]) -> Answer {
         "tenure.help" => help(arguments),
         container if is_container(container) && asks_for_help(arguments) => help_of(container),
         "tenure.status" => {
-            let state = if guard::is_off() { "failed" } else { "stopped" };
+            let state = info::state_without_tenure();
             let last_panic = Answer::Text(guard::last_panic());
-            Answer::Map(vec![("state", Answer::Text(state.to_owned())), ("last_panic", last_panic)])
+            let version = Answer::Text(info::VERSION.to_owned());
+            Answer::Map(vec![
+                ("state", Answer::Text(state.to_owned())),
+                ("version", version),
+                ("last_panic", last_panic),
+            ])
         }
         _ => error("Tenure does not run; TENURE.STATUS says why, CONFIG SET tenure.enabled yes starts it".to_owned()),
     }
@@ -154,11 +159,13 @@ fn status(runtime: &Runtime) -> Answer {
     let targets: u64 = published.plan.as_ref().map_or(0, |plan| plan.target_bytes.iter().sum());
     let mut fields = vec![
         ("state", Answer::Text("running".to_owned())),
+        ("version", Answer::Text(info::VERSION.to_owned())),
         ("policy", Answer::Text(tenure.settings().policy.name())),
-        ("eviction", Answer::Text(tenure.standing.as_str().to_owned())),
+        ("eviction", Answer::Text(tenure.standing_shown().as_str().to_owned())),
         ("worker", Answer::Text(if tenure.worker.is_alive() { "running" } else { "dead" }.to_owned())),
         ("maxmemory_bytes", count(tenure.memory.limit_bytes)),
         ("headroom_bytes", count(tenure.headroom_bytes())),
+        ("minimums", Answer::Text(tenure.minimums_standing())),
         ("planned_bytes", count(targets)),
         ("k", Answer::Text(sample_sizes(tenure))),
         ("ranking", Answer::Text(info::ranking(tenure).to_owned())),
@@ -166,13 +173,13 @@ fn status(runtime: &Runtime) -> Answer {
         ("miss_ratio_error_mean", Answer::Number(published.choice.error.mean().unwrap_or(0.0))),
         ("predicted_cost_us", Answer::Number(published.plan.as_ref().map_or(0.0, |plan| plan.cost_us))),
         ("partitions", count(tenure.observer.partitions.len() as u64)),
-        ("windows", count(published.window)),
-        ("plans_adopted", count(published.plans_adopted)),
+        ("windows", count(info::total(tenure, "windows"))),
+        ("plans_adopted", count(info::total(tenure, "plans_adopted"))),
         ("learned", Answer::Text(if published.is_taught { "by its primary" } else { "here" }.to_owned())),
         ("sleep", Answer::Text(tenure.spill_standing.to_string())),
         ("watching", Answer::Text(tenure.observer.watching().to_owned())),
         ("sample_rate", Answer::Number(tenure.observer.rate.rate())),
-        ("evictions", count(tenure.evictor.work.evicted.iter().sum())),
+        ("evictions", count(info::total(tenure, "evictions"))),
         ("memory_bytes", count(alloc::allocated_bytes() as u64)),
         ("panics", count(guard::panics())),
     ];
@@ -208,13 +215,15 @@ fn tenant(row: &info::TenantRow) -> Answer {
         ("used_bytes", sum(|row| row.used_bytes)),
         ("target_bytes", or_none(row.target_bytes())),
         ("bytes_min", count(first.map_or(0, |row| row.bytes_min))),
+        ("bytes_guaranteed", count(first.map_or(0, |row| row.bytes_guaranteed))),
         ("bytes_max", or_none(first.and_then(|row| row.bytes_max))),
-        ("reads", sum(|row| row.counters.reads)),
-        ("hits", sum(|row| row.counters.reads.saturating_sub(row.counters.misses))),
-        ("misses", sum(|row| row.counters.misses)),
+        ("reads", count(row.counted.reads)),
+        ("hits", count(row.counted.reads.saturating_sub(row.counted.misses))),
+        ("misses", count(row.counted.misses)),
         ("miss_ratio", Answer::Number(row.miss_ratio())),
+        ("miss_ratio_window", Answer::Number(row.miss_ratio_window())),
         ("penalty_us_mean", Answer::Number(row.penalty_us_mean())),
-        ("evictions", sum(|row| row.evictions)),
+        ("evictions", count(row.counted.evictions)),
         ("k", count(row.k())),
         ("sleeping_keys", sum(|row| row.sleeping_keys)),
     ])
@@ -232,15 +241,16 @@ fn partition(row: &info::PartitionRow) -> Answer {
         ("target_bytes", or_none(row.target_bytes)),
         ("bytes_min", count(row.bytes_min)),
         ("bytes_max", or_none(row.bytes_max)),
-        ("reads", count(row.counters.reads)),
-        ("writes", count(row.counters.writes)),
-        ("deletes", count(row.counters.deletes)),
-        ("misses", count(row.counters.misses)),
-        ("miss_ratio", Answer::Number(row.miss_ratio)),
+        ("reads", count(row.counted.reads)),
+        ("writes", count(row.counted.writes)),
+        ("deletes", count(row.counted.deletes)),
+        ("misses", count(row.counted.misses)),
+        ("miss_ratio", Answer::Number(row.miss_ratio())),
+        ("miss_ratio_window", Answer::Number(row.miss_ratio_window)),
         ("miss_ratio_predicted", Answer::Number(row.miss_ratio_predicted)),
         ("penalty_us_mean", Answer::Number(row.penalty_us_mean)),
         ("penalty_us_spread", Answer::Number(row.penalty_us_spread)),
-        ("evictions", count(row.evictions)),
+        ("evictions", count(row.counted.evictions)),
         ("k", count(row.k)),
         ("reads_weighed", Answer::Number(row.reads_weighed)),
         ("sleeping_keys", count(row.sleeping_keys)),
@@ -402,7 +412,7 @@ fn class(tenure: &mut Tenure, server: &Server, arguments: &[&[u8]]) -> Answer {
             }
             tenure.observer.partitions.classes.hint_connection(server.client_id(), class)
         }),
-        ("PREFIX", [prefix, name]) => set_rule(tenure, server, &text(prefix), &text(name)),
+        ("PREFIX", [prefix, name]) => set_rule(tenure, server, prefix, &text(name)),
         ("GET", [key]) => {
             let hash = in_database(KeyHash::of(key), server.selected_db());
             let partitions = &tenure.observer.partitions;
@@ -427,16 +437,9 @@ fn with_class(tenure: &mut Tenure, name: &[u8], hint: impl FnOnce(&mut Tenure, C
 }
 
 /// Puts a rule in the place of the prefix's former one, in `tenure.class-rules`, where it outlives a `CONFIG REWRITE`.
-fn set_rule(tenure: &Tenure, server: &Server, prefix: &str, name: &str) -> Answer {
-    let held = &tenure.settings().class_rules_text;
-    let is_other = |entry: &&str| entry.split_once('=').is_none_or(|(_, held)| held != prefix);
-    let mut rules: Vec<String> = held.split_ascii_whitespace().filter(is_other).map(str::to_owned).collect();
-    if name != "none" {
-        rules.push(format!("{name}={prefix}"));
-    }
-    let rules = rules.join(" ");
-    match ClassRules::parse(&rules) {
-        Ok(_) => match server.call(c"CONFIG", &[b"SET", b"tenure.class-rules", rules.as_bytes()]) {
+fn set_rule(tenure: &Tenure, server: &Server, prefix: &[u8], name: &str) -> Answer {
+    match ClassRules::with(&tenure.settings().class_rules_text, prefix, name) {
+        Ok(rules) => match server.call(c"CONFIG", &[b"SET", b"tenure.class-rules", &rules]) {
             Some(_) => Answer::Ok,
             None => error("the server refused to set tenure.class-rules".to_owned()),
         },
@@ -463,7 +466,7 @@ fn list_classes(tenure: &Tenure) -> Answer {
             ("keys", sum(|row| row.keys)),
             ("used_bytes", sum(|row| row.used_bytes)),
             ("target_bytes", sum(|row| row.target_bytes.unwrap_or(0))),
-            ("misses", sum(|row| row.counters.misses)),
+            ("misses", sum(|row| row.counted.misses)),
             ("penalty_us_mean", Answer::Number(if penalties > 0 { weighed / penalties as f64 } else { 0.0 })),
         ])
     };

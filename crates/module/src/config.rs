@@ -124,8 +124,8 @@ pub struct Settings {
     pub classes: ClassSpec,
     /// `tenure.class-limits`, as written.
     pub class_limits_text: String,
-    /// `tenure.class-rules`, as written.
-    pub class_rules_text: String,
+    /// `tenure.class-rules`, as written: names of keys may be any bytes.
+    pub class_rules_text: Vec<u8>,
     /// `tenure.size-classes`
     pub size_classes: i64,
     /// `tenure.key-table-bytes`
@@ -202,14 +202,15 @@ pub enum Kind {
     Bool { default: bool, get: fn(&Settings) -> bool, set: fn(&mut Settings, bool), immutable: bool },
     /// A number within a range; `memory` ones may be written with a unit.
     Number { default: i64, min: i64, max: i64, memory: bool, get: fn(&Settings) -> i64, set: fn(&mut Settings, i64) },
-    /// One of some names, the first by default; the error says why this server can't do that one.
+    /// One of some names, `default` among them by its place; the error says why this server can't do that one.
     Choice {
         names: &'static [&'static CStr],
+        default: usize,
         get: fn(&Settings) -> usize,
         set: fn(&mut Settings, usize) -> Result<(), String>,
     },
     /// A text with a grammar of its own, empty by default; the error says what is wrong.
-    Text { get: fn(&Settings) -> &str, set: fn(&mut Settings, &str) -> Result<(), String> },
+    Text { get: fn(&Settings) -> &[u8], set: fn(&mut Settings, &[u8]) -> Result<(), String> },
 }
 
 /// One setting.
@@ -241,11 +242,12 @@ macro_rules! number {
 
 /// A setting that is one of some names; `values` in the order of `names`, and of the type's own.
 macro_rules! choice {
-    ($($field:ident).+, $name:literal, $names:expr, $values:expr, $about:literal) => {
+    ($($field:ident).+, $name:literal, $names:expr, $values:expr, $default:expr, $about:literal) => {
         Setting {
             name: $name,
             kind: Kind::Choice {
                 names: $names,
+                default: $default as usize,
                 get: |settings| settings.$($field).+ as usize,
                 set: |settings, i| {
                     settings.$($field).+ = $values[i.min($values.len() - 1)];
@@ -269,23 +271,25 @@ pub const TABLE: &[Setting] = &[
         c"policy",
         Policy::NAMES,
         Policy::ALL,
+        Policy::Density,
         "What evicts: 'density' evicts what keeping saves least (miss penalty x expected reads / byte and time, learned from the accesses; or GDSF or the longest idle, where miniature caches find that better), 'predis' holds partitions to the plan's targets, 'kredis' too, each under the K (1, 5, 8 or 16) that misses least there, 'dlru' evicts the longest idle of K keys, whoever's they are, with the K (1, 2, 5, 10 or 16) that costs least, which the server's maxmemory-samples follows, 'hyperbolic' evicts what is worth least (miss penalty x requests / time in the cache; 'hyperbolic-size' per byte), best with 64 samples, 'lru' evicts the longest idle whoever's it is, 'off' leaves eviction to the server."
     ),
     Setting {
         name: c"tenants",
-        kind: Kind::Text { get: |s| &s.tenants_text, set: Settings::set_tenants },
-        about: "Who is a tenant: entries NAME=PREFIX*, NAME=user:USERNAME (keys that this ACL user creates) or NAME=db:N, apart by spaces, each with ,min=BYTES, ,max=BYTES, ,weight=N (how much its misses count, 1 to 1000) and ,replies=async|sent|acked (in place of tenure.replies) if wanted. Empty: one per logical database in use.",
+        kind: Kind::Text { get: |s| s.tenants_text.as_bytes(), set: |s, text| s.set_tenants(as_text(text)?) },
+        about: "Who is a tenant: entries NAME=PREFIX*, NAME=user:USERNAME (keys that this ACL user creates) or NAME=db:N, apart by spaces, each with ,min=BYTES, ,max=BYTES (-1: no maximum, as without), ,weight=N (how much its misses count, 1 to 1000) and ,replies=async|sent|acked (in place of tenure.replies) if wanted. Empty: one per logical database in use.",
     },
     choice!(
         classes.source,
         c"classes",
         &[c"off", c"auto", c"hinted"],
         [Source::Off, Source::Auto, Source::Hinted],
+        Source::Off,
         "Whether a tenant's keys are divided into miss-penalty classes, each with a curve and a target of its own: 'auto' by the penalty measured for the key, where no hint says otherwise, 'hinted' by hints alone (TENURE.CLASS, class-rules), 'off' not at all."
     ),
     Setting {
         name: c"class-limits",
-        kind: Kind::Text { get: |s| &s.class_limits_text, set: Settings::set_class_limits },
+        kind: Kind::Text { get: |s| s.class_limits_text.as_bytes(), set: |s, text| s.set_class_limits(as_text(text)?) },
         about: "Where one measured class ends and the next begins: up to 15 ascending numbers of microseconds. Empty: 10 30 70 150 310 630 1270 2550 5110 10230 20470 40950 81910 163830 327670.",
     },
     Setting {
@@ -330,6 +334,7 @@ pub const TABLE: &[Setting] = &[
         c"kredis-k",
         &[c"by-curve", c"as-set"],
         [KredisK::ByCurve, KredisK::AsSet],
+        KredisK::ByCurve,
         "Under which K the policy kredis plans and evicts: 'by-curve' each partition under that of 1, 5, 8 and 16 that misses least there, 'as-set' all under tenure.samples, for a quarter of the model's time and memory."
     ),
     choice!(
@@ -337,6 +342,7 @@ pub const TABLE: &[Setting] = &[
         c"dlru-evictor",
         &[c"server", c"tenure"],
         [DlruEvictor::Server, DlruEvictor::Tenure],
+        DlruEvictor::Server,
         "Who evicts under the policy dlru: 'server' the server itself, with maxmemory-samples set to the chosen K, where maxmemory-policy is allkeys-lru or volatile-lru (Tenure else, and from tenants above their maximum), 'tenure' Tenure, ahead of the limit and without the server's pool."
     ),
     number!(
@@ -376,6 +382,7 @@ pub const TABLE: &[Setting] = &[
         c"objective",
         &[c"penalty", c"hits", c"fair"],
         Objective::ALL,
+        Objective::Penalty,
         "What a plan is to reach: 'penalty' the least time lost to misses in all, 'hits' the most hits, 'fair' the least time lost that leaves no tenant with more than it would lose on an equal part of the memory. A tenant's weight counts in all three, but changes nobody's equal part."
     ),
     number!(
@@ -430,6 +437,7 @@ pub const TABLE: &[Setting] = &[
         name: c"limits-scope",
         kind: Kind::Choice {
             names: &[c"node", c"cluster"],
+            default: 0,
             get: |s| usize::from(s.limits_of_cluster),
             set: |s, i| {
                 s.limits_of_cluster = i == 1;
@@ -450,7 +458,7 @@ pub const TABLE: &[Setting] = &[
     },
     Setting {
         name: c"spill-dir",
-        kind: Kind::Text { get: |s| &s.spill_dir, set: Settings::set_spill_dir },
+        kind: Kind::Text { get: |s| s.spill_dir.as_bytes(), set: |s, text| s.set_spill_dir(as_text(text)?) },
         about: "The folder for values that sleep on disk, of this server alone; it is made where it isn't there. Empty: nothing sleeps.",
     },
     number!(
@@ -497,7 +505,7 @@ pub const TABLE: &[Setting] = &[
     },
     Setting {
         name: c"tier-slow",
-        kind: Kind::Text { get: |s| &s.tier_slow_text, set: Settings::set_tier_slow },
+        kind: Kind::Text { get: |s| s.tier_slow_text.as_bytes(), set: |s, text| s.set_tier_slow(as_text(text)?) },
         about: "Where values lie that are seldom asked for: 'anon' (ordinary memory, to try it), 'numa:NODE' (another socket, or CXL memory, which appears as a node), 'file:PATH' (a file, or one in that folder, mapped into memory). Strings above 256 bytes move; they are read where they lie. Needs jemalloc and MALLOC_CONF=tcache_max:256 in the server's environment (JE_MALLOC_CONF where jemalloc is the server's own copy). Empty: all memory is alike; values that are slow move back.",
     },
     number!(
@@ -513,6 +521,7 @@ pub const TABLE: &[Setting] = &[
         c"tier-rule",
         &[c"reuse-time", c"worth", c"always", c"never"],
         Rule::ALL,
+        Rule::ReuseTime,
         "What decides who lies in fast memory: 'reuse-time' moves up what is asked for again sooner than fast values are on average, and down what wasn't asked for the longest, 'worth' goes by accesses per byte times what fast memory saves. To compare with: 'always' moves up whatever is read, 'never' nothing; the latter also for slow memory that is nearly as fast."
     ),
     choice!(
@@ -520,12 +529,14 @@ pub const TABLE: &[Setting] = &[
         c"tier-division",
         &[c"guided", c"free", c"equal"],
         Division::ALL,
+        Division::Free,
         "How tenants share fast memory: 'guided' by their miss ratio curves, so that most reads are fast, 'free' not at all: whoever has the coldest value gives, 'equal' alike."
     ),
     Setting {
         name: c"replies",
         kind: Kind::Choice {
             names: Mode::NAMES,
+            default: Mode::Async as usize,
             get: |s| s.replies as usize,
             set: |s, i| s.set_replies(Mode::ALL[i.min(2)]),
         },
@@ -552,6 +563,7 @@ pub const TABLE: &[Setting] = &[
         c"replies-on-timeout",
         OnTimeout::NAMES,
         OnTimeout::ALL,
+        OnTimeout::Async,
         "What becomes of writes when that time is over, until replicas follow again: 'async' answers them as stock, 'refuse' answers NOREPLICAS and closes the connections that wait, whose writes may or may not last."
     ),
     Setting {
@@ -575,7 +587,7 @@ impl Default for Settings {
             tenants: TenantSpec::default(),
             classes: ClassSpec::default(),
             class_limits_text: String::new(),
-            class_rules_text: String::new(),
+            class_rules_text: Vec::new(),
             size_classes: 0,
             key_table_bytes: 0,
             samples: 0,
@@ -606,7 +618,7 @@ impl Default for Settings {
             tier_slow: None,
             tier_fast_bytes: 0,
             tier_rule: Rule::ReuseTime,
-            tier_division: Division::Guided,
+            tier_division: Division::Free,
             replies: Mode::Async,
             replies_replicas: 0,
             replies_timeout_ms: 0,
@@ -617,7 +629,9 @@ impl Default for Settings {
             match &setting.kind {
                 Kind::Bool { default, set, .. } => set(&mut settings, *default),
                 Kind::Number { default, set, .. } => set(&mut settings, *default),
-                Kind::Choice { .. } | Kind::Text { .. } => {}
+                // What is refused here and there is no default.
+                Kind::Choice { default, set, .. } => _ = set(&mut settings, *default),
+                Kind::Text { .. } => {}
             }
         }
         settings
@@ -631,7 +645,7 @@ impl Settings {
     /// As [`TenantSpec::parse`], tenants by user where the server doesn't tell who sends a command, and replies to be held where they
     /// can't be; nothing changes then.
     pub fn set_tenants(&mut self, text: &str) -> Result<(), String> {
-        let tenants = TenantSpec::parse(text)?;
+        let tenants = TenantSpec::parse_for(text, load::databases())?;
         if tenants.holds_replies() {
             holding::holding()?;
         }
@@ -673,9 +687,9 @@ impl Settings {
     ///
     /// # Errors
     /// As [`ClassRules::parse`]; nothing changes then.
-    pub fn set_class_rules(&mut self, text: &str) -> Result<(), String> {
+    pub fn set_class_rules(&mut self, text: &[u8]) -> Result<(), String> {
         self.classes.rules = ClassRules::parse(text)?;
-        self.class_rules_text = text.to_owned();
+        self.class_rules_text = text.to_vec();
         Ok(())
     }
 
@@ -761,6 +775,12 @@ impl Settings {
     }
 }
 
+/// # Errors
+/// Where the bytes are no text; names of keys alone may be any.
+fn as_text(bytes: &[u8]) -> Result<&str, String> {
+    std::str::from_utf8(bytes).map_err(|_| format!("'{}' is not UTF-8 text", bytes.escape_ascii()))
+}
+
 /// The allowed values of a setting, for people.
 pub fn allowed(setting: &Setting) -> String {
     match &setting.kind {
@@ -772,9 +792,9 @@ pub fn allowed(setting: &Setting) -> String {
             let unit = if *memory { " bytes" } else { "" };
             format!("{min} to {max}{unit} (default {default})")
         }
-        Kind::Choice { names, .. } => {
+        Kind::Choice { names, default, .. } => {
             let names: Vec<String> = names.iter().map(|name| name.to_string_lossy().into_owned()).collect();
-            format!("{} (default {})", names.join(", "), names[0])
+            format!("{} (default {})", names.join(", "), names[*default])
         }
         Kind::Text { .. } => "text (default empty)".to_owned(),
     }
@@ -803,8 +823,8 @@ mod tests {
     fn choices_are_in_the_order_of_their_names() {
         let mut settings = Settings::default();
         for setting in TABLE {
-            if let Kind::Choice { names, get, set } = &setting.kind {
-                assert_eq!(get(&settings), 0, "{:?}: the first is the default", setting.name);
+            if let Kind::Choice { names, default, get, set } = &setting.kind {
+                assert_eq!(get(&settings), *default, "{:?}", setting.name);
                 for i in 0..names.len() {
                     let is_refused = set(&mut settings, i).is_err();
                     assert!(!is_refused || setting.name == c"replies", "{:?}", setting.name);

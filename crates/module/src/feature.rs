@@ -78,6 +78,8 @@ pub enum Event<'a> {
     Configured,
     /// The data set as a whole changes.
     DataSet,
+    /// `CONFIG RESETSTAT`: longest times are measured anew; counts go on.
+    StatsReset,
     /// A connection has ended.
     ClientGone(u64),
     /// Another node's Tenure has sent a message.

@@ -4,17 +4,31 @@ use tenure_core::key_table::KeyTable;
 use tenure_core::units::PartitionId;
 
 use crate::config::Policy;
+use crate::counts::{Counted, Kind, Totals, keep_names, names_of_features, past, past_of_partition, past_of_tenant};
+use crate::enforce::spill::Counts as SpillCounts;
 use crate::ffi::reply::Answer;
-use crate::ffi::{alloc, guard};
+use crate::ffi::{alloc, guard, settings};
 use crate::observe::owners::Owners;
 use crate::runtime::Runtime;
 use crate::tenure::Tenure;
 use crate::worker::PartitionView;
 
+/// What is running, for those who ask by INFO, TENURE.STATUS or MODULE LIST.
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// The same as one number, as MODULE LIST has it: 1.2.3 is 10203.
+pub fn version_number() -> i32 {
+    VERSION.split('.').fold(0, |number, part| number * 100 + part.parse().unwrap_or(0))
+}
+
 /// A value of an INFO field.
 pub enum Value {
-    /// A count.
+    /// A count that only grows, whatever is set and however often Tenure is turned off and on: see [`keep_counts`].
+    Total(u64),
+    /// A quantity as it is.
     Count(u64),
+    /// A quantity that there may be none of, as of bytes without a maximum: -1 then.
+    OrNone(Option<u64>),
     /// A fraction.
     Number(f64),
     /// Text.
@@ -26,12 +40,23 @@ pub enum Value {
 impl From<Value> for Answer {
     fn from(value: Value) -> Answer {
         match value {
-            Value::Count(n) => Answer::Integer(n as i64),
+            Value::Total(n) | Value::Count(n) => Answer::Integer(n as i64),
+            Value::OrNone(n) => n.map_or(Answer::Integer(-1), |n| Answer::Integer(n as i64)),
             Value::Number(x) => Answer::Number(x),
             Value::Text(text) => Answer::Text(text),
             Value::Fields(fields) => {
                 Answer::Map(fields.into_iter().map(|(name, value)| (name, value.into())).collect())
             }
+        }
+    }
+}
+
+impl Value {
+    /// With what of a count is past: see [`keep_counts`].
+    pub fn with_past(self, name: &str) -> Value {
+        match self {
+            Value::Total(n) => Value::Total(n + past(name)),
+            other => other,
         }
     }
 }
@@ -44,92 +69,147 @@ pub trait Sink {
     fn field(&mut self, name: &str, value: Value);
 }
 
+/// How a field is read of what it shows.
+enum Read<S> {
+    /// As [`Value::Total`].
+    Total(fn(&S) -> u64),
+    /// A quantity as it is.
+    Count(fn(&S) -> u64),
+    /// A fraction as it is.
+    Number(fn(&S) -> f64),
+    /// Text.
+    Text(fn(&S) -> String),
+}
+
+impl<S> Read<S> {
+    /// Its value, with what of it is past.
+    fn of(&self, shown: &S, past: u64) -> Value {
+        match self {
+            Read::Total(read) => Value::Total(read(shown) + past),
+            Read::Count(read) => Value::Count(read(shown)),
+            Read::Number(read) => Value::Number(read(shown)),
+            Read::Text(read) => Value::Text(read(shown)),
+        }
+    }
+
+    /// Its value while there is nothing to show.
+    fn of_nothing(&self, past: u64) -> Value {
+        match self {
+            Read::Total(_) => Value::Total(past),
+            Read::Count(_) => Value::Count(0),
+            Read::Number(_) => Value::Number(0.0),
+            Read::Text(_) => Value::Text(state_without_tenure().to_owned()),
+        }
+    }
+}
+
+/// The fields that are one number or text, but for those that are there without Tenure too.
+const FIELDS: &[(&str, Read<Tenure>)] = &[
+    ("worker", Read::Text(|t| if t.worker.is_alive() { "running" } else { "dead" }.to_owned())),
+    ("eviction", Read::Text(|t| t.standing_shown().as_str().to_owned())),
+    ("uptime_seconds", Read::Count(|t| t.uptime_seconds())),
+    ("partitions", Read::Count(|t| t.observer.partitions.len() as u64)),
+    ("reads", Read::Total(|t| t.observer.counters.iter().map(|c| c.reads).sum())),
+    ("writes", Read::Total(|t| t.observer.counters.iter().map(|c| c.writes).sum())),
+    ("deletes", Read::Total(|t| t.observer.counters.iter().map(|c| c.deletes).sum())),
+    ("misses", Read::Total(|t| t.observer.counters.iter().map(|c| c.misses).sum())),
+    ("penalties_measured", Read::Total(|t| t.observer.counters.iter().map(|c| c.penalties).sum())),
+    ("watching", Read::Text(|t| t.observer.watching().to_owned())),
+    ("sample_rate", Read::Number(|t| t.observer.rate.rate())),
+    ("sampled_keys", Read::Count(|t| t.published.partitions.iter().map(|p| p.sampled_keys as u64).sum())),
+    ("samples_dropped_turn", Read::Total(|t| t.observer.losses.ring_full)),
+    ("samples_dropped_queue", Read::Total(|t| t.observer.losses.queue_full)),
+    ("unknown_commands", Read::Total(|t| t.observer.losses.unknown_commands)),
+    ("redirected_keys", Read::Total(|t| t.observer.redirected)),
+    ("windows", Read::Total(|t| t.published.window)),
+    ("plans_adopted", Read::Total(|t| t.published.plans_adopted)),
+    ("curves_us", Read::Count(|t| t.published.curves_us)),
+    ("plan_us", Read::Count(|t| t.published.plan_us)),
+    ("predicted_windows", Read::Count(|t| t.published.choice.error.windows)),
+    ("miss_ratio_error_mean", Read::Number(|t| t.published.choice.error.mean().unwrap_or(0.0))),
+    ("evictions", Read::Total(|t| t.evictor.work.evicted.iter().sum())),
+    ("evicted_bytes", Read::Total(|t| t.evictor.work.evicted_bytes)),
+    ("eviction_us", Read::Total(|t| t.evictor.work.spent_us)),
+    ("eviction_slice_us_max", Read::Count(|t| t.evictor.work.slice_us_max)),
+    ("eviction_slices_out_of_time", Read::Total(|t| t.evictor.work.slices_out_of_time)),
+    ("visited_keys", Read::Total(|t| t.visited_keys())),
+    ("headroom_bytes", Read::Count(|t| t.headroom_bytes())),
+    ("main_thread_busy", Read::Number(|t| t.load.share())),
+    ("remembered_keys", Read::Count(|t| keys(t).map_or(0, |keys| keys.len() as u64))),
+    ("forgotten_keys", Read::Total(|t| keys(t).map_or(0, KeyTable::displaced))),
+    ("key_table_bytes", Read::Count(|t| keys(t).map_or(0, KeyTable::memory_bytes))),
+    ("ranking", Read::Text(|t| ranking(t).to_owned())),
+    ("ranking_cost_us_density", Read::Number(|t| t.published.learned.costs_us[0])),
+    ("ranking_cost_us_steady", Read::Number(|t| t.published.learned.costs_us[1])),
+    ("ranking_cost_us_gdsf", Read::Number(|t| t.published.learned.costs_us[2])),
+    ("ranking_cost_us_lru", Read::Number(|t| t.published.learned.costs_us[3])),
+    ("density_table_bytes", Read::Count(|t| t.published.learned.table.memory_bytes() as u64)),
+    ("penalty_trust", Read::Number(|t| f64::from(t.observer.worths.trust))),
+    ("delayed_misses", Read::Number(|t| t.observer.delays.share())),
+    ("owned_keys", Read::Count(|t| owners(t).map_or(0, Owners::keys))),
+    ("owners_bytes", Read::Count(|t| owners(t).map_or(0, Owners::memory_bytes))),
+    ("sleep", Read::Text(|t| t.spill_standing.to_string())),
+    ("sleeping_keys", Read::Count(|t| t.observer.touches.sleepers.len() as u64)),
+    ("sleeping_bytes", Read::Count(|t| t.observer.touches.sleepers.live_bytes())),
+    ("spill_disk_bytes", Read::Count(|t| t.observer.touches.sleepers.disk_bytes())),
+    ("slept_keys", Read::Total(|t| slept(t).slept)),
+    ("woken_keys", Read::Total(|t| slept(t).woken)),
+    ("sleeping_reads", Read::Total(|t| slept(t).touched)),
+    ("spill_refused", Read::Total(|t| slept(t).refused)),
+    ("spill_damaged", Read::Total(|t| slept(t).damaged)),
+    ("spill_given_up", Read::Total(|t| slept(t).given_up)),
+    ("models_bytes", Read::Count(|t| t.published.models_bytes)),
+    ("minimums", Read::Text(Tenure::minimums_standing)),
+];
+
+fn keys(tenure: &Tenure) -> Option<&KeyTable> {
+    tenure.observer.partitions.keys.table.as_ref()
+}
+
+fn owners(tenure: &Tenure) -> Option<&Owners> {
+    tenure.observer.partitions.owners.as_ref()
+}
+
+fn slept(tenure: &Tenure) -> SpillCounts {
+    tenure.spill.as_ref().map(|spill| spill.counts).unwrap_or_default()
+}
+
 /// Writes everything.
 pub fn write(runtime: &Runtime, sink: &mut impl Sink) {
     if !sink.section() {
         return;
     }
-    use Value::{Count, Number, Text};
     let tenure = &runtime.tenure;
-    let published = &tenure.published;
-    let observer = &tenure.observer;
-    let keys = observer.partitions.keys.table.as_ref();
-    let owners = observer.partitions.owners.as_ref();
-    let sleepers = &observer.touches.sleepers;
-    let slept = tenure.spill.as_ref().map(|spill| spill.counts).unwrap_or_default();
-    let (work, losses) = (&tenure.evictor.work, &observer.losses);
-    let sum = |count: fn(&crate::observe::Counters) -> u64| Count(observer.counters.iter().map(count).sum());
-    let fields = [
-        ("state", Text("running".to_owned())),
-        ("worker", Text(if tenure.worker.is_alive() { "running" } else { "dead" }.to_owned())),
-        ("eviction", Text(tenure.standing.as_str().to_owned())),
-        ("uptime_seconds", Count(tenure.uptime_seconds())),
-        ("panics", Count(guard::panics())),
-        ("last_panic", Text(guard::last_panic())),
-        ("partitions", Count(observer.partitions.len() as u64)),
-        ("reads", sum(|c| c.reads)),
-        ("writes", sum(|c| c.writes)),
-        ("deletes", sum(|c| c.deletes)),
-        ("misses", sum(|c| c.misses)),
-        ("penalties_measured", sum(|c| c.penalties)),
-        ("watching", Text(observer.watching().to_owned())),
-        ("sample_rate", Number(observer.rate.rate())),
-        ("sampled_keys", Count(published.partitions.iter().map(|p| p.sampled_keys as u64).sum())),
-        ("samples_dropped_turn", Count(losses.ring_full)),
-        ("samples_dropped_queue", Count(losses.queue_full)),
-        ("unknown_commands", Count(losses.unknown_commands)),
-        ("redirected_keys", Count(observer.redirected)),
-        ("windows", Count(published.window)),
-        ("plans_adopted", Count(published.plans_adopted)),
-        ("curves_us", Count(published.curves_us)),
-        ("plan_us", Count(published.plan_us)),
-        ("predicted_windows", Count(published.choice.error.windows)),
-        ("miss_ratio_error_mean", Number(published.choice.error.mean().unwrap_or(0.0))),
-        ("evictions", Count(work.evicted.iter().sum())),
-        ("evicted_bytes", Count(work.evicted_bytes)),
-        ("eviction_us", Count(work.spent_us)),
-        ("eviction_slice_us_max", Count(work.slice_us_max)),
-        ("eviction_slices_out_of_time", Count(work.slices_out_of_time)),
-        ("visited_keys", Count(tenure.visited_keys())),
-        ("headroom_bytes", Count(tenure.headroom_bytes())),
-        ("main_thread_busy", Number(tenure.load.share())),
-        ("remembered_keys", Count(keys.map_or(0, |keys| keys.len() as u64))),
-        ("forgotten_keys", Count(keys.map_or(0, KeyTable::displaced))),
-        ("key_table_bytes", Count(keys.map_or(0, KeyTable::memory_bytes))),
-        ("ranking", Text(ranking(tenure).to_owned())),
-        ("ranking_cost_us_density", Number(published.learned.costs_us[0])),
-        ("ranking_cost_us_steady", Number(published.learned.costs_us[1])),
-        ("ranking_cost_us_gdsf", Number(published.learned.costs_us[2])),
-        ("ranking_cost_us_lru", Number(published.learned.costs_us[3])),
-        ("density_table_bytes", Count(published.learned.table.memory_bytes() as u64)),
-        ("penalty_trust", Number(f64::from(observer.worths.trust))),
-        ("delayed_misses", Number(observer.delays.share())),
-        ("owned_keys", Count(owners.map_or(0, Owners::keys))),
-        ("owners_bytes", Count(owners.map_or(0, Owners::memory_bytes))),
-        ("sleep", Text(tenure.spill_standing.to_string())),
-        ("sleeping_keys", Count(sleepers.len() as u64)),
-        ("sleeping_bytes", Count(sleepers.live_bytes())),
-        ("spill_disk_bytes", Count(sleepers.disk_bytes())),
-        ("slept_keys", Count(slept.slept)),
-        ("woken_keys", Count(slept.woken)),
-        ("sleeping_reads", Count(slept.touched)),
-        ("spill_refused", Count(slept.refused)),
-        ("spill_damaged", Count(slept.damaged)),
-        ("spill_given_up", Count(slept.given_up)),
-        ("models_bytes", Count(published.models_bytes)),
-        ("memory_bytes", Count(alloc::allocated_bytes() as u64)),
-    ];
-    for (name, value) in fields {
-        sink.field(name, value);
+    write_common("running", sink);
+    for (name, read) in FIELDS {
+        sink.field(name, read.of(tenure, past(name)));
     }
     for (name, value) in runtime.report().info {
+        let value = value.with_past(&name);
         sink.field(&name, value);
     }
     for tenant in tenants(tenure) {
         sink.field(&format!("tenant_{}", tenant.name), Value::Fields(tenant.fields()));
-        for view in &tenant.partitions {
-            sink.field(&format!("partition_{}", view.name), Value::Fields(view.fields()));
+        for row in &tenant.partitions {
+            sink.field(&format!("partition_{}", row.name), Value::Fields(row.fields()));
         }
+    }
+}
+
+/// What there is to say with and without Tenure.
+fn write_common(state: &str, sink: &mut impl Sink) {
+    sink.field("state", Value::Text(state.to_owned()));
+    sink.field("version", Value::Text(VERSION.to_owned()));
+    sink.field("panics", Value::Count(guard::panics()));
+    sink.field("last_panic", Value::Text(guard::last_panic()));
+    sink.field("memory_bytes", Value::Count(alloc::allocated_bytes() as u64));
+}
+
+/// One of the counts, as INFO shows it.
+pub fn total(tenure: &Tenure, name: &str) -> u64 {
+    match FIELDS.iter().find(|(field, _)| *field == name).map(|(_, read)| read.of(tenure, past(name))) {
+        Some(Value::Total(n)) => n,
+        _ => 0,
     }
 }
 
@@ -141,15 +221,34 @@ pub fn ranking(tenure: &Tenure) -> &'static str {
     }
 }
 
-/// Writes what there is to say when Tenure doesn't run.
+/// The state while there is none to look at.
+pub fn state_without_tenure() -> &'static str {
+    if guard::is_off() {
+        "failed"
+    } else if settings::is_to_start() {
+        "starting"
+    } else {
+        "stopped"
+    }
+}
+
+/// Writes what there is to say when Tenure doesn't run: every field, with what was counted before, and nothing held.
 pub fn write_stopped(sink: &mut impl Sink) {
     if !sink.section() {
         return;
     }
-    let state = if guard::is_off() { "failed" } else { "stopped" };
-    sink.field("state", Value::Text(state.to_owned()));
-    sink.field("panics", Value::Count(guard::panics()));
-    sink.field("last_panic", Value::Text(guard::last_panic()));
+    write_common(state_without_tenure(), sink);
+    for (name, read) in FIELDS {
+        sink.field(name, read.of_nothing(past(name)));
+    }
+    for (name, kind) in names_of_features() {
+        let value = match kind {
+            Kind::Total => Value::Total(past(&name)),
+            Kind::Count => Value::Count(0),
+            Kind::Text => Value::Text(state_without_tenure().to_owned()),
+        };
+        sink.field(&name, value);
+    }
 }
 
 /// One partition as INFO and TENURE.PARTITIONS show it.
@@ -166,22 +265,26 @@ pub struct PartitionRow {
     pub used_bytes: u64,
     /// Planned bytes; `None` without a plan.
     pub target_bytes: Option<u64>,
-    /// Guaranteed to the tenant, all its partitions together, in bytes.
+    /// Promised to the tenant, all its partitions together, in bytes.
     pub bytes_min: u64,
+    /// What of that it has: less where minimums don't fit.
+    pub bytes_guaranteed: u64,
     /// Allowed to the tenant, in bytes; `None` = no maximum.
     pub bytes_max: Option<u64>,
-    /// Counted so far.
+    /// Counted since these partitions are in force.
     pub counters: crate::observe::Counters,
+    /// Counted under this name since the module was loaded.
+    pub counted: Counted,
     /// Measured in the last window.
-    pub miss_ratio: f64,
+    pub miss_ratio_window: f64,
     /// Predicted for the target, or for what is used where there is none.
     pub miss_ratio_predicted: f64,
     /// Mean miss penalty of late, in µs.
     pub penalty_us_mean: f64,
     /// Its standard deviation, in µs.
     pub penalty_us_spread: f64,
-    /// Keys evicted.
-    pub evictions: u64,
+    /// Keys evicted since these partitions are in force.
+    pub evicted: u64,
     /// Sampling size.
     pub k: u64,
     /// Reads of late as the plan counts them: those of each window weigh 0.7 of the next one's.
@@ -193,23 +296,29 @@ pub struct PartitionRow {
 }
 
 impl PartitionRow {
+    /// Misses / reads since the counting began; 0 without reads.
+    pub fn miss_ratio(&self) -> f64 {
+        self.counted.miss_ratio()
+    }
+
     fn fields(&self) -> Vec<(&'static str, Value)> {
-        use Value::{Count, Number};
+        use Value::{Count, Number, OrNone};
         vec![
             ("keys", Count(self.keys)),
             ("used_bytes", Count(self.used_bytes)),
-            ("target_bytes", Count(self.target_bytes.unwrap_or(0))),
+            ("target_bytes", OrNone(self.target_bytes)),
             ("bytes_min", Count(self.bytes_min)),
-            ("bytes_max", Count(self.bytes_max.unwrap_or(0))),
-            ("reads", Count(self.counters.reads)),
-            ("writes", Count(self.counters.writes)),
-            ("deletes", Count(self.counters.deletes)),
-            ("misses", Count(self.counters.misses)),
-            ("miss_ratio", Number(self.miss_ratio)),
+            ("bytes_max", OrNone(self.bytes_max)),
+            ("reads", Count(self.counted.reads)),
+            ("writes", Count(self.counted.writes)),
+            ("deletes", Count(self.counted.deletes)),
+            ("misses", Count(self.counted.misses)),
+            ("miss_ratio", Number(self.miss_ratio())),
+            ("miss_ratio_window", Number(self.miss_ratio_window)),
             ("miss_ratio_predicted", Number(self.miss_ratio_predicted)),
             ("penalty_us_mean", Number(self.penalty_us_mean)),
             ("penalty_us_spread", Number(self.penalty_us_spread)),
-            ("evictions", Count(self.evictions)),
+            ("evictions", Count(self.counted.evictions)),
             ("k", Count(self.k)),
             ("sleeping_keys", Count(self.sleeping_keys)),
         ]
@@ -222,6 +331,8 @@ pub struct TenantRow {
     pub name: String,
     /// Its partitions.
     pub partitions: Vec<PartitionRow>,
+    /// Counted under its name since the module was loaded, in partitions that are no more too.
+    pub counted: Counted,
 }
 
 impl TenantRow {
@@ -237,7 +348,14 @@ impl TenantRow {
 
     /// Misses / reads since the counting began; 0 without reads.
     pub fn miss_ratio(&self) -> f64 {
-        self.sum(|row| row.counters.misses) as f64 / self.sum(|row| row.counters.reads).max(1) as f64
+        self.counted.miss_ratio()
+    }
+
+    /// The same in the last window, each partition's by its reads of late.
+    pub fn miss_ratio_window(&self) -> f64 {
+        let weighed: f64 = self.partitions.iter().map(|row| row.miss_ratio_window * row.reads_weighed).sum();
+        let reads: f64 = self.partitions.iter().map(|row| row.reads_weighed).sum();
+        if reads > 0.0 { weighed / reads } else { 0.0 }
     }
 
     /// Mean miss penalty of late, each partition's by its misses, in µs.
@@ -253,20 +371,22 @@ impl TenantRow {
     }
 
     fn fields(&self) -> Vec<(&'static str, Value)> {
-        use Value::{Count, Number};
+        use Value::{Count, Number, OrNone};
         let first = self.partitions.first();
         vec![
             ("partitions", Count(self.partitions.len() as u64)),
             ("keys", Count(self.sum(|row| row.keys))),
             ("used_bytes", Count(self.sum(|row| row.used_bytes))),
-            ("target_bytes", Count(self.target_bytes().unwrap_or(0))),
+            ("target_bytes", OrNone(self.target_bytes())),
             ("bytes_min", Count(first.map_or(0, |row| row.bytes_min))),
-            ("bytes_max", Count(first.and_then(|row| row.bytes_max).unwrap_or(0))),
-            ("hits", Count(self.sum(|row| row.counters.reads.saturating_sub(row.counters.misses)))),
-            ("misses", Count(self.sum(|row| row.counters.misses))),
+            ("bytes_guaranteed", Count(first.map_or(0, |row| row.bytes_guaranteed))),
+            ("bytes_max", OrNone(first.and_then(|row| row.bytes_max))),
+            ("hits", Count(self.counted.reads.saturating_sub(self.counted.misses))),
+            ("misses", Count(self.counted.misses)),
             ("miss_ratio", Number(self.miss_ratio())),
+            ("miss_ratio_window", Number(self.miss_ratio_window())),
             ("penalty_us_mean", Number(self.penalty_us_mean())),
-            ("evictions", Count(self.sum(|row| row.evictions))),
+            ("evictions", Count(self.counted.evictions)),
             ("k", Count(self.k())),
         ]
     }
@@ -276,9 +396,16 @@ impl TenantRow {
 pub fn tenants(tenure: &Tenure) -> Vec<TenantRow> {
     let mut tenants: Vec<TenantRow> = Vec::new();
     for row in partitions(tenure) {
+        let counted = Counted::of(&row.counters, row.evicted);
         match tenants.iter_mut().find(|tenant| tenant.name == row.tenant) {
-            Some(tenant) => tenant.partitions.push(row),
-            None => tenants.push(TenantRow { name: row.tenant.clone(), partitions: vec![row] }),
+            Some(tenant) => {
+                tenant.counted += counted;
+                tenant.partitions.push(row);
+            }
+            None => {
+                let counted = counted + past_of_tenant(&row.tenant);
+                tenants.push(TenantRow { name: row.tenant.clone(), partitions: vec![row], counted });
+            }
         }
     }
     tenants
@@ -291,6 +418,7 @@ pub fn partitions(tenure: &Tenure) -> Vec<PartitionRow> {
     let unknown = PartitionView::default();
     let row = |(i, name): (usize, &String)| {
         let view = views.get(i).unwrap_or(&unknown);
+        let evicted = tenure.evictor.work.evicted[i];
         let used_bytes = tenure.usage.bytes()[i];
         let bins = observer.partitions.binning.of(PartitionId(i as u16));
         let targets = tenure.target_bytes().get(bins.range());
@@ -306,13 +434,15 @@ pub fn partitions(tenure: &Tenure) -> Vec<PartitionRow> {
             used_bytes,
             target_bytes,
             bytes_min: tenants.bytes_min()[tenant],
+            bytes_guaranteed: tenants.guaranteed()[tenant],
             bytes_max: Some(tenants.bytes_max()[tenant]).filter(|&bytes| bytes < u64::MAX),
             counters: observer.counters[i],
-            miss_ratio: view.miss_ratio.unwrap_or(0.0),
+            counted: Counted::of(&observer.counters[i], evicted) + past_of_partition(name),
+            miss_ratio_window: view.miss_ratio.unwrap_or(0.0),
             miss_ratio_predicted: view.curve.miss_ratio_at(target_bytes.unwrap_or(used_bytes)),
             penalty_us_mean: view.penalty_us_mean,
             penalty_us_spread: view.penalty_us_spread,
-            evictions: tenure.evictor.work.evicted[i],
+            evicted,
             k: u64::from(tenure.sample_size_of(bins.largest(targets))),
             reads_weighed: view.weights.reads,
             sleeping_keys: observer.touches.sleepers.of(PartitionId(i as u16)) as u64,
@@ -372,4 +502,57 @@ pub fn size_classes(tenure: &Tenure) -> Vec<SizeRow> {
         }
     }
     rows
+}
+
+/// All that is counted now, without what is past and what features count.
+fn totals_of(tenure: &Tenure) -> Totals {
+    let mut all = Totals::default();
+    let of_all = FIELDS.iter().filter_map(|(name, read)| match read {
+        Read::Total(read) => Some(((*name).to_owned(), read(tenure))),
+        _ => None,
+    });
+    all.fields.extend(of_all);
+    for row in partitions(tenure) {
+        let counted = Counted::of(&row.counters, row.evicted);
+        *all.tenants.entry(row.tenant).or_default() += counted;
+        all.partitions.insert(row.name, counted);
+    }
+    all
+}
+
+/// The same with what features count.
+fn totals(runtime: &Runtime) -> Totals {
+    let mut all = totals_of(&runtime.tenure);
+    let of_features = runtime.report().info.into_iter().filter_map(|(name, value)| match value {
+        Value::Total(n) => Some((name, n)),
+        _ => None,
+    });
+    all.fields.extend(of_features);
+    all
+}
+
+/// A change that makes some counts begin anew: what they had counted is kept. One such change within another would keep it twice.
+pub fn keep_counts<R>(tenure: &mut Tenure, change: impl FnOnce(&mut Tenure) -> R) -> R {
+    let before = totals_of(tenure);
+    let result = change(tenure);
+    before.keep(&totals_of(tenure));
+    result
+}
+
+/// As [`keep_counts`], for a change that concerns features too.
+pub fn keep_counts_of_all(runtime: &mut Runtime, change: impl FnOnce(&mut Runtime)) {
+    let before = totals(runtime);
+    change(runtime);
+    before.keep(&totals(runtime));
+}
+
+/// The same where all of it ends; what features report has the same names afterwards.
+pub fn keep_last_counts(runtime: &Runtime) {
+    totals(runtime).keep(&Totals::default());
+    let kind = |value: &Value| match value {
+        Value::Total(_) => Kind::Total,
+        Value::Text(_) => Kind::Text,
+        _ => Kind::Count,
+    };
+    keep_names(runtime.report().info.iter().map(|(name, value)| (name.clone(), kind(value))).collect());
 }

@@ -8,6 +8,7 @@
 
 mod commands;
 mod config;
+mod counts;
 mod enforce;
 mod feature;
 mod features;

@@ -10,6 +10,7 @@ use crate::ffi::callbacks::now_us;
 use crate::ffi::filter::FilterCall;
 use crate::ffi::reply::Answer;
 use crate::ffi::server::Server;
+use crate::info;
 use crate::observe::command_table::Entry;
 use crate::observe::duty::Watched;
 use crate::tenure::{DataChange, Tenure};
@@ -54,6 +55,8 @@ pub struct Runtime {
     /// What watches, plans and evicts.
     pub tenure: Tenure,
     features: Features,
+    /// Which set of partitions features have heard of.
+    epoch: u32,
 }
 
 impl Runtime {
@@ -61,9 +64,14 @@ impl Runtime {
     ///
     /// # Errors
     /// Why it can't run on this server, as a sentence.
-    pub fn start(server: &Server, settings_version: u64, settings: Settings) -> Result<Runtime, String> {
-        let tenure = Tenure::start(server, settings_version, settings)?;
-        let mut runtime = Runtime { tenure, features: Features::new(features::all(server)) };
+    pub fn start(
+        server: &Server,
+        settings_version: u64,
+        settings: Settings,
+        is_server_start: bool,
+    ) -> Result<Runtime, String> {
+        let tenure = Tenure::start(server, settings_version, settings, is_server_start)?;
+        let mut runtime = Runtime { tenure, features: Features::new(features::all(server)), epoch: 0 };
         runtime.event(server, &Event::Configured);
         Ok(runtime)
     }
@@ -131,8 +139,16 @@ impl Runtime {
         self.tenure.relieve_if_short(server, now_us);
         if self.tenure.is_tick(now_us) {
             self.tenure.tick(server, now_us);
-            self.each(server, now_us, |_| true, |feature, turn| feature.tick(turn));
+            let epoch = self.tenure.observer.epoch();
+            // Features follow other partitions, and count anew for them.
+            match std::mem::replace(&mut self.epoch, epoch) == epoch {
+                true => self.tick_features(server, now_us),
+                false => info::keep_counts_of_all(self, |runtime| runtime.tick_features(server, now_us)),
+            }
             self.tenure.end_tick(server, now_us);
+            if self.tenure.take_stats_reset() {
+                self.event(server, &Event::StatsReset);
+            }
         }
     }
 
@@ -169,6 +185,10 @@ impl Runtime {
         answer
     }
 
+    fn tick_features(&mut self, server: &Server, now_us: u64) {
+        self.each(server, now_us, |_| true, |feature, turn| feature.tick(turn));
+    }
+
     /// Something happened that every feature is told of.
     pub fn event(&mut self, server: &Server, event: &Event) {
         self.each(server, now_us(), |_| true, |feature, turn| feature.event(turn, event));
@@ -182,7 +202,7 @@ impl Runtime {
         is_meant: impl Fn(Wants) -> bool,
         mut body: impl FnMut(&mut dyn Feature, &mut Turn),
     ) {
-        let Runtime { tenure, features } = self;
+        let Runtime { tenure, features, .. } = self;
         let before = features.wants;
         features.each(is_meant, |feature| body(feature, &mut Turn { server, now_us, tenure }));
         if features.wants != before {

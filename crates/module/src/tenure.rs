@@ -1,6 +1,7 @@
 //! Tenure's state on the main thread, and what happens at the end of each turn of the event loop: look at what was sampled, take
 //! a new plan, free memory, and, ten times a second, settle the accounts.
 
+pub mod minimums;
 mod samples;
 pub mod sleep;
 mod why;
@@ -29,7 +30,9 @@ use crate::enforce::walk::{Guides, SizesOf, Walk};
 use crate::feature::{Wants, When};
 use crate::ffi::callbacks::{now_us, thread_cpu_us};
 use crate::ffi::server::{Kind, Level, Server, Text};
-use crate::ffi::{acl, alloc, filter, soon};
+use crate::ffi::{acl, alloc, filter, load, soon};
+use crate::info;
+use crate::observe::Observer;
 use crate::observe::bins::BinId;
 use crate::observe::claims::Claim;
 use crate::observe::classes::{Class, Classes};
@@ -40,7 +43,6 @@ use crate::observe::load::Load;
 use crate::observe::partitions::{Partitions, in_database};
 use crate::observe::sizes::LARGE_BYTES;
 use crate::observe::tenants::Tenants;
-use crate::observe::{DBS_MAX, Observer};
 use crate::worker::learner::age_step;
 use crate::worker::{Instructions, Published, Snapshot, Worker};
 
@@ -79,6 +81,10 @@ pub struct Memory {
     pub limit_bytes: u64,
     /// `maxmemory-policy`.
     pub policy: String,
+    /// It lets only keys go that expire, and there were none.
+    nothing_expires: bool,
+    /// Commands that the server has counted.
+    n_commands: u64,
     read_at_us: u64,
     stale: bool,
 }
@@ -108,6 +114,8 @@ pub enum Standing {
     Loading,
     /// Clients or writes are paused.
     Paused,
+    /// `maxmemory-policy` is a `volatile-*`, and no key expires.
+    NothingExpires,
 }
 
 impl Standing {
@@ -125,6 +133,7 @@ impl Standing {
             Standing::Replica => "standing by: this server is a replica",
             Standing::Loading => "standing by: the server is loading",
             Standing::Paused => "standing by: writes are paused",
+            Standing::NothingExpires => "standing by: maxmemory-policy lets only keys go that expire, and none does",
         }
     }
 }
@@ -227,6 +236,10 @@ pub struct Tenure {
     is_server_start: bool,
     /// The folder can't be used.
     spill_failed: Option<String>,
+    /// `CONFIG RESETSTAT` was called, of which features haven't heard.
+    stats_were_reset: bool,
+    /// How much of its minimum each tenant has: all is 1.
+    minimums_share: f64,
     /// Memory is near its limit, or a partition has a maximum: turns look whether there is something to free. As of the last tick.
     may_be_short: bool,
     /// A tenant has a maximum, which holds however much memory is free.
@@ -256,7 +269,12 @@ impl Tenure {
     ///
     /// # Errors
     /// Why it can't run on this server, as a sentence.
-    pub fn start(server: &Server, settings_version: u64, settings: Settings) -> Result<Tenure, String> {
+    pub fn start(
+        server: &Server,
+        settings_version: u64,
+        settings: Settings,
+        is_server_start: bool,
+    ) -> Result<Tenure, String> {
         let commands = read_command_table(server)?;
         let worker = Worker::start().map_err(|e| format!("no thread for the worker: {e}"))?;
         let partitions = Partitions::new(
@@ -291,14 +309,16 @@ impl Tenure {
             features_want: Wants::NOTHING,
             spill: None,
             spill_standing: "off".into(),
-            is_server_start: server.info_field(b"stats", "total_connections_received").is_some_and(|n| n == "0"),
+            is_server_start,
             spill_failed: None,
+            minimums_share: 1.0,
+            stats_were_reset: false,
             may_be_short: true,
             has_maximum: true,
             has_room: false,
             db_sizes: Vec::new(),
             fast_to_divide: None,
-            databases: databases(server),
+            databases: load::databases(),
             published_version: 0,
             published_at_us: now_us,
             ticked_at_us: 0,
@@ -395,10 +415,10 @@ impl Tenure {
         if held.is_none_or(|held| wanted < 4 * held && !(may_forget && held >= 4 * wanted)) {
             return;
         }
-        match partitions.classes.is_on() {
-            true => self.divide_anew(),
-            false => partitions.keys.table = Some(table.new_keys()),
-        }
+        info::keep_counts(self, |tenure| match tenure.observer.partitions.classes.is_on() {
+            true => tenure.divide_anew(),
+            false => tenure.observer.partitions.keys.table = Some(table.new_keys()),
+        });
         self.own.forget();
     }
 
@@ -606,11 +626,14 @@ impl Tenure {
             self.short_since_us = None;
             return;
         }
-        self.standing = self.standing_by_plan(now_us);
-        let planned = self.standing == Standing::Ready;
+        let standing = self.standing_by_plan(now_us);
+        let planned = standing == Standing::Ready;
+        if !planned {
+            self.standing = standing;
+        }
         // A maximum holds without a plan too, and without a limit.
         let may_hold_maximums = self.memory.policy != "noeviction"
-            && matches!(self.standing, Standing::NoPlan | Standing::StalePlan | Standing::NoLimit | Standing::ByServer);
+            && matches!(standing, Standing::NoPlan | Standing::StalePlan | Standing::NoLimit | Standing::ByServer);
         if !planned && !may_hold_maximums {
             return;
         }
@@ -627,8 +650,10 @@ impl Tenure {
             return;
         }
         let state = standing_by_state(server);
-        if state != Standing::Ready {
+        if planned || state != Standing::Ready {
             self.standing = state;
+        }
+        if state != Standing::Ready {
             return;
         }
         let short_since_us = *self.short_since_us.get_or_insert(now_us);
@@ -678,6 +703,7 @@ impl Tenure {
         let visited = self.walk.visited;
         let evicted = self.evictor.relieve(server, &mut self.walk, &mut guides, &orders);
         self.short_since_us = None;
+        self.memory.nothing_expires &= evicted == 0;
         if evicted == 0 {
             // Nothing may go now, or none of those that may was met yet: asking again at once would keep the event loop from sleeping.
             self.rests_until_us = now_us + if self.walk.visited > visited { WALK_REST_US } else { TICK_US };
@@ -834,6 +860,7 @@ impl Tenure {
 
     /// The same, after what features do: how much is watched, and a snapshot for the worker.
     pub fn end_tick(&mut self, server: &Server, now_us: u64) {
+        self.fit_minimums(server);
         self.sleep_tick(server, now_us);
         self.watch_or_pause(server, now_us);
         self.leave_snapshot(server);
@@ -869,9 +896,10 @@ impl Tenure {
         let asked = &mut self.observer.partitions.keys.asked;
         asked.turn(is_clock_wanted);
         asked.pace(now_us);
-        if !self.may_be_short || self.has_room {
-            self.standing = self.standing_by_plan(now_us);
-        }
+        self.standing = match self.standing_by_plan(now_us) {
+            Standing::Ready => standing_by_state(server),
+            other => other,
+        };
         let enough_per_second = self.settings.watched_per_second as u64;
         // Of a key that comes unseen nobody knows whose it is.
         let has_owners = self.observer.partitions.owners.is_some();
@@ -958,7 +986,7 @@ impl Tenure {
             counters: self.observer.counters.to_vec(),
             tenant_of: partitions.of_what().iter().map(|(tenant, _)| *tenant).collect(),
             bins: partitions.binning.all().to_vec(),
-            bytes_min: partitions.tenants().bytes_min().to_vec(),
+            bytes_min: partitions.tenants().guaranteed().to_vec(),
             bytes_max: partitions.tenants().bytes_max().to_vec(),
             weights: partitions.tenants().weights().to_vec(),
             memory_bytes: limit_bytes,
@@ -984,14 +1012,44 @@ impl Tenure {
         self.memory.read_at_us = now_us;
         self.may_be_short |= self.memory.stale;
         self.memory.stale = false;
-        let Some(reply) = server.call(c"INFO", &[b"memory"]) else { return };
+        let Some(reply) = server.call(c"INFO", &[b"memory", b"stats", b"keyspace"]) else { return };
         let Some(text) = reply.text() else { return };
+        let n_commands = self.memory.n_commands;
+        let mut expire = false;
         for line in text.lines() {
             match line.split_once(':') {
                 Some(("maxmemory", value)) => self.memory.limit_bytes = value.parse().unwrap_or(0),
                 Some(("maxmemory_policy", value)) => value.clone_into(&mut self.memory.policy),
+                Some(("total_commands_processed", value)) => self.memory.n_commands = value.parse().unwrap_or(0),
+                Some((db, value)) if db.starts_with("db") => {
+                    expire |= value.split(',').any(|field| field.starts_with("expires=") && field != "expires=0");
+                }
                 _ => {}
             }
+        }
+        self.memory.nothing_expires = self.memory.policy.starts_with("volatile") && !expire;
+        // No event tells of CONFIG RESETSTAT, but it alone makes this smaller.
+        if self.memory.n_commands < n_commands {
+            self.forget_longest_times();
+        }
+    }
+
+    /// True once after it: features have longest times too.
+    pub fn take_stats_reset(&mut self) -> bool {
+        std::mem::take(&mut self.stats_were_reset)
+    }
+
+    /// `CONFIG RESETSTAT`: what was longest so far is measured anew; counters go on.
+    fn forget_longest_times(&mut self) {
+        self.evictor.work.slice_us_max = 0;
+        self.stats_were_reset = true;
+    }
+
+    /// Whether Tenure evicts, as shown: ready only where there is something that may go.
+    pub fn standing_shown(&self) -> Standing {
+        match self.standing {
+            Standing::Ready if self.memory.nothing_expires => Standing::NothingExpires,
+            standing => standing,
         }
     }
 
@@ -1082,10 +1140,4 @@ fn standing_by_state(server: &Server) -> Standing {
 fn read_command_table(server: &Server) -> Result<CommandTable, String> {
     let reply = server.call(c"COMMAND", &[]).ok_or("the server doesn't answer COMMAND")?;
     CommandTable::from_reply(&reply).ok_or_else(|| "the server's COMMAND reply has no key specifications".to_owned())
-}
-
-fn databases(server: &Server) -> u16 {
-    let reply = server.call(c"CONFIG", &[b"GET", b"databases"]);
-    let number = reply.and_then(|r| r.get("databases").and_then(|v| v.text()?.parse::<u16>().ok()));
-    number.unwrap_or(16).min(DBS_MAX)
 }

@@ -35,6 +35,7 @@ use self::learner::{Learned, Learner};
 use self::model::{Model, Modelling};
 use crate::ffi::guard;
 use crate::observe::bins::Bins;
+use crate::observe::tenants;
 use crate::observe::{Counters, Sampled};
 
 /// Sampled accesses under way to the worker.
@@ -904,7 +905,7 @@ impl Models {
         }
         let Instructions { granularity_bytes, gain_min, objective, .. } = snapshot.instructions;
         let penalty_us = self.penalties_us(views);
-        let minimums = fitting_minimums(&snapshot.bytes_min, memory_bytes);
+        let minimums = tenants::fitting_minimums(&snapshot.bytes_min, memory_bytes);
         let claims_of = |((tenant, of_one), penalty_us): ((&TenantId, &Bins), &f64)| {
             let group = tenant.0 as usize;
             let miss_us = objective.miss_us(*penalty_us) * f64::from(snapshot.weights[group]);
@@ -961,15 +962,6 @@ fn whole_merged(bins: &[BinView], merged: &[Option<MergedCurve>]) -> Option<Merg
         (k, shared_curve(&parts, WHOLE_POINTS))
     };
     merged.iter().any(Option::is_some).then(|| MergedCurve::new(&SAMPLE_SIZES.map(of)))
-}
-
-/// Guaranteed minimums that together exceed the memory are cut alike: the limit may have been lowered since they were set.
-fn fitting_minimums(bytes_min: &[u64], capacity_bytes: u64) -> Vec<u64> {
-    let sum: u128 = bytes_min.iter().map(|&b| u128::from(b)).sum();
-    if sum <= u128::from(capacity_bytes) {
-        return bytes_min.to_vec();
-    }
-    bytes_min.iter().map(|&b| (u128::from(b) * u128::from(capacity_bytes) / sum) as u64).collect()
 }
 
 #[cfg(test)]
@@ -1228,12 +1220,6 @@ mod tests {
         }
         assert!(!second_has_it[7], "{second_has_it:?}");
         assert!(models.partitions[0].carried.is_none(), "what was taken over is forgotten in time");
-    }
-
-    #[test]
-    fn minimums_that_no_longer_fit_are_cut_alike() {
-        assert_eq!(fitting_minimums(&[100, 300], 1000), [100, 300]);
-        assert_eq!(fitting_minimums(&[100, 300], 200), [50, 150]);
     }
 
     #[test]

@@ -151,7 +151,7 @@ impl Account {
     fn of(told: &BTreeMap<&str, f64>) -> Account {
         let get = |name: &str| told.get(name).copied();
         let or_zero = |name: &str| get(name).unwrap_or(0.0);
-        // INFO's zero is "none" of these two.
+        // None is -1, and was 0 in INFO of older servers.
         let if_any = |name: &str| get(name).filter(|&bytes| bytes > 0.0);
         let misses = or_zero("misses");
         Account {

@@ -2,6 +2,7 @@
 //! and hands over to safe code at once.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use valkey_module::raw;
 
@@ -12,12 +13,14 @@ use super::reply::Answer;
 use super::server::{Level, Server, bytes_of, words_of};
 use super::{MainThread, api, awaits, home_db, registry, settings, soon};
 use crate::commands;
+use crate::config::Settings;
 use crate::feature::Event;
 use crate::features::replies;
-use crate::info::{Sink, Value};
+use crate::info::{self, Sink, Value};
 use crate::observe::command_table::Entry;
 use crate::runtime::{Named, Runtime};
 use crate::tenure::DataChange;
+use crate::tenure::minimums;
 pub(super) use crate::tenure::sleep::Awaited;
 
 static STATE: MainCell<Runtime> = MainCell::empty();
@@ -41,6 +44,7 @@ pub fn thread_cpu_us() -> u64 {
 /// Gives the server back what was set for it, stops the worker and drops all state.
 pub(super) fn retire(server: &Server) {
     if let Some(mut runtime) = STATE.set(server, None) {
+        info::keep_last_counts(&runtime);
         runtime.give_back(server);
     }
 }
@@ -137,7 +141,7 @@ fn end_turn(server: &Server) {
     let ran = STATE.with(server, |runtime| {
         if runtime.tenure.settings_version != settings::version() {
             let (version, now) = settings::current(server);
-            runtime.take_settings(server, version, now);
+            info::keep_counts_of_all(runtime, |runtime| runtime.take_settings(server, version, now));
         }
         runtime.end_turn(server, now_us());
         let tenure = &runtime.tenure;
@@ -155,21 +159,55 @@ fn end_turn(server: &Server) {
             filter::watch(server, false);
             server.log(Level::Notice, "tenure.enabled is 'no': the server runs as stock");
         }
-        None if settings::start_was_asked() => start(server),
-        None => {}
+        None => {
+            let is_server_start =
+                IS_SERVER_START.load(Ordering::Relaxed) && IS_SERVER_START.swap(false, Ordering::Relaxed);
+            if settings::start_was_asked() {
+                start_anew(server, is_server_start);
+            }
+        }
     }
 }
 
+/// The module was loaded with the server, whose first turn is still to come.
+static IS_SERVER_START: AtomicBool = AtomicBool::new(false);
+
+/// Starts with the module. Where the server itself starts, when it begins to serve: what is held before counts as its own memory for
+/// ever, and `MEMORY STATS` is wrong once Tenure gives it back.
+pub(super) fn start_with_module(server: &Server) {
+    let is_server_start = server.info_field(b"stats", "total_connections_received").is_some_and(|n| n == "0");
+    IS_SERVER_START.store(is_server_start, Ordering::Relaxed);
+    if is_server_start {
+        settings::ask_start(server);
+    } else {
+        start(server);
+    }
+}
+
+fn start(server: &Server) {
+    start_anew(server, false);
+}
+
 /// Makes fresh state, where the settings want it.
-pub(super) fn start(server: &Server) {
+fn start_anew(server: &Server, is_server_start: bool) {
     let (version, settings) = settings::current(server);
     if !settings.enabled {
         return;
     }
-    match Runtime::start(server, version, settings) {
+    match Runtime::start(server, version, settings, is_server_start) {
         Ok(runtime) => drop(STATE.set(server, Some(runtime))),
         Err(why) => server.log(Level::Warning, &format!("Tenure does not run, the server serves as stock: {why}")),
     }
+}
+
+/// Minimums have to fit into the limit as it is now.
+///
+/// # Errors
+/// As [`minimums::check`].
+pub(super) fn check_minimums(server: &Server, settings: &Settings) -> Result<(), String> {
+    let limit_bytes = server.info_field(b"memory", "maxmemory").and_then(|bytes| bytes.parse().ok()).unwrap_or(0);
+    let room_bytes = STATE.with(server, |runtime| runtime.tenure.room_for_keys(server, limit_bytes)).flatten();
+    minimums::check(settings, limit_bytes, room_bytes)
 }
 
 /// After a panic: lets go of the state, says so once, and waits until it is asked to start again.
@@ -177,7 +215,11 @@ pub(super) fn start(server: &Server) {
 fn recover(server: &Server) {
     let had_state = || {
         let held = STATE.set(server, None);
-        let had_state = held.map(|mut runtime| runtime.give_back(server)).is_some();
+        let had_state = held.is_some();
+        if let Some(mut runtime) = held {
+            info::keep_last_counts(&runtime);
+            runtime.give_back(server);
+        }
         if had_state {
             replies::release_everyone(server);
         }
@@ -345,9 +387,13 @@ impl Sink for InfoSink {
         let name = std::ffi::CString::new(name).unwrap_or_default();
         let name = name.as_ptr();
         match value {
-            Value::Count(n) => {
+            Value::Total(n) | Value::Count(n) => {
                 // SAFETY: as above; the server copies the name.
                 unsafe { api!(RedisModule_InfoAddFieldULongLong(self.ctx, name, n)) };
+            }
+            Value::OrNone(n) => {
+                // SAFETY: as above.
+                unsafe { api!(RedisModule_InfoAddFieldLongLong(self.ctx, name, n.map_or(-1, |n| n as i64))) };
             }
             Value::Number(x) => {
                 // SAFETY: as above.

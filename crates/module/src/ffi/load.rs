@@ -1,12 +1,14 @@
 //! Loading and unloading: what the server calls first and last.
 
 use std::ffi::{CStr, c_char, c_int};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 
 use valkey_module::raw;
 
 use super::server::{Level, Server, words_of};
 use super::{api, awaits, bus, callbacks, filter, guard, holding, home_db, registry, settings, soon};
+use crate::observe::DBS_MAX;
+use crate::{counts, info};
 
 const OK: c_int = raw::REDISMODULE_OK as c_int;
 const ERR: c_int = raw::REDISMODULE_ERR as c_int;
@@ -94,7 +96,12 @@ pub unsafe extern "C" fn RedisModule_OnLoad(
     const NAME: &CStr = c"tenure";
     // SAFETY: the context is the one we were given; until this returns nothing may be allocated.
     let status = unsafe {
-        raw::Export_RedisModule_Init(ctx, NAME.as_ptr().cast::<c_char>(), 1, raw::REDISMODULE_APIVER_1 as c_int)
+        raw::Export_RedisModule_Init(
+            ctx,
+            NAME.as_ptr().cast::<c_char>(),
+            info::version_number(),
+            raw::REDISMODULE_APIVER_1 as c_int,
+        )
     };
     if status != OK {
         return ERR;
@@ -106,7 +113,6 @@ pub unsafe extern "C" fn RedisModule_OnLoad(
     guard::catch_panic_messages();
     // SAFETY: `argv` holds `argc` strings that live during the call.
     let words = unsafe { words_of(argv, argc) };
-    let words: Vec<String> = words.iter().map(|word| String::from_utf8_lossy(word).into_owned()).collect();
     match guard::guarded("the load", || load(&server, &words)) {
         Some(Ok(())) => OK,
         Some(Err(why)) => {
@@ -137,7 +143,34 @@ pub fn is_loaded() -> bool {
     IS_LOADED.load(Ordering::Relaxed)
 }
 
-fn load(server: &Server, words: &[String]) -> Result<(), String> {
+/// How many databases the server has, as far as Tenure tells them apart.
+pub fn databases() -> u16 {
+    DATABASES.load(Ordering::Relaxed)
+}
+
+static DATABASES: AtomicU16 = AtomicU16::new(DBS_MAX);
+
+/// A cluster has one, unless its servers can have more.
+fn read_databases(server: &Server) -> u16 {
+    let (name, default) = match server.flags().is_cluster() {
+        true => ("cluster-databases", 1),
+        false => ("databases", 16),
+    };
+    let number = server.setting(name).and_then(|number| number.parse::<u16>().ok());
+    number.unwrap_or(default).clamp(1, DBS_MAX)
+}
+
+/// # Errors
+/// Which of the module's arguments is no text.
+fn arguments(words: &[&[u8]]) -> Result<Vec<String>, String> {
+    let text = |word: &&[u8]| {
+        let text = std::str::from_utf8(word).map(str::to_owned);
+        text.map_err(|_| format!("argument '{}' is not UTF-8 text", word.escape_ascii()))
+    };
+    words.iter().map(text).collect()
+}
+
+fn load(server: &Server, words: &[&[u8]]) -> Result<(), String> {
     IS_LOADED.store(false, Ordering::Relaxed);
     if let Some(name) = missing() {
         return Err(format!("this server lacks {name}; Valkey 7.2 or Redis 7.0 and later have it"));
@@ -151,12 +184,13 @@ fn load(server: &Server, words: &[String]) -> Result<(), String> {
     soon::prepare(server);
     holding::prepare(server);
     home_db::look_at(server);
-    settings::register(server, words)?;
+    DATABASES.store(read_databases(server), Ordering::Relaxed);
+    settings::register(server, &arguments(words)?)?;
     registry::register(server)?;
     if server.flags().is_cluster() && !bus::listen(server) {
         server.log(Level::Warning, "no messages between nodes: limits are split by slots, and replicas are not taught");
     }
-    callbacks::start(server);
+    callbacks::start_with_module(server);
     filter::watch_for_home_db(server);
     watch(server)?;
     IS_LOADED.store(true, Ordering::Relaxed);
@@ -226,6 +260,7 @@ pub unsafe extern "C" fn RedisModule_OnUnload(ctx: *mut raw::RedisModuleCtx) -> 
         callbacks::retire(&server);
         soon::release(&server);
         settings::release(&server);
+        counts::forget();
     });
     guard::release_panic_messages();
     if freed.is_some() { OK } else { ERR }

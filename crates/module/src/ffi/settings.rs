@@ -8,7 +8,7 @@ use valkey_module::raw;
 
 use super::guard::{MainCell, counted};
 use super::server::{Server, Text, bytes_of};
-use super::{MainThread, api};
+use super::{MainThread, api, callbacks, load, soon};
 use crate::config::{Kind, Settings, TABLE, allowed};
 
 static SETTINGS: MainCell<Settings> = MainCell::empty();
@@ -39,6 +39,11 @@ pub fn version() -> u64 {
 /// True once after `tenure.enabled` was set to `yes`, whatever it was before.
 pub fn start_was_asked() -> bool {
     START_ASKED.load(Ordering::Relaxed) && START_ASKED.swap(false, Ordering::Relaxed)
+}
+
+/// True from then until Tenure has started.
+pub fn is_to_start() -> bool {
+    START_ASKED.load(Ordering::Relaxed)
 }
 
 /// `tenure.enabled` was set, maybe to what it is: after a fault, `yes` starts Tenure again.
@@ -79,8 +84,9 @@ pub(super) fn register(server: &Server, arguments: &[String]) -> Result<(), Stri
 fn register_one(server: &Server, name: &CStr, kind: &Kind, defaults: &Settings, index: *mut c_void) -> c_int {
     let (ctx, name) = (server.raw(), name.as_ptr());
     match kind {
-        Kind::Bool { get, immutable, .. } => {
-            let flags = if *immutable { raw::REDISMODULE_CONFIG_IMMUTABLE } else { raw::REDISMODULE_CONFIG_DEFAULT };
+        Kind::Bool { get, .. } => {
+            // Not the server's IMMUTABLE, which refuses the value that is set already: `set_bool` refuses others.
+            let flags = raw::REDISMODULE_CONFIG_DEFAULT;
             let default = c_int::from(get(defaults));
             // SAFETY: the name is a constant; the callbacks have the signatures asked for and live as long as the module.
             unsafe {
@@ -148,7 +154,7 @@ fn register_one(server: &Server, name: &CStr, kind: &Kind, defaults: &Settings, 
                     flags,
                     Some(get_text),
                     Some(set_text),
-                    None,
+                    Some(apply_text),
                     index
                 ))
             }
@@ -202,7 +208,7 @@ fn take_value(settings: &mut Settings, kind: &Kind, value: &str) -> Result<(), O
             let i = names.iter().position(|name| name.to_bytes() == value.as_bytes()).ok_or(None)?;
             set(settings, i).map_err(Some)?;
         }
-        Kind::Text { set, .. } => set(settings, value).map_err(Some)?,
+        Kind::Text { set, .. } => set(settings, value.as_bytes()).map_err(Some)?,
     }
     Ok(())
 }
@@ -222,16 +228,20 @@ unsafe extern "C" fn get_bool(_name: *const c_char, index: *mut c_void) -> c_int
 }
 
 unsafe extern "C" fn set_bool(
-    _name: *const c_char,
+    name: *const c_char,
     value: c_int,
     index: *mut c_void,
-    _error: *mut *mut raw::RedisModuleString,
+    error: *mut *mut raw::RedisModuleString,
 ) -> c_int {
-    if let Kind::Bool { set, .. } = kind_of(index) {
-        change(|settings| {
-            set(settings, value != 0);
-        });
+    let Kind::Bool { get, set, immutable, .. } = kind_of(index) else { return OK };
+    let (value, held) = (value != 0, SETTINGS.with(&ConfigCall, |settings| get(settings)));
+    if *immutable && load::is_loaded() && held != Some(value) {
+        // SAFETY: the server gives a C string that lives during the call.
+        let name = unsafe { CStr::from_ptr(name) }.to_string_lossy();
+        // SAFETY: the server gives a place for the message.
+        return unsafe { refuse(&format!("{name} can be set at start only"), error) };
     }
+    change(|settings| set(settings, value));
     OK
 }
 
@@ -299,27 +309,22 @@ unsafe extern "C" fn get_text(_name: *const c_char, index: *mut c_void) -> *mut 
         Kind::Text { get, .. } => SETTINGS.with(&ConfigCall, |settings| get(settings).to_owned()),
         _ => None,
     };
-    let text = Text::without_context(text.unwrap_or_default().as_bytes());
+    let text = Text::without_context(&text.unwrap_or_default());
     let pointer = text.raw();
     LAST_TEXT.set(&ConfigCall, Some(text));
     pointer
 }
 
 unsafe extern "C" fn set_text(
-    name: *const c_char,
+    _name: *const c_char,
     value: *mut raw::RedisModuleString,
     index: *mut c_void,
     error: *mut *mut raw::RedisModuleString,
 ) -> c_int {
-    let take = || {
-        // SAFETY: the server gives a C string that lives during the call.
-        let name = unsafe { CStr::from_ptr(name) }.to_string_lossy();
+    let take = || match kind_of(index) {
         // SAFETY: the value lives during the call.
-        let text = std::str::from_utf8(unsafe { bytes_of(&value) }).map_err(|_| format!("{name} is not UTF-8 text"))?;
-        match kind_of(index) {
-            Kind::Text { set, .. } => change(|settings| set(settings, text)).unwrap_or(Ok(())),
-            _ => Ok(()),
-        }
+        Kind::Text { set, .. } => change(|settings| set(settings, unsafe { bytes_of(&value) })).unwrap_or(Ok(())),
+        _ => Ok(()),
     };
     match counted("a setting", take) {
         Some(Ok(())) => OK,
@@ -328,6 +333,28 @@ unsafe extern "C" fn set_text(
             unsafe { refuse(&said, error) }
         }
         None => ERR,
+    }
+}
+
+/// All settings of one CONFIG SET have been taken: what they say together has to be possible.
+unsafe extern "C" fn apply_text(
+    _ctx: *mut raw::RedisModuleCtx,
+    _index: *mut c_void,
+    error: *mut *mut raw::RedisModuleString,
+) -> c_int {
+    // At the start the server is not to fail over it: it says so, and minimums are cut.
+    if !load::is_loaded() {
+        return OK;
+    }
+    // Not the context that is given: on Redis 7.0 nothing can be called with it.
+    let Some(server) = soon::own_context(&ConfigCall) else { return OK };
+    let (_, settings) = current(&server);
+    match counted("a setting", || callbacks::check_minimums(&server, &settings)) {
+        Some(Err(said)) => {
+            // SAFETY: the server gives a place for the message.
+            unsafe { refuse(&said, error) }
+        }
+        _ => OK,
     }
 }
 

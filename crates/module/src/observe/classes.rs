@@ -44,24 +44,64 @@ impl ClassRules {
     ///
     /// # Errors
     /// A sentence that says which entry is wrong, and what is allowed.
-    pub fn parse(text: &str) -> Result<ClassRules, String> {
+    pub fn parse(text: impl AsRef<[u8]>) -> Result<ClassRules, String> {
         let mut rules: Vec<(Vec<u8>, String)> = Vec::new();
-        for entry in text.split_ascii_whitespace() {
-            let (name, prefix) = entry.split_once('=').ok_or_else(|| format!("rule '{entry}'; write NAME=PREFIX*"))?;
-            check_name(name)?;
-            let prefix = prefix.strip_suffix('*').filter(|prefix| !prefix.is_empty() && !prefix.contains('*'));
+        for entry in ClassRules::entries(text.as_ref()) {
+            let shown = entry.escape_ascii();
+            let at = entry.iter().position(|&byte| byte == b'=');
+            let at = at.ok_or_else(|| format!("rule '{shown}'; write NAME=PREFIX*"))?;
+            let name = String::from_utf8_lossy(&entry[..at]);
+            check_name(&name)?;
+            let prefix = entry[at + 1..].strip_suffix(b"*");
+            let prefix = prefix.filter(|prefix| !prefix.is_empty() && !prefix.contains(&b'*'));
             let prefix =
-                prefix.ok_or_else(|| format!("rule '{entry}'; allowed is a prefix with one '*' at its end"))?;
-            if rules.iter().any(|(held, _)| held == prefix.as_bytes()) {
-                return Err(format!("prefix '{prefix}*' has two rules"));
+                prefix.ok_or_else(|| format!("rule '{shown}'; allowed is a prefix with one '*' at its end"))?;
+            if prefix.iter().any(|byte| b"\"\\".contains(byte)) {
+                // Valkey 8.1.1 does not mask them in a rewritten configuration, and does not start with it then.
+                return Err(format!(
+                    "rule '{shown}'; a quote or backslash in a prefix does not outlive CONFIG REWRITE"
+                ));
             }
-            rules.push((prefix.as_bytes().to_vec(), name.to_owned()));
+            if rules.iter().any(|(held, _)| held == prefix) {
+                return Err(format!("prefix '{}*' has two rules", prefix.escape_ascii()));
+            }
+            rules.push((prefix.to_vec(), name.into_owned()));
         }
         let names: std::collections::HashSet<&String> = rules.iter().map(|(_, name)| name).collect();
         if names.len() > HINTED_MAX {
             return Err(format!("{} classes; allowed are {HINTED_MAX}", names.len()));
         }
         Ok(ClassRules { rules })
+    }
+
+    /// The entries as they are written, apart by spaces.
+    fn entries(text: &[u8]) -> impl Iterator<Item = &[u8]> {
+        text.split(u8::is_ascii_whitespace).filter(|entry| !entry.is_empty())
+    }
+
+    /// `text` with `name` for keys of `prefix*`, in the place of the prefix's former rule; without one where `name` is `none`.
+    ///
+    /// # Errors
+    /// As [`ClassRules::parse`], and for a prefix with a space in it, at which entries end.
+    pub fn with(text: &[u8], prefix: &[u8], name: &str) -> Result<Vec<u8>, String> {
+        if prefix.iter().any(u8::is_ascii_whitespace) {
+            let shown = prefix.escape_ascii();
+            return Err(format!(
+                "prefix '{shown}' has a space or line end in it, at which entries of tenure.class-rules end"
+            ));
+        }
+        let is_other = |entry: &&[u8]| {
+            let at = entry.iter().position(|&byte| byte == b'=');
+            at.is_none_or(|at| &entry[at + 1..] != prefix)
+        };
+        let mut rules: Vec<&[u8]> = ClassRules::entries(text).filter(is_other).collect();
+        let rule = [name.as_bytes(), b"=", prefix].concat();
+        if name != "none" {
+            rules.push(&rule);
+        }
+        let rules = rules.join(&b' ');
+        ClassRules::parse(&rules)?;
+        Ok(rules)
     }
 }
 

@@ -211,6 +211,11 @@ impl Partitions {
         self.tenants.split_limits(shares);
     }
 
+    /// There are so many bytes for keys: see [`Tenants::fit_minimums`].
+    pub fn fit_minimums(&mut self, room_bytes: u64) {
+        self.tenants.fit_minimums(room_bytes);
+    }
+
     /// Tenant and class, by partition.
     pub fn of_what(&self) -> &[(TenantId, Class)] {
         &self.of
@@ -251,7 +256,7 @@ impl Partitions {
 
     /// The bins that may give without their tenants falling below what they are guaranteed; all, where none may. Used bytes by bin.
     pub fn above_minimums(&self, used_bytes: &[u64]) -> OverTarget {
-        let bytes_min = self.tenants.bytes_min();
+        let bytes_min = self.tenants.guaranteed();
         if bytes_min.iter().all(|&bytes| bytes == 0) {
             return OverTarget::all();
         }
@@ -262,7 +267,7 @@ impl Partitions {
 
     /// The bins of tenants that hold no more than they are guaranteed. Used bytes by bin.
     pub fn at_minimum(&self, used_bytes: &[u64]) -> OverTarget {
-        let bytes_min = self.tenants.bytes_min();
+        let bytes_min = self.tenants.guaranteed();
         if bytes_min.iter().all(|&bytes| bytes == 0) {
             return OverTarget::default();
         }

@@ -54,12 +54,13 @@ pub struct TenantSpec {
 }
 
 impl TenantSpec {
-    /// Reads the setting.
+    /// Reads the setting, for a server of so many databases.
     ///
     /// # Errors
     /// A sentence that says which entry is wrong, and what is allowed.
-    pub fn parse(text: &str) -> Result<TenantSpec, String> {
-        let tenants = text.split_ascii_whitespace().map(parse_tenant).collect::<Result<Vec<Tenant>, String>>()?;
+    pub fn parse_for(text: &str, databases: u16) -> Result<TenantSpec, String> {
+        let tenant = |entry| parse_tenant(entry, databases);
+        let tenants = text.split_ascii_whitespace().map(tenant).collect::<Result<Vec<Tenant>, String>>()?;
         if tenants.len() >= TENANTS_MAX {
             return Err(format!("{} tenants; allowed are {}, and 'other'", tenants.len(), TENANTS_MAX - 1));
         }
@@ -76,6 +77,12 @@ impl TenantSpec {
         Ok(TenantSpec { tenants })
     }
 
+    /// The same for a server of as many databases as Tenure tells apart.
+    #[cfg(test)]
+    pub fn parse(text: &str) -> Result<TenantSpec, String> {
+        TenantSpec::parse_for(text, DBS_MAX)
+    }
+
     /// True where replies to any tenant's writes are to be held.
     pub fn holds_replies(&self) -> bool {
         self.tenants.iter().any(|tenant| tenant.replies.is_some_and(|mode| mode != Mode::Async))
@@ -89,6 +96,11 @@ impl TenantSpec {
         plain(self) == plain(other)
     }
 
+    /// All minimums together, in bytes.
+    pub fn minimums_bytes(&self) -> u64 {
+        self.tenants.iter().fold(0, |sum, tenant| sum.saturating_add(tenant.bytes_min))
+    }
+
     /// What is stated of replies, by tenant.
     pub fn replies(&self) -> Vec<Option<Mode>> {
         self.tenants.iter().map(|tenant| tenant.replies).collect()
@@ -100,7 +112,7 @@ impl TenantSpec {
     }
 }
 
-fn parse_tenant(entry: &str) -> Result<Tenant, String> {
+fn parse_tenant(entry: &str, databases: u16) -> Result<Tenant, String> {
     let mut parts = entry.split(',');
     let (name, selector) = parts.next().and_then(|head| head.split_once('=')).ok_or_else(|| {
         format!("tenant '{entry}' has no selector; write NAME=PREFIX*, NAME=user:USERNAME or NAME=db:N, then ,min=BYTES, ,max=BYTES, ,weight=N and ,replies=MODE if wanted")
@@ -113,7 +125,7 @@ fn parse_tenant(entry: &str) -> Result<Tenant, String> {
     }
     let mut tenant = Tenant {
         name: name.to_owned(),
-        selector: parse_selector(entry, selector)?,
+        selector: parse_selector(entry, selector, databases)?,
         bytes_min: 0,
         bytes_max: u64::MAX,
         weight: 1,
@@ -123,6 +135,7 @@ fn parse_tenant(entry: &str) -> Result<Tenant, String> {
         let bytes = |text: &str| parse_bytes(text).map_err(|e| format!("tenant '{name}': {e}"));
         match option.split_once('=') {
             Some(("min", text)) => tenant.bytes_min = bytes(text)?,
+            Some(("max", "-1")) => tenant.bytes_max = u64::MAX,
             Some(("max", text)) => tenant.bytes_max = bytes(text)?,
             Some(("weight", text)) => {
                 let weight = text.parse().ok().filter(|weight| (1..=WEIGHT_MAX).contains(weight));
@@ -143,6 +156,9 @@ fn parse_tenant(entry: &str) -> Result<Tenant, String> {
             }
         }
     }
+    if tenant.bytes_max == 0 {
+        return Err(format!("tenant '{name}': max=0 would leave it nothing; write max=-1 or no max for no maximum"));
+    }
     if tenant.bytes_min > tenant.bytes_max {
         let (min, max) = (format_bytes(tenant.bytes_min), format_bytes(tenant.bytes_max));
         return Err(format!("tenant '{name}': min of {min} is above max of {max}"));
@@ -150,11 +166,11 @@ fn parse_tenant(entry: &str) -> Result<Tenant, String> {
     Ok(tenant)
 }
 
-fn parse_selector(entry: &str, selector: &str) -> Result<Selector, String> {
+fn parse_selector(entry: &str, selector: &str, databases: u16) -> Result<Selector, String> {
     if let Some(number) = selector.strip_prefix("db:") {
         return match number.parse() {
-            Ok(db) if db < DBS_MAX => Ok(Selector::Database(db)),
-            _ => Err(format!("tenant '{entry}': database '{number}'; allowed is 0 to {}", DBS_MAX - 1)),
+            Ok(db) if db < databases => Ok(Selector::Database(db)),
+            _ => Err(format!("tenant '{entry}': database '{number}'; allowed is 0 to {}", databases - 1)),
         };
     }
     // What ends in '*' is a prefix, also where it begins with 'user:', as the names of keys may.
@@ -170,6 +186,15 @@ fn parse_selector(entry: &str, selector: &str) -> Result<Selector, String> {
     }
 }
 
+/// Minimums that together exceed the memory are cut alike.
+pub fn fitting_minimums(bytes_min: &[u64], room_bytes: u64) -> Vec<u64> {
+    let sum: u128 = bytes_min.iter().map(|&b| u128::from(b)).sum();
+    if sum <= u128::from(room_bytes) {
+        return bytes_min.to_vec();
+    }
+    bytes_min.iter().map(|&b| (u128::from(b) * u128::from(room_bytes) / sum) as u64).collect()
+}
+
 const UNASSIGNED: u8 = u8::MAX;
 
 /// The tenants in force, and whose a key is.
@@ -181,6 +206,8 @@ pub struct Tenants {
     /// As they hold on this node.
     bytes_min: Vec<u64>,
     bytes_max: Vec<u64>,
+    /// What of the minimums holds now: all, where there is room for them.
+    guaranteed: Vec<u64>,
     weights: Vec<u32>,
     prefixes: Prefixes<TenantId>,
     /// Users that are tenants.
@@ -205,6 +232,7 @@ impl Tenants {
             stated: Vec::new(),
             bytes_min: Vec::new(),
             bytes_max: Vec::new(),
+            guaranteed: Vec::new(),
             weights: Vec::new(),
             prefixes: Prefixes::new([]),
             users: Vec::new(),
@@ -239,6 +267,7 @@ impl Tenants {
         self.stated.push((bytes_min, bytes_max));
         self.bytes_min.push(bytes_min);
         self.bytes_max.push(bytes_max);
+        self.guaranteed.push(bytes_min);
         self.weights.push(weight);
         TenantId(self.names.len() as u16 - 1)
     }
@@ -304,6 +333,21 @@ impl Tenants {
             let of = |bytes: u64| if bytes == u64::MAX { bytes } else { (bytes as f64 * share) as u64 };
             (self.bytes_min[tenant], self.bytes_max[tenant]) = (of(bytes_min), of(bytes_max));
         }
+    }
+
+    /// All minimums on this node together, in bytes.
+    pub fn minimums_bytes(&self) -> u64 {
+        self.bytes_min.iter().fold(0, |sum, &bytes| sum.saturating_add(bytes))
+    }
+
+    /// There are so many bytes for keys: minimums that are more together are cut alike, each to the same share.
+    pub fn fit_minimums(&mut self, room_bytes: u64) {
+        self.guaranteed = fitting_minimums(&self.bytes_min, room_bytes);
+    }
+
+    /// What of its minimum a tenant has, by tenant, in bytes.
+    pub fn guaranteed(&self) -> &[u64] {
+        &self.guaranteed
     }
 
     /// True where a tenant has a minimum or a maximum.
@@ -377,6 +421,17 @@ mod tests {
         assert_eq!(tenants.bytes_min(), [0, 1 << 20, 0, 0]);
         assert_eq!(tenants.bytes_max()[2], 2048);
         assert_eq!(tenants.weights(), [1, 1, 7, 1]);
+    }
+
+    #[test]
+    fn minimums_that_no_longer_fit_are_cut_alike() {
+        assert_eq!(fitting_minimums(&[100, 300], 1000), [100, 300]);
+        assert_eq!(fitting_minimums(&[100, 300], 200), [50, 150]);
+        let mut tenants = Tenants::new(&TenantSpec::parse("a=a:*,min=100b b=b:*,min=300b").unwrap());
+        tenants.fit_minimums(200);
+        assert_eq!((tenants.guaranteed(), tenants.minimums_bytes()), (&[50, 150, 0][..], 400));
+        tenants.fit_minimums(u64::MAX);
+        assert_eq!(tenants.guaranteed(), tenants.bytes_min());
     }
 
     #[test]

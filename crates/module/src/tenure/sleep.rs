@@ -11,6 +11,7 @@ use crate::ffi::awaits;
 use crate::ffi::filter::{self, FilterCall};
 use crate::ffi::server::{Level, Server};
 use crate::ffi::{callbacks, soon};
+use crate::info;
 use crate::observe::command_table::Marks;
 use crate::observe::duty::Watched;
 use crate::observe::partitions::in_database;
@@ -77,7 +78,10 @@ impl Tenure {
     pub(super) fn fit_spill(&mut self, server: &Server, now_us: u64) {
         self.spill_standing = self.sleep_standing(server);
         if self.spill_standing != "ready" {
-            return self.close_spill();
+            if self.spill.is_some() {
+                info::keep_counts(self, Tenure::close_spill);
+            }
+            return;
         }
         if self.spill.is_none() {
             match Spill::start(&self.settings, now_us) {

@@ -22,7 +22,7 @@ pub struct Why {
     pub is_there: bool,
     /// The name of its partition.
     pub partition: String,
-    /// Requests for it that are remembered, up to 255.
+    /// Requests for it, older ones less, and roughly beyond a dozen.
     pub n_requests: u32,
     /// Requests since it was last asked for.
     pub age_requests: u64,

@@ -192,6 +192,8 @@ fn info_has_every_field_and_its_numbers_are_numbers() {
                 "state" | "worker" => assert_eq!(value, "running", "{name}"),
                 "watching" => assert_eq!(value, "all"),
                 "replies" => assert_eq!(value, "async"),
+                "version" => assert_eq!(value, env!("CARGO_PKG_VERSION")),
+                "minimums" => assert_eq!(value, "none"),
                 "eviction" | "sleep" | "last_panic" | "ranking" | "tiers" | "tier_slow_place" | "tier_collections" => {}
                 _ if name.starts_with("partition_") || name.starts_with("tenant_") => {
                     value.split(',').for_each(|field| {

@@ -1,9 +1,12 @@
 //! Settings: read, set, refused, and kept over a rewrite and a restart.
 
+use std::collections::BTreeMap;
+
 use tenure_servers::ServerOptions;
 
 use crate::harness::{
-    config_get, config_set, error_of, on_every_server, partitions, send, status, wait_for, with_module,
+    config_get, config_set, error_of, on_every_server, on_oldest_and_newest, partitions, send, status, wait_for,
+    with_module,
 };
 
 /// Every setting that can be set at run time: a value other than its default, how it reads back, and values that are refused.
@@ -74,8 +77,89 @@ fn every_setting_is_set_read_back_and_refuses_what_is_not_allowed() {
             }
         }
         let error = error_of(&mut connection, "CONFIG SET tenure.debug-commands yes");
-        assert!(error.contains("immutable"), "{error}");
+        assert!(error.contains("at start only"), "{error}");
         assert_eq!(config_get(&mut connection, "tenure.debug-commands"), "no");
+    });
+}
+
+/// Tools write back all that they have read, what can be set at start only among it.
+#[test]
+fn all_that_was_read_can_be_set_again() {
+    on_every_server(&with_module().set("tenure.debug-commands", "yes"), |server| {
+        let mut connection = server.connection().unwrap();
+        let read: Vec<String> = send(&mut connection, "CONFIG GET tenure.*");
+        let mut command = redis::cmd("CONFIG");
+        command.arg("SET").arg(&read).exec(&mut connection).unwrap();
+        assert_eq!(send::<Vec<String>>(&mut connection, "CONFIG GET tenure.*"), read);
+        let error = error_of(&mut connection, "CONFIG SET tenure.debug-commands no");
+        assert!(error.contains("at start only"), "{error}");
+        send::<()>(&mut connection, "CONFIG REWRITE");
+        server.restart().unwrap();
+        assert_eq!(config_get(&mut server.connection().unwrap(), "tenure.debug-commands"), "yes");
+    });
+}
+
+#[test]
+fn choices_that_nobody_made_are_as_documented() {
+    let choices = [
+        ("policy", "density"),
+        ("classes", "off"),
+        ("kredis-k", "by-curve"),
+        ("dlru-evictor", "server"),
+        ("objective", "penalty"),
+        ("limits-scope", "node"),
+        ("tier-rule", "reuse-time"),
+        ("tier-division", "free"),
+        ("replies", "async"),
+        ("replies-on-timeout", "async"),
+    ];
+    on_every_server(&with_module(), |server| {
+        let mut connection = server.connection().unwrap();
+        for (name, default) in choices {
+            assert_eq!(config_get(&mut connection, &format!("tenure.{name}")), default, "{name}");
+        }
+    });
+}
+
+/// A database that the server doesn't have holds no keys; in a cluster there is one.
+#[test]
+fn tenants_are_of_databases_that_there_are() {
+    for (setting, value, last) in [("databases", "16", 15), ("databases", "3", 2), ("cluster-enabled", "yes", 0)] {
+        on_oldest_and_newest(&with_module().set(setting, value), |server| {
+            let mut connection = server.connection().unwrap();
+            config_set(&mut connection, "tenure.tenants", format!("last=db:{last}"));
+            let error = error_of(&mut connection, &format!("CONFIG SET tenure.tenants a=db:{}", last + 1));
+            let expected = format!("database '{}'; allowed is 0 to {last}", last + 1);
+            assert!(error.contains(&expected), "{setting} {value}: {error}");
+            assert_eq!(config_get(&mut connection, "tenure.tenants"), format!("last=db:{last}"));
+        });
+    }
+}
+
+/// One way of writing that there is no maximum, in all places: -1.
+#[test]
+fn no_maximum_is_written_alike_everywhere() {
+    on_every_server(&with_module(), |server| {
+        let mut connection = server.connection().unwrap();
+        config_set(&mut connection, "tenure.tenants", "a=a:*,max=-1 b=b:*,max=1mb c=c:*");
+        for (name, max) in [("a", -1.0), ("b", 1_048_576.0), ("c", -1.0), ("other", -1.0)] {
+            wait_for("the tenants", || partitions(&mut connection).contains_key(name));
+            assert_eq!(partitions(&mut connection)[name]["bytes_max"], max, "{name}");
+            let rows: Vec<BTreeMap<String, String>> = send(&mut connection, "TENURE.TENANTS");
+            let row = rows.iter().find(|row| row["name"] == name).unwrap();
+            assert_eq!(row["bytes_max"].parse::<f64>().unwrap(), max, "{name}");
+            for kind in ["tenant", "partition"] {
+                let line = &server.info("tenure").unwrap()[&format!("tenure_{kind}_{name}")];
+                assert!(line.split(',').any(|field| field == format!("bytes_max={max}")), "{line}");
+                assert!(line.split(',').any(|field| field == "target_bytes=-1"), "no plan is written likewise: {line}");
+            }
+        }
+        for (wrong, expected) in
+            [("a=a:*,max=0", "max=0 would leave it nothing"), ("a=a:*,max=-2", "'-2' is not a number")]
+        {
+            let error = error_of(&mut connection, &format!("CONFIG SET tenure.tenants {wrong}"));
+            assert!(error.contains(expected), "{error}");
+        }
     });
 }
 
@@ -135,7 +219,7 @@ fn a_wrong_tenant_is_named_and_changes_nothing() {
         for (text, expected) in [
             ("b", "tenant 'b' has no selector"),
             ("b=y", "selector 'y'"),
-            ("b=db:256", "database '256'; allowed is 0 to 255"),
+            ("b=db:256", "database '256'; allowed is 0 to 15"),
             ("b=y*,max=much", "tenant 'b': 'much' is not a number of bytes"),
             ("other=y*", "tenant name 'other'"),
         ] {

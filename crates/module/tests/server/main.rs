@@ -12,6 +12,7 @@ mod config;
 mod density;
 mod eviction;
 mod fail_open;
+mod figures;
 mod harness;
 mod isolation;
 mod load;

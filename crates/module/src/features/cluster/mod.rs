@@ -87,7 +87,7 @@ impl Feature for Clustered {
 
     fn report(&self, _: &Tenure, report: &mut Report) {
         report.status.push(("cluster", Value::Text(self.part())));
-        report.info.push(("lessons_heard".to_owned(), Value::Count(self.lessons_heard)));
+        report.info.push(("lessons_heard".to_owned(), Value::Total(self.lessons_heard)));
     }
 }
 

@@ -43,25 +43,26 @@ impl Feature for Replies {
                 self.take_settings(settings, &settings.tenants.replies());
             }
             Event::DataSet => self.is_stale = true,
+            Event::StatsReset => self.forget_longest_wait(),
             Event::ClientGone(client_id) => self.forget_connection(*client_id),
             Event::Message { .. } => {}
         }
     }
 
     fn report(&self, _: &Tenure, report: &mut Report) {
-        use Value::{Count, Text};
+        use Value::{Count, Text, Total};
         let (held_now, counts) = (self.n_held() as u64, self.counts());
         report.status.extend([("replies", Text(self.describe())), ("replies_held_now", Count(held_now))]);
         let fields = [
             ("replies", Text(self.describe())),
             ("replies_replicas", Count(self.n_replicas() as u64)),
             ("replies_held_now", Count(held_now)),
-            ("replies_held", Count(counts.held)),
-            ("replies_wait_us", Count(counts.wait_us)),
+            ("replies_held", Total(counts.held)),
+            ("replies_wait_us", Total(counts.wait_us)),
             ("replies_wait_us_max", Count(counts.wait_us_max)),
-            ("replies_degraded", Count(counts.opened)),
-            ("replies_unconfirmed", Count(counts.unconfirmed)),
-            ("replies_closed", Count(counts.closed)),
+            ("replies_degraded", Total(counts.opened)),
+            ("replies_unconfirmed", Total(counts.unconfirmed)),
+            ("replies_closed", Total(counts.closed)),
         ];
         report.info.extend(fields.map(|(name, value)| (name.to_owned(), value)));
     }

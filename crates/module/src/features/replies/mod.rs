@@ -703,6 +703,11 @@ impl Replies {
         self.replicas.len()
     }
 
+    /// The longest wait is measured anew.
+    pub fn forget_longest_wait(&mut self) {
+        (self.sent.counts.wait_us_max, self.acked.counts.wait_us_max) = (0, 0);
+    }
+
     /// What has waited so far, under all modes together.
     pub fn counts(&self) -> Counts {
         let (sent, acked) = (&self.sent.counts, &self.acked.counts);

@@ -149,6 +149,9 @@ impl Feature for MemoryTiers {
     }
 
     fn event(&mut self, turn: &mut Turn, event: &Event) {
+        if let (Event::StatsReset, Some(tiers)) = (event, &mut self.tiers) {
+            tiers.counts.slice_us_max = 0;
+        }
         if matches!(event, Event::Configured) && self.settings_version != turn.tenure.settings_version {
             self.take_settings(turn.tenure);
         }
@@ -381,7 +384,9 @@ impl MemoryTiers {
     /// `TENURE.TIERS`.
     fn answer(&self, tenure: &Tenure) -> Answer {
         let state = ("state", Answer::Text(self.status.clone()));
-        let fields = fields(&self.figures(tenure)).into_iter().map(|(name, value)| (name, value.into()));
+        let fields = fields(&self.figures(tenure))
+            .into_iter()
+            .map(|(name, value)| (name, value.with_past(&format!("tier_{name}")).into()));
         Answer::Map(std::iter::once(state).chain(fields).collect())
     }
 
@@ -412,7 +417,7 @@ impl MemoryTiers {
 
 /// What is shown of the memory tiers, by INFO with `tier_` before each name.
 fn fields(figures: &TierFigures) -> Vec<(&'static str, Value)> {
-    use Value::{Count, Number, Text};
+    use Value::{Count, Number, Text, Total};
     let counts = &figures.counts;
     let moves = counts.demoted + counts.promoted;
     vec![
@@ -425,19 +430,19 @@ fn fields(figures: &TierFigures) -> Vec<(&'static str, Value)> {
         ("collections", Text(figures.collections.clone())),
         ("slow_active_bytes", Count(figures.slow_active_bytes)),
         ("elsewhere_bytes", Count(figures.elsewhere_bytes)),
-        ("fast_hits", Count(figures.fast_hits)),
-        ("slow_hits", Count(figures.slow_hits)),
-        ("estimated_hits", Count(figures.estimated_hits)),
-        ("demotions", Count(counts.demoted)),
-        ("promotions", Count(counts.promoted)),
-        ("stored_slow", Count(counts.stored_slow)),
-        ("moved_bytes", Count(counts.moved_bytes)),
-        ("strays", Count(counts.strays)),
+        ("fast_hits", Total(figures.fast_hits)),
+        ("slow_hits", Total(figures.slow_hits)),
+        ("estimated_hits", Total(figures.estimated_hits)),
+        ("demotions", Total(counts.demoted)),
+        ("promotions", Total(counts.promoted)),
+        ("stored_slow", Total(counts.stored_slow)),
+        ("moved_bytes", Total(counts.moved_bytes)),
+        ("strays", Total(counts.strays)),
         ("move_us_mean", Number(counts.move_ns as f64 / 1000.0 / moves.max(1) as f64)),
-        ("spent_us", Count(counts.spent_us)),
+        ("spent_us", Total(counts.spent_us)),
         ("slice_us_max", Count(counts.slice_us_max)),
-        ("slices_out_of_time", Count(counts.slices_out_of_time)),
-        ("flushed_pages", Count(figures.flushed_pages)),
+        ("slices_out_of_time", Total(counts.slices_out_of_time)),
+        ("flushed_pages", Total(figures.flushed_pages)),
         ("hot_requests", Number(figures.hot_requests)),
     ]
 }

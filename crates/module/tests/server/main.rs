@@ -22,6 +22,7 @@ mod penalties;
 mod replication;
 mod replies;
 mod rights;
+mod rights_fuzz;
 mod sample_sizes;
 mod size_classes;
 mod sleep;

@@ -151,6 +151,9 @@ need_test_tools() {
     has mariadbd || [ -x /usr/sbin/mariadbd ] || missing+=(mariadb-server)
     # What people look at servers with; where the distribution hasn't one, its tests say that they are skipped.
     has promtool || ! has_package prometheus || missing+=(prometheus)
+    has chromium || ! has_package chromium || missing+=(chromium)
+    has chromedriver || ! has_package chromium-driver || missing+=(chromium-driver)
+    has tmux || missing+=(tmux)
     [ ${#missing[@]} = 0 ] || install_packages "${missing[@]}"
     need_rust_component fmt rustfmt
     need_rust_component clippy rust-clippy

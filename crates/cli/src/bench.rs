@@ -18,7 +18,7 @@ use tenure_bench::moment::Moment;
 use tenure_bench::no_harm::NoHarm;
 use tenure_bench::placement::Placement;
 use tenure_bench::predict::can_predict;
-use tenure_bench::report::{Report, default_folder};
+use tenure_bench::report::{Report, default_folder, write_page};
 use tenure_bench::slot_map::SlotMapRuns;
 use tenure_bench::system::{Clustering, Setup, System};
 use tenure_bench::workload::keys::Assignment;
@@ -336,6 +336,7 @@ fn finish(
     for extension in ["svg", "png"] {
         draw(&|name| folder.join(format!("{name}.{extension}")))?;
     }
+    write_page(&folder, &format!("tenure bench: {name}"), table)?;
     print_report(&folder, json, table, arguments.json)
 }
 

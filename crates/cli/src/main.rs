@@ -1,11 +1,12 @@
 //! The command-line tool `tenure`: one file per subcommand, and one exit.
 //!
-//! Results go to standard output, progress and errors to standard error. Exit code 0 is success (a reader that closed
-//! the pipe is one), 1 a failure, 2 bad usage.
+//! Results go to standard output, progress and errors to standard error. Exit code 0 is success (a reader that closed the
+//! pipe is one), 1 a failure, 2 bad usage.
 #![forbid(unsafe_code)]
 
 mod bench;
 mod cluster;
+mod dashboard;
 mod exporter;
 mod measuring;
 mod mrc;
@@ -14,6 +15,7 @@ mod progress;
 mod replies;
 mod simulate;
 mod status;
+mod top;
 mod trace_args;
 mod watching;
 
@@ -36,6 +38,8 @@ enum Command {
     Bench(Box<bench::Arguments>),
     /// Serves as a cluster on this machine, with the module on every node, until Ctrl-C.
     Cluster(Box<cluster::Arguments>),
+    /// Serves a page with what a server, or a cluster, does, live.
+    Dashboard(Box<dashboard::Arguments>),
     /// Serves what servers say to Prometheus.
     Exporter(Box<exporter::Arguments>),
     /// Predicts the miss ratio at each memory size from a trace.
@@ -48,6 +52,8 @@ enum Command {
     Simulate(Box<simulate::Arguments>),
     /// Says what Tenure does on a server, or on all primaries of a cluster together.
     Status(Box<status::Arguments>),
+    /// Shows what a server, or a cluster, does in a terminal, live.
+    Top(Box<top::Arguments>),
 }
 
 fn main() -> ExitCode {
@@ -56,12 +62,14 @@ fn main() -> ExitCode {
     let result = match arguments.command {
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Cluster(arguments) => cluster::run(&arguments),
+        Command::Dashboard(arguments) => dashboard::run(&arguments),
         Command::Exporter(arguments) => exporter::run(&arguments),
         Command::Mrc(arguments) => mrc::run(&arguments),
         Command::Plan(arguments) => plan::run(&arguments),
         Command::Replies(arguments) => replies::run(&arguments),
         Command::Simulate(arguments) => simulate::run(&arguments),
         Command::Status(arguments) => status::run(&arguments),
+        Command::Top(arguments) => top::run(&arguments),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use tenure_core::curve::even_sizes;
 use tenure_core::sampling::{SampleRate, Sampling};
 use tenure_core::units::format_bytes;
-use tenure_plots::{LineChart, Series};
+use tenure_plots::{LineChart, Page, Series};
 use tenure_sim::policies::PolicyName;
 
 use self::feed::{Cut, Job, Seen, SizesBytes, feed, survey};
@@ -91,8 +91,12 @@ pub struct Arguments {
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
 
+    /// Write one HTML page with the table and the plot, to be sent to somebody.
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+
     /// Compare the models with exact LRU and with simulated K-LRU on all traces in DIR: a table of mean absolute errors.
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["trace", "plot"])]
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["trace", "plot", "html"])]
     accuracy: Option<PathBuf>,
 
     /// For the accuracy: at rates below 1, the mean of so many samples of keys.
@@ -124,6 +128,10 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     report_bad_lines(&name, seen.n_bad);
     if let Some(plot) = &arguments.plot {
         chart(&name, &jobs).save(plot)?;
+    }
+    if let Some(html) = &arguments.html {
+        let page = Page::new(&format!("Miss ratio by cache size: {name}"));
+        page.svg(&chart(&name, &jobs).svg()?).text(&table(&name, &jobs, &seen)).save(html)?;
     }
     if arguments.json {
         print(&format!("{:#}\n", to_json(&name, &jobs, &seen)))

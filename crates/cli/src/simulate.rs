@@ -15,7 +15,7 @@ use tenure_core::access::Access;
 use tenure_core::decide::objective::Objective;
 use tenure_core::policy::partitioned::{Partitioning, PlanConfig};
 use tenure_core::units::format_bytes;
-use tenure_plots::{LineChart, Series};
+use tenure_plots::{LineChart, Page, Series};
 use tenure_sim::costs::PenaltyNoise;
 use tenure_sim::grid::{GridConfig, Row, Survey, replay_in_memory, replay_stream};
 use tenure_sim::policies::{POLICIES, PolicyName};
@@ -96,6 +96,10 @@ pub struct Arguments {
     /// Plot mean latency by memory (and, beside it, allocation and K over time where windows are asked for) into FILE.svg or FILE.png.
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
+
+    /// Write one HTML page with the table and the plot, to be sent to somebody.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["ladder", "list", "tiers"])]
+    html: Option<PathBuf>,
 
     /// Compare all policies on all traces in DIR of at least 100,000 accesses, relative to redis. See docs/simulation.md.
     #[arg(long, value_name = "DIR", conflicts_with = "trace")]
@@ -185,6 +189,12 @@ pub fn run(args: &Arguments) -> Result<()> {
     let (survey, rows) = simulate(args, path)?;
     if let Some(file) = &args.plot {
         plot(args, path, &rows, file)?;
+    }
+    if let Some(file) = &args.html {
+        let mut table = Vec::new();
+        write_table(&mut table, &rows)?;
+        let page = Page::new(&format!("tenure simulate: {}", trace_name(path)));
+        page.svg(&chart(args, path, &rows)?.svg()?).text(&String::from_utf8_lossy(&table)).save(file)?;
     }
     let mut out = std::io::stdout().lock();
     if args.json {
@@ -343,6 +353,12 @@ fn write_table(out: &mut impl Write, rows: &[Row]) -> Result<()> {
 }
 
 fn plot(args: &Arguments, path: &Path, rows: &[Row], file: &Path) -> Result<()> {
+    chart(args, path, rows)?.save(file)?;
+    rows.iter().try_for_each(|row| plot_windows(path, row, file))
+}
+
+/// Mean latency by memory, a line for each policy.
+fn chart(args: &Arguments, path: &Path, rows: &[Row]) -> Result<LineChart> {
     let mut series: Vec<Series> = Vec::new();
     for policy in policies(args)? {
         let own = rows.iter().filter(|row| row.policy == policy);
@@ -351,15 +367,13 @@ fn plot(args: &Arguments, path: &Path, rows: &[Row], file: &Path) -> Result<()> 
         points.sort_by(|a, b| a.0.total_cmp(&b.0));
         series.push(Series { name: policy.to_string(), points });
     }
-    let chart = LineChart {
+    Ok(LineChart {
         title: format!("{}: mean latency by policy and memory", trace_name(path)),
         x_label: "memory (MiB)".to_owned(),
         y_label: "mean latency (µs)".to_owned(),
         x_log: false,
         series,
-    };
-    chart.save(file)?;
-    rows.iter().try_for_each(|row| plot_windows(path, row, file))
+    })
 }
 
 /// Allocation and K over time, for a policy that decides, into files named beside `file`.

@@ -83,7 +83,7 @@ fn a_small_run_prints_json_and_writes_its_folder() {
     let runs: Vec<_> = std::fs::read_dir(folder.path().join("bench/runs")).unwrap().collect();
     let run = runs[0].as_ref().unwrap().path();
     assert!(run.to_string_lossy().ends_with("-ycsb-c"), "{}", run.display());
-    for name in ["report.json", "report.txt", "mean-latency.svg", "mean-latency.png"] {
+    for name in ["report.json", "report.txt", "report.html", "mean-latency.svg", "mean-latency.png"] {
         assert!(run.join(name).is_file(), "{name}");
     }
 }
@@ -153,7 +153,7 @@ fn slots_counts_redirects_by_route() {
     assert!((1.45..1.6).contains(&of("default-node", "commands")), "{rows:?}");
     // The load has met nearly every slot; the library has asked for all.
     assert!(of("remember", "redirects") < 0.05 && of("library", "redirects") < 0.01, "{rows:?}");
-    for name in ["report.txt", "throughput.svg", "busiest-node.png"] {
+    for name in ["report.txt", "report.html", "throughput.svg", "busiest-node.png"] {
         assert!(folder.path().join("out").join(name).is_file(), "{name}");
     }
 }

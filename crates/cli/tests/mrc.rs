@@ -142,3 +142,17 @@ fn real_traces_are_modelled_within_the_stated_errors() {
         assert!(error < error_max, "{model:?}: {error}");
     }
 }
+
+#[test]
+fn a_page_has_the_table_and_the_plot() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = file(folder.path(), "loop.csv", &a_loop());
+    for (subcommand, more) in [("mrc", ["--rate", "1"]), ("simulate", ["--policies", "redis"])] {
+        let page = folder.path().join(format!("{subcommand}.html"));
+        let arguments = [trace.to_str().unwrap(), more[0], more[1], "--html", page.to_str().unwrap()];
+        let output = tenure(subcommand, &arguments);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let html = std::fs::read_to_string(page).unwrap();
+        assert_eq!((html.matches("<svg").count(), html.matches("<pre>").count()), (1, 1), "{html}");
+    }
+}

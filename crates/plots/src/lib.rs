@@ -1,4 +1,4 @@
-//! Charts for every subcommand that draws one: lines and bars, saved as SVG or PNG by the file's extension.
+//! Charts for every subcommand that draws one: lines and bars, saved as SVG or PNG by the file's extension; pages that hold them.
 //!
 //! Owns the look (palette, fonts, axes, legend), so that all plots of Tenure read alike; leaves what is drawn to its
 //! callers. Colours are those of Okabe and Ito, distinguishable with every common colour blindness; lines differ by dash
@@ -8,7 +8,9 @@
 
 mod bar;
 mod line;
+mod page;
 mod style;
 
 pub use bar::{BarChart, BarSeries};
 pub use line::{LineChart, Series};
+pub use page::Page;

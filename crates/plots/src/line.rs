@@ -49,6 +49,14 @@ impl LineChart {
         style::save(self, path.as_ref())
     }
 
+    /// The chart as SVG, to stand in a page.
+    ///
+    /// # Errors
+    /// When it can't be drawn.
+    pub fn svg(&self) -> anyhow::Result<String> {
+        style::svg(self)
+    }
+
     /// The pieces of each line between its gaps.
     fn drawable(&self) -> Vec<Line<'_>> {
         let is_gap = |&(x, y): &(f64, f64)| !x.is_finite() || !y.is_finite() || (self.x_log && x <= 0.0);

@@ -142,9 +142,7 @@ pub(crate) fn save(chart: &impl Chart, path: &Path) -> anyhow::Result<()> {
     if let Some(folder) = path.parent() {
         std::fs::create_dir_all(folder).with_context(|| format!("{}: cannot make this folder", folder.display()))?;
     }
-    if register_font("sans-serif", FontStyle::Normal, dejavu::sans::regular()).is_err() {
-        bail!("the built-in font cannot be read");
-    }
+    use_own_font()?;
     match path.extension().and_then(|extension| extension.to_str()) {
         Some("svg") => draw_on(SVGBackend::new(path, CANVAS), 1.0, chart),
         Some("png") => {
@@ -154,6 +152,21 @@ pub(crate) fn save(chart: &impl Chart, path: &Path) -> anyhow::Result<()> {
         _ => bail!("a plot's name must end in .svg or .png"),
     }
     .with_context(|| format!("{}: cannot draw the plot", path.display()))
+}
+
+/// `chart` as SVG.
+pub(crate) fn svg(chart: &impl Chart) -> anyhow::Result<String> {
+    use_own_font()?;
+    let mut text = String::new();
+    draw_on(SVGBackend::with_string(&mut text, CANVAS), 1.0, chart)?;
+    Ok(text)
+}
+
+fn use_own_font() -> anyhow::Result<()> {
+    if register_font("sans-serif", FontStyle::Normal, dejavu::sans::regular()).is_err() {
+        bail!("the built-in font cannot be read");
+    }
+    Ok(())
 }
 
 fn draw_on<DB: DrawingBackend>(backend: DB, scale: f64, chart: &impl Chart) -> anyhow::Result<()>

@@ -5,9 +5,13 @@
 //! [`exporter`], [`plan`], [`http`].
 #![forbid(unsafe_code)]
 
+pub mod dashboard;
 pub mod exporter;
+mod history;
 pub mod http;
 pub mod nodes;
 pub mod plan;
 pub mod reading;
 pub mod sampler;
+pub mod summary;
+pub mod top;

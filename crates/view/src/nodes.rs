@@ -176,6 +176,11 @@ impl Node {
     }
 }
 
+/// Whether an error is of the connection or the server's, so that another connection may help.
+pub fn is_of_connection(error: &anyhow::Error) -> bool {
+    error.chain().any(|cause| cause.is::<redis::RedisError>())
+}
+
 /// A number among the fields; 0 where it isn't there, as on a node with an older Tenure.
 pub fn number(fields: &Fields, name: &str) -> f64 {
     fields.get(name).and_then(|text| text.parse().ok()).unwrap_or(0.0)

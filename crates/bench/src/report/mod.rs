@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use serde::Serialize;
+use tenure_plots::Page;
 
 use crate::client::probe;
 use crate::comparison::{Compared, Comparison, Run};
@@ -270,8 +271,18 @@ impl Report {
     pub fn write(&self, folder: &Path) -> anyhow::Result<()> {
         write_file(folder, "report.json", &self.json()?)?;
         write_file(folder, "report.txt", &self.table())?;
-        plots::draw(self, folder)
+        plots::draw(self, folder)?;
+        let ReportedConditions { workload, backend, server, date, .. } = &self.conditions;
+        write_page(folder, &format!("tenure bench: {workload}, {backend}, {server}, {date}"), &self.table())
     }
+}
+
+/// Writes `report.html`, one page with the table and all plots of the folder, to be sent to somebody.
+///
+/// # Errors
+/// When a plot can't be read or the page not be written.
+pub fn write_page(folder: &Path, title: &str, table: &str) -> anyhow::Result<()> {
+    Page::new(title).text(table).svgs_in(folder)?.save(&folder.join("report.html"))
 }
 
 /// Writes one file of a report; the folder is made.

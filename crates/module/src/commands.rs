@@ -11,9 +11,10 @@ use tenure_core::decide::sample_size::SAMPLE_SIZES;
 use tenure_core::policy::kredis::SAMPLE_SIZES as SAMPLE_SIZES_MODELLED;
 use tenure_core::units::{KeyHash, PartitionId};
 
-use self::table::{COMMANDS, Kind};
+use self::table::COMMANDS;
 use crate::config::{TABLE, allowed};
 use crate::enforce::spill::Spill;
+use crate::ffi::registry::Kind;
 use crate::ffi::reply::Answer;
 use crate::ffi::server::{ScanCursor, Server};
 use crate::ffi::{alloc, filter, guard};

@@ -1,6 +1,8 @@
 //! The settings: one table with name, unit, default, range and what each trades. `CONFIG GET/SET/REWRITE tenure.*`, the module's
 //! arguments, `TENURE.HELP settings` and docs/operations.md all say what stands here.
 
+mod declared;
+
 use std::ffi::CStr;
 use std::path::Path;
 use std::time::Duration;
@@ -13,7 +15,8 @@ use tenure_core::tiers::placer::Rule;
 
 use crate::enforce::spill::file::Folder;
 use crate::features::replies::mode::{Mode, OnTimeout};
-use crate::features::tiers::{self, place::Place};
+use crate::features::tiers;
+use crate::ffi::place::Place;
 use crate::ffi::{filter, holding, load, tier_memory};
 use crate::observe::classes::{ClassRules, ClassSpec, Source};
 use crate::observe::keys::Remembers;
@@ -645,7 +648,7 @@ impl Settings {
     /// As [`TenantSpec::parse`], tenants by user where the server doesn't tell who sends a command, and replies to be held where they
     /// can't be; nothing changes then.
     pub fn set_tenants(&mut self, text: &str) -> Result<(), String> {
-        let tenants = TenantSpec::parse_for(text, load::databases())?;
+        let tenants = TenantSpec::parse_for(text, load::databases().min(crate::observe::DBS_MAX))?;
         if tenants.holds_replies() {
             holding::holding()?;
         }

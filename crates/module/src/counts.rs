@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::ops::{Add, AddAssign, Sub};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use crate::ffi::info::Value;
 use crate::observe::Counters;
 
 /// Names of tenants, and of partitions, that are kept: whoever sets others for ever doesn't fill memory.
@@ -156,6 +157,14 @@ pub fn names_of_features() -> Vec<(String, Kind)> {
 pub fn forget() {
     *all() = Totals::new();
     keep_names(Vec::new());
+}
+
+/// A value with what of it is past.
+pub fn with_past(value: Value, name: &str) -> Value {
+    match value {
+        Value::Total(n) => Value::Total(n + past(name)),
+        other => other,
+    }
 }
 
 #[cfg(test)]

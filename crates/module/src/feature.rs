@@ -5,11 +5,11 @@
 
 use std::ops::BitOr;
 
-use crate::ffi::bus::{NodeId, Topic};
+use crate::ffi::bus::NodeId;
 use crate::ffi::filter::FilterCall;
+use crate::ffi::info::Value;
 use crate::ffi::reply::Answer;
 use crate::ffi::server::Server;
-use crate::info::Value;
 use crate::observe::command_table::Entry;
 use crate::tenure::Tenure;
 
@@ -70,6 +70,32 @@ pub struct Turn<'a> {
     pub now_us: u64,
     /// Everything but the features.
     pub tenure: &'a mut Tenure,
+}
+
+/// What a message between nodes is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Topic {
+    /// How many keys of each tenant the sender has.
+    Keys,
+    /// What a primary has learned of its partitions, for its replicas.
+    Lessons,
+    /// What it remembers of single keys, a part of it.
+    Classes,
+}
+
+impl Topic {
+    /// All, in the order of their numbers.
+    pub const ALL: [Topic; 3] = [Topic::Keys, Topic::Lessons, Topic::Classes];
+
+    /// The one of that number.
+    pub fn of(number: u8) -> Option<Topic> {
+        Topic::ALL.get(usize::from(number)).copied()
+    }
+
+    /// Its number in messages.
+    pub fn number(self) -> u8 {
+        self as u8
+    }
 }
 
 /// What happens seldom, and is told to every feature.

@@ -4,9 +4,11 @@ use tenure_core::key_table::KeyTable;
 use tenure_core::units::PartitionId;
 
 use crate::config::Policy;
-use crate::counts::{Counted, Kind, Totals, keep_names, names_of_features, past, past_of_partition, past_of_tenant};
+use crate::counts::{
+    Counted, Kind, Totals, keep_names, names_of_features, past, past_of_partition, past_of_tenant, with_past,
+};
 use crate::enforce::spill::Counts as SpillCounts;
-use crate::ffi::reply::Answer;
+use crate::ffi::info::{Sink, Value};
 use crate::ffi::{alloc, guard, settings};
 use crate::observe::owners::Owners;
 use crate::runtime::Runtime;
@@ -19,54 +21,6 @@ pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// The same as one number, as MODULE LIST has it: 1.2.3 is 10203.
 pub fn version_number() -> i32 {
     VERSION.split('.').fold(0, |number, part| number * 100 + part.parse().unwrap_or(0))
-}
-
-/// A value of an INFO field.
-pub enum Value {
-    /// A count that only grows, whatever is set and however often Tenure is turned off and on: see [`keep_counts`].
-    Total(u64),
-    /// A quantity as it is.
-    Count(u64),
-    /// A quantity that there may be none of, as of bytes without a maximum: -1 then.
-    OrNone(Option<u64>),
-    /// A fraction.
-    Number(f64),
-    /// Text.
-    Text(String),
-    /// Fields of a field.
-    Fields(Vec<(&'static str, Value)>),
-}
-
-impl From<Value> for Answer {
-    fn from(value: Value) -> Answer {
-        match value {
-            Value::Total(n) | Value::Count(n) => Answer::Integer(n as i64),
-            Value::OrNone(n) => n.map_or(Answer::Integer(-1), |n| Answer::Integer(n as i64)),
-            Value::Number(x) => Answer::Number(x),
-            Value::Text(text) => Answer::Text(text),
-            Value::Fields(fields) => {
-                Answer::Map(fields.into_iter().map(|(name, value)| (name, value.into())).collect())
-            }
-        }
-    }
-}
-
-impl Value {
-    /// With what of a count is past: see [`keep_counts`].
-    pub fn with_past(self, name: &str) -> Value {
-        match self {
-            Value::Total(n) => Value::Total(n + past(name)),
-            other => other,
-        }
-    }
-}
-
-/// Where fields go; their names get the prefix `tenure_`.
-pub trait Sink {
-    /// Opens the section. False where nobody asked for it.
-    fn section(&mut self) -> bool;
-    /// Adds a field.
-    fn field(&mut self, name: &str, value: Value);
 }
 
 /// How a field is read of what it shows.
@@ -175,7 +129,7 @@ fn slept(tenure: &Tenure) -> SpillCounts {
 }
 
 /// Writes everything.
-pub fn write(runtime: &Runtime, sink: &mut impl Sink) {
+pub fn write(runtime: &Runtime, sink: &mut Sink) {
     if !sink.section() {
         return;
     }
@@ -185,7 +139,7 @@ pub fn write(runtime: &Runtime, sink: &mut impl Sink) {
         sink.field(name, read.of(tenure, past(name)));
     }
     for (name, value) in runtime.report().info {
-        let value = value.with_past(&name);
+        let value = with_past(value, &name);
         sink.field(&name, value);
     }
     for tenant in tenants(tenure) {
@@ -197,7 +151,7 @@ pub fn write(runtime: &Runtime, sink: &mut impl Sink) {
 }
 
 /// What there is to say with and without Tenure.
-fn write_common(state: &str, sink: &mut impl Sink) {
+fn write_common(state: &str, sink: &mut Sink) {
     sink.field("state", Value::Text(state.to_owned()));
     sink.field("version", Value::Text(VERSION.to_owned()));
     sink.field("panics", Value::Count(guard::panics()));
@@ -233,7 +187,7 @@ pub fn state_without_tenure() -> &'static str {
 }
 
 /// Writes what there is to say when Tenure doesn't run: every field, with what was counted before, and nothing held.
-pub fn write_stopped(sink: &mut impl Sink) {
+pub fn write_stopped(sink: &mut Sink) {
     if !sink.section() {
         return;
     }

@@ -2,9 +2,9 @@
 //!
 //! The loop observe → model → decide → enforce is the folders: `observe` sees every command and samples, `worker` models and
 //! decides in the background, `enforce` carries the plan out at the end of each turn of the event loop; `tenure` ties them
-//! together, `runtime` says in which order things are done, and `features` plug in there. `ffi` holds all unsafe code. Suggested
-//! reading order: `runtime`, `tenure`, `observe`, `worker`, `enforce`, `feature`, `features`, `config`, `commands`, `info`, `ffi`.
-#![deny(unsafe_code)]
+//! together, `runtime` says in which order things are done, and `features` plug in there. The server is reached through the crate `tenure-host`. Suggested
+//! reading order: `runtime`, `tenure`, `observe`, `worker`, `enforce`, `feature`, `features`, `config`, `commands`, `info`.
+#![forbid(unsafe_code)]
 
 mod commands;
 mod config;
@@ -12,9 +12,19 @@ mod counts;
 mod enforce;
 mod feature;
 mod features;
-mod ffi;
+mod hosted;
 mod info;
 mod observe;
 mod runtime;
 mod tenure;
 mod worker;
+
+// As modules of this crate know it.
+use tenure_host as ffi;
+
+// Unit tests run without a server, whose allocator doesn't exist there.
+#[cfg(not(test))]
+#[global_allocator]
+static ALLOCATOR: ffi::alloc::Counting = ffi::alloc::Counting;
+
+ffi::export_module!(runtime::Runtime);

@@ -6,14 +6,15 @@
 use crate::config::Settings;
 use crate::feature::{Event, Feature, Report, Turn, Wants, When};
 use crate::features;
-use crate::ffi::callbacks::now_us;
+use crate::ffi::clock::now_us;
 use crate::ffi::filter::FilterCall;
+use crate::ffi::module::DataChange;
 use crate::ffi::reply::Answer;
 use crate::ffi::server::Server;
 use crate::info;
 use crate::observe::command_table::Entry;
 use crate::observe::duty::Watched;
-use crate::tenure::{DataChange, Tenure};
+use crate::tenure::Tenure;
 
 /// What the filter makes of a command by its name alone.
 #[derive(Clone, Copy, Debug)]

@@ -28,7 +28,8 @@ use crate::enforce::spill::Spill;
 use crate::enforce::usage::Usage;
 use crate::enforce::walk::{Guides, SizesOf, Walk};
 use crate::feature::{Wants, When};
-use crate::ffi::callbacks::{now_us, thread_cpu_us};
+use crate::ffi::clock::{now_us, thread_cpu_us};
+use crate::ffi::module::DataChange;
 use crate::ffi::server::{Kind, Level, Server, Text};
 use crate::ffi::{acl, alloc, filter, load, soon};
 use crate::info;
@@ -136,19 +137,6 @@ impl Standing {
             Standing::NothingExpires => "standing by: maxmemory-policy lets only keys go that expire, and none does",
         }
     }
-}
-
-/// What becomes of the data set as a whole.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DataChange {
-    /// A database was emptied, or all were.
-    Emptied(Option<u16>),
-    /// Two databases have changed places.
-    Swapped(u16, u16),
-    /// Another data set takes its place.
-    Loaded,
-    /// This server follows another, or does no longer.
-    OtherRole,
 }
 
 /// What Tenure itself holds: it counts against the limit, and at the end of a window the worker takes more for a moment.
@@ -318,7 +306,7 @@ impl Tenure {
             has_room: false,
             db_sizes: Vec::new(),
             fast_to_divide: None,
-            databases: load::databases(),
+            databases: load::databases().min(crate::observe::DBS_MAX),
             published_version: 0,
             published_at_us: now_us,
             ticked_at_us: 0,

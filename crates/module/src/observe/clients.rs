@@ -10,6 +10,7 @@
 use super::owners::{NOBODY, Owners, User};
 use super::slots::Sender;
 use crate::ffi::filter::FilterCall;
+use crate::ffi::soon;
 
 const SLOTS: usize = 1024;
 
@@ -111,7 +112,7 @@ impl Clients {
         if slot.client_id != id {
             match call.client(id) {
                 Some(client) => {
-                    let sender = if self.is_replica { call.sender(id) } else { Sender::Other };
+                    let sender = if self.is_replica { sender_of(call, id) } else { Sender::Other };
                     *slot = Slot { client_id: id, db: client.db, user: user_of(call, id, owners), sender };
                 }
                 None => return Some(self.last_db),
@@ -160,6 +161,18 @@ impl Clients {
     /// The databases that hold keys.
     pub fn dbs_in_use(&self) -> &[u16] {
         &self.dbs_in_use
+    }
+}
+
+/// Who a client is to a replica of a cluster. A call of the server, some µs.
+fn sender_of(call: &FilterCall, client_id: u64) -> Sender {
+    let id = client_id.to_string();
+    let reply = soon::own_context(call).and_then(|server| server.call(c"CLIENT", &[b"LIST", b"ID", id.as_bytes()]));
+    let text = reply.as_ref().and_then(|reply| reply.text()).unwrap_or_default();
+    match text.split(' ').find_map(|field| field.strip_prefix("flags=")) {
+        Some(flags) if flags.contains('M') => Sender::Primary,
+        Some(flags) if flags.contains('r') => Sender::Reader,
+        _ => Sender::Other,
     }
 }
 

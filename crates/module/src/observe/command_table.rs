@@ -5,15 +5,8 @@
 //! nothing. Not covered: keys that a command hides from its own specification (`SORT … STORE`, a script's undeclared keys);
 //! what a script does is seen when it does it.
 
+use crate::ffi::filter::Words;
 use crate::ffi::reply::Value;
-
-/// The words of a command.
-pub trait Words {
-    /// How many, the command's name included.
-    fn count(&self) -> usize;
-    /// The word at `i`; `None` past the end.
-    fn word(&self, i: usize) -> Option<&[u8]>;
-}
 
 /// What a command does to one of its keys, as the models count it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -38,7 +38,7 @@ use tenure_core::units::{KeyHash, PARTITIONS_MAX, PartitionId, TenantId};
 use self::bins::Bins;
 use self::claims::Claims;
 use self::clients::Clients;
-use self::command_table::{CommandTable, Effect, Entry, KeyUse, Sets, Words};
+use self::command_table::{CommandTable, Effect, Entry, KeyUse, Sets};
 use self::duty::Watched;
 use self::misses::MissTable;
 use self::partitions::{Partitions, in_database};
@@ -48,7 +48,7 @@ use self::slots::Slots;
 use self::touches::Touches;
 use self::worths::{Delays, Worths};
 
-use crate::ffi::filter::FilterCall;
+use crate::ffi::filter::{FilterCall, Words};
 use crate::ffi::server::{Kind, Server};
 
 /// Databases that Tenure looks at one by one; a server may have more, and they are one tenant together.

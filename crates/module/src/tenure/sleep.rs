@@ -6,30 +6,25 @@ use std::time::{Duration, Instant};
 use tenure_core::units::{KeyHash, PartitionId};
 
 use super::Tenure;
+use crate::enforce::spill::disk::Outcome;
 use crate::enforce::spill::{Around, Rest, Spill, ends, now_ms};
 use crate::ffi::awaits;
+use crate::ffi::clock::now_us;
 use crate::ffi::filter::{self, FilterCall};
+use crate::ffi::module::Awaited;
 use crate::ffi::server::{Level, Server};
-use crate::ffi::{callbacks, soon};
+use crate::ffi::soon;
 use crate::info;
 use crate::observe::command_table::Marks;
 use crate::observe::duty::Watched;
 use crate::observe::partitions::in_database;
 use crate::observe::touches::{Touched, Touches};
+use crate::runtime::Runtime;
 
 /// What falling asleep and waking may take of one turn, and telling whose value has ended.
 const TURN_BUDGET: Duration = Duration::from_micros(200);
 /// So many are told between two looks at the clock.
 const TOLD_PER_LOOK: usize = 16;
-
-/// What becomes of a command that was put behind `TENURE.AWAIT`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Awaited {
-    /// Its client waits for the disk.
-    Waits,
-    /// It runs at once.
-    Runs,
-}
 
 impl Tenure {
     /// Works with the spill, where there is one, on what it needs of the rest.
@@ -251,7 +246,7 @@ impl Tenure {
         if asleep.is_empty() || (touched.is_read && self.makes_wait(call, server)) {
             return;
         }
-        self.with_spill(server, callbacks::now_us(), |spill, around| spill.wake_now(around, &asleep));
+        self.with_spill(server, now_us(), |spill, around| spill.wake_now(around, &asleep));
     }
 
     /// Of these keys those that sleep; whose value has ended is told now, before a command finds them absent.
@@ -285,7 +280,7 @@ impl Tenure {
             return Awaited::Runs;
         };
         let (place, partition) = (sleeper.place, sleeper.partition);
-        let refused = match (awaits::block(server), &mut self.spill) {
+        let refused = match (awaits::block::<Runtime>(server), &mut self.spill) {
             (Some(client), Some(spill)) => match spill.read_for(client, partition, place) {
                 Ok(()) => return Awaited::Waits,
                 Err(client) => Some(client),
@@ -295,15 +290,15 @@ impl Tenure {
         if let Some(client) = refused {
             client.abort();
         }
-        self.with_spill(server, callbacks::now_us(), |spill, around| spill.wake_now(around, &[key]));
+        self.with_spill(server, now_us(), |spill, around| spill.wake_now(around, &[key]));
         Awaited::Runs
     }
 
     /// The value that a client waited for was read, or was not: then its key is forgotten, so that nobody waits for it again.
-    pub fn finish_await(&mut self, server: &Server, words: &[&[u8]], outcome: Option<awaits::Outcome>) {
+    pub fn finish_await(&mut self, server: &Server, words: &[&[u8]], outcome: Option<Outcome>) {
         let Some(name) = self.observer.only_key(words) else { return };
         let (db, key) = self.sleeping(server, name);
-        let now_us = callbacks::now_us();
+        let now_us = now_us();
         self.with_spill(server, now_us, |spill, around| match outcome {
             Some((place, bytes)) => drop(spill.wake_with(around, key, place, bytes.as_deref())),
             None if around.observer.touches.sleepers.has(key, db, name) => spill.give_up_waiting(around, key),
@@ -359,7 +354,7 @@ impl Tenure {
 
     fn write_warm(&mut self, server: &Server) {
         self.count_keys(server);
-        let text = match self.with_spill(server, callbacks::now_us(), |spill, around| spill.write_warm(around)) {
+        let text = match self.with_spill(server, now_us(), |spill, around| spill.write_warm(around)) {
             Some(Ok(warm)) => format!("warm restart: {} values written, {} bytes", warm.keys, warm.bytes),
             Some(Err(why)) => format!("no warm restart: values can't be written: {why}"),
             None => return,
@@ -372,7 +367,7 @@ impl Tenure {
     /// # Errors
     /// What stands against it.
     pub fn set_rest(&mut self, server: &Server, partition: PartitionId, asleep: bool) -> Result<(), String> {
-        let now_us = callbacks::now_us();
+        let now_us = now_us();
         self.fit_spill(server, now_us);
         if self.spill.is_none() {
             return Err(format!("sleep is {}", self.spill_standing));

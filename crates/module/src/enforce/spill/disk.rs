@@ -10,11 +10,17 @@ use std::thread::JoinHandle;
 use tenure_core::units::KeyHash;
 
 use super::file::{self, Place, Reader, Writer};
-use crate::ffi::awaits::Blocked;
+use crate::ffi::awaits;
 use crate::ffi::guard;
 
 /// Jobs under way, at the most, of each thread.
 const JOBS_MAX: usize = 1024;
+
+/// What a client waits for: the record's bytes, where they could be read, and where they lay.
+pub type Outcome = (Place, Option<Vec<u8>>);
+
+/// A client that waits for it.
+pub type Blocked = awaits::Blocked<Outcome>;
 
 /// What a thread is to do.
 enum Job {
@@ -134,7 +140,7 @@ impl Disk {
             for job in jobs {
                 assert!(!panic_please, "asked to by TENURE.DEBUG");
                 match job {
-                    Job::ReadFor { client, place } => client.wake(place, reader.read(place).ok()),
+                    Job::ReadFor { client, place } => client.wake((place, reader.read(place).ok())),
                     Job::Remove(segment) => reader.forget(segment),
                     Job::HoldWarm(file) => reader.hold_warm(file),
                     Job::Panic => panic_please = true,
@@ -243,7 +249,7 @@ fn perform(job: Job, folder: &Path, writer: &mut Writer, reader: &mut Reader) ->
         }
         Job::Panic => None,
         Job::ReadFor { client, place } => {
-            client.wake(place, None);
+            client.wake((place, None));
             None
         }
     }

@@ -21,12 +21,11 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tenure_core::decide::diurnal::{Diurnal, DiurnalConfig, Phase, ReuseTimes};
 use tenure_core::units::{KeyHash, PARTITIONS_MAX, PartitionId};
 
-use self::disk::{Disk, Done};
+use self::disk::{Blocked, Disk, Done};
 use self::file::{Folder, Place, Record};
 use self::sleepers::Sleeper;
 use super::usage::Usage;
 use crate::config::Settings;
-use crate::ffi::awaits::Blocked;
 use crate::ffi::server::{Kind, Level, ScanCursor, Server, Text};
 use crate::observe::Observer;
 use crate::observe::partitions::in_database;

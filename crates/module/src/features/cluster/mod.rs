@@ -17,10 +17,10 @@ use self::lessons::Lessons;
 use self::shares::{KeysByTenant, Shares};
 use self::view::View;
 use self::wire::{Reader, Writer};
-use crate::feature::{Event, Feature, Report, Turn, Wants};
-use crate::ffi::bus::{self, NodeId, Topic};
-use crate::ffi::callbacks::now_us;
-use crate::info::Value;
+use crate::feature::{Event, Feature, Report, Topic, Turn, Wants};
+use crate::ffi::bus::{self, NodeId};
+use crate::ffi::clock::now_us;
+use crate::ffi::info::Value;
 use crate::observe::partitions::Partitions;
 use crate::tenure::Tenure;
 use crate::worker::Taught;
@@ -127,7 +127,7 @@ impl Clustered {
         let own = keys_by_tenant(tenure);
         if view.primary.is_none() && turn.now_us >= self.told_at_us + TELL_US {
             self.told_at_us = turn.now_us;
-            bus::send(turn.server, None, Topic::Keys, &shares::encode(&own));
+            bus::send(turn.server, None, Topic::Keys.number(), &shares::encode(&own));
         }
         let shares = self.shares.of(tenants.names(), &own, view, turn.now_us);
         tenure.observer.partitions.split_limits(Some(&shares));
@@ -147,10 +147,10 @@ impl Clustered {
                 (partitions.tenants().names()[tenant.0 as usize].clone(), partitions.classes.name(class))
             });
             let lessons = Lessons::of(published, &partitions.binning, of_what).encode();
-            view.replicas.iter().for_each(|id| _ = bus::send(server, Some(id), Topic::Lessons, &lessons));
+            view.replicas.iter().for_each(|id| _ = bus::send(server, Some(id), Topic::Lessons.number(), &lessons));
         }
         if let Some(piece) = self.piece_of_key_table(&tenure.observer.partitions, tick(turn.now_us)) {
-            view.replicas.iter().for_each(|id| _ = bus::send(server, Some(id), Topic::Classes, &piece));
+            view.replicas.iter().for_each(|id| _ = bus::send(server, Some(id), Topic::Classes.number(), &piece));
         }
     }
 

@@ -4,8 +4,8 @@ use super::Replies;
 use super::mode::Mode;
 use crate::feature::{Event, Feature, Report, Turn, Wants};
 use crate::ffi::filter::FilterCall;
+use crate::ffi::info::Value;
 use crate::ffi::server::Server;
-use crate::info::Value;
 use crate::observe::command_table::{Entry, Marks};
 use crate::tenure::Tenure;
 

@@ -4,9 +4,9 @@
 //! (`INFO replication`, 2.3 µs); acknowledgements are read as they come, by the filter. A replica follows once it has acknowledged
 //! anything: before, it is loading a snapshot, and what it is sent is of no use to it should this server die.
 
+use crate::ffi::filter::Words;
 use crate::ffi::holding::Holding;
 use crate::ffi::server::Server;
-use crate::observe::command_table::Words;
 
 /// A replica that follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,17 +9,18 @@ use tenure_core::tiers::division::Division;
 use tenure_core::tiers::placer::{PlacerConfig, Rule};
 use tenure_core::units::PartitionId;
 
-use super::place::Place;
 use super::settled::Settled;
 use super::{Around, Tiers, placer_config};
 use crate::config::Settings;
+use crate::counts::with_past;
 use crate::feature::{Event, Feature, Report, Turn, Wants, When};
-use crate::ffi::callbacks::now_us;
+use crate::ffi::clock::now_us;
 use crate::ffi::filter::FilterCall;
+use crate::ffi::info::Value;
+use crate::ffi::place::Place;
 use crate::ffi::reply::Answer;
 use crate::ffi::server::Level;
 use crate::ffi::soon;
-use crate::info::Value;
 use crate::observe::command_table::Entry;
 use crate::observe::keys::Remembers;
 use crate::observe::placements::Placements;
@@ -386,7 +387,7 @@ impl MemoryTiers {
         let state = ("state", Answer::Text(self.status.clone()));
         let fields = fields(&self.figures(tenure))
             .into_iter()
-            .map(|(name, value)| (name, value.with_past(&format!("tier_{name}")).into()));
+            .map(|(name, value)| (name, with_past(value, &format!("tier_{name}")).into()));
         Answer::Map(std::iter::once(state).chain(fields).collect())
     }
 

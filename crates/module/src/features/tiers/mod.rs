@@ -13,7 +13,6 @@
 pub mod collections;
 mod feature;
 pub mod mover;
-pub mod place;
 mod settled;
 pub mod share;
 
@@ -38,6 +37,7 @@ use crate::enforce::UNBOUNDED;
 use crate::enforce::usage::Usage;
 use crate::enforce::walk::{Guides, SizesOf, Walk, draw_db};
 use crate::ffi::jemalloc::{ArenaUse, Jemalloc, server_used_bytes};
+use crate::ffi::place::Place;
 use crate::ffi::server::{Kind, Server, Text};
 use crate::ffi::slow_strings::SlowStrings;
 use crate::ffi::tier_memory::SlowMemory;
@@ -178,7 +178,7 @@ impl Tiers {
     ///
     /// # Errors
     /// Why there is none, as a sentence, with what to set.
-    pub fn start(server: &Server, place: &place::Place) -> Result<Tiers, String> {
+    pub fn start(server: &Server, place: &Place) -> Result<Tiers, String> {
         let tcache_bytes = check_allocator()?;
         let memory = SlowMemory::open(server, place)?;
         let mut tiers = Tiers {

@@ -1,4 +1,4 @@
-//! Messages between the Tenures of a cluster, over the cluster's own bus: nothing is opened, no key is written, and a node without
+//! Messages between the copies of a module on the nodes of a cluster, over the cluster's own bus: nothing is opened, no key is written, and a node without
 //! the module drops them.
 //!
 //! The server never takes a receiver off its list (`RegisterClusterMessageReceiver` with null frees one that it goes on to call), so
@@ -12,36 +12,29 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use valkey_module::raw;
 
+use super::hooks::Hooks;
+use super::module::Module;
 use super::server::Server;
 use super::{callbacks, soon};
-
-/// The types of messages are counted from here: other modules rarely count so high, and the server has room to 254.
-const FIRST_TYPE: u8 = 214;
-/// What every message begins with; the last byte is the version of all formats.
-const WORD: &[u8] = b"tenure\x01";
 
 static IS_LOADED: AtomicBool = AtomicBool::new(false);
 
 /// A node's id, as the server writes it.
 pub type NodeId = [u8; 40];
 
-/// What a message is about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Topic {
-    /// How many keys of each tenant the sender has.
-    Keys,
-    /// What a primary has learned of its partitions, for its replicas.
-    Lessons,
-    /// What it remembers of single keys, a part of it.
-    Classes,
-}
-
-impl Topic {
-    const ALL: [Topic; 3] = [Topic::Keys, Topic::Lessons, Topic::Classes];
+/// How a module's messages are told from others'.
+#[derive(Clone, Copy, Debug)]
+pub struct Messages {
+    /// Their types are counted from here: other modules rarely count high, and the server has room to 254.
+    pub first_type: u8,
+    /// How many kinds there are, numbered from 0.
+    pub kinds: u8,
+    /// What every message begins with; its last byte may be the version of all formats.
+    pub word: &'static [u8],
 }
 
 /// At load, on a node of a cluster: messages come from now on. False where the server has no bus for modules.
-pub(super) fn listen(server: &Server) -> bool {
+pub(super) fn listen<M: Module>(server: &Server) -> bool {
     // SAFETY: the API table is written once, at load.
     let register = unsafe { raw::RedisModule_RegisterClusterMessageReceiver };
     let Some(register) = register.filter(|_| server.flags().is_cluster()) else { return false };
@@ -49,9 +42,9 @@ pub(super) fn listen(server: &Server) -> bool {
         return false;
     }
     IS_LOADED.store(true, Ordering::Relaxed);
-    for topic in Topic::ALL {
+    for kind in 0..M::MESSAGES.kinds {
         // SAFETY: the context is that of the load callback; the receiver's code stays mapped for as long as the server runs.
-        unsafe { register(server.raw(), FIRST_TYPE + topic as u8, Some(on_message)) };
+        unsafe { register(server.raw(), M::MESSAGES.first_type + kind, Some(on_message::<M>)) };
     }
     true
 }
@@ -70,7 +63,7 @@ pub(super) fn stay_mapped() -> bool {
         dli_saddr: ptr::null_mut(),
     };
     // SAFETY: the address is of this library; the loader fills `place`.
-    let found = unsafe { libc::dladdr(on_message as *const c_void, &mut place) } != 0;
+    let found = unsafe { libc::dladdr(stay_mapped as *const c_void, &mut place) } != 0;
     if !found || place.dli_fname.is_null() {
         return false;
     }
@@ -80,19 +73,20 @@ pub(super) fn stay_mapped() -> bool {
 
 /// Sends a message to one node, or to all. False where the server knows no such node, or is of no cluster. What is on its way may
 /// be lost.
-pub fn send(server: &Server, to: Option<&NodeId>, topic: Topic, body: &[u8]) -> bool {
+pub fn send(server: &Server, to: Option<&NodeId>, kind: u8, body: &[u8]) -> bool {
     // SAFETY: the API table is written once, at load.
     let Some(send) = (unsafe { raw::RedisModule_SendClusterMessage }) else { return false };
-    let message = [WORD, body].concat();
+    let Some(Hooks { messages, .. }) = Hooks::get() else { return false };
+    let message = [messages.word, body].concat();
     let target = to.and_then(|id| CString::new(&id[..]).ok());
     let target: *const c_char = target.as_ref().map_or(ptr::null(), |id| id.as_ptr());
     let (start, length) = (message.as_ptr().cast::<c_char>(), message.len() as u32);
     // SAFETY: the target is null or a C string, the message has that many bytes; the server copies both.
-    let sent: c_int = unsafe { send(server.raw(), target, FIRST_TYPE + topic as u8, start, length) };
+    let sent: c_int = unsafe { send(server.raw(), target, messages.first_type + kind, start, length) };
     sent as isize == raw::REDISMODULE_OK
 }
 
-unsafe extern "C" fn on_message(
+unsafe extern "C" fn on_message<M: Module>(
     _ctx: *mut raw::RedisModuleCtx,
     sender: *const c_char,
     kind: u8,
@@ -106,10 +100,10 @@ unsafe extern "C" fn on_message(
     let message = unsafe { std::slice::from_raw_parts(payload, length as usize) };
     // SAFETY: a sender's id has 40 bytes, without an end mark.
     let sender: NodeId = unsafe { sender.cast::<NodeId>().read() };
-    let topic = Topic::ALL.into_iter().find(|&topic| FIRST_TYPE + topic as u8 == kind);
-    let (Some(topic), Some(body)) = (topic, message.strip_prefix(WORD)) else { return };
+    let kind = kind.checked_sub(M::MESSAGES.first_type).filter(|kind| *kind < M::MESSAGES.kinds);
+    let (Some(kind), Some(body)) = (kind, message.strip_prefix(M::MESSAGES.word)) else { return };
     // SAFETY: the server calls receivers on its main thread.
     if let Some(server) = unsafe { soon::context_of_load() } {
-        callbacks::on_message(&server, &sender, topic, body);
+        callbacks::on_message::<M>(&server, &sender, kind, body);
     }
 }

@@ -23,16 +23,19 @@ pub struct Server {
     ctx: *mut raw::RedisModuleCtx,
 }
 
-impl MainThread for Server {}
+// SAFETY: made within a callback on the main thread, and can't leave it.
+unsafe impl MainThread for Server {}
 
 impl Server {
     /// # Safety
     /// `ctx` is what the server handed to the callback that is running now, on its main thread.
+    #[inline]
     pub(super) unsafe fn new(ctx: *mut raw::RedisModuleCtx) -> Self {
         Server { ctx }
     }
 
     /// The context, for the rest of this folder.
+    #[inline]
     pub(super) fn raw(&self) -> *mut raw::RedisModuleCtx {
         self.ctx
     }
@@ -49,48 +52,56 @@ impl Server {
     }
 
     /// Used memory / maxmemory as eviction counts it (without replica buffers); 0 without a limit.
+    #[inline]
     pub fn used_memory_ratio(&self) -> f64 {
         // SAFETY: takes nothing, reads counters.
         f64::from(unsafe { api!(RedisModule_GetUsedMemoryRatio()) })
     }
 
     /// The server's state as `RedisModule_GetContextFlags` gives it.
+    #[inline]
     pub fn flags(&self) -> Flags {
         // SAFETY: `ctx` is valid in this callback.
         Flags(unsafe { api!(RedisModule_GetContextFlags(self.ctx)) } as u32)
     }
 
     /// True while clients or writes are paused (`CLIENT PAUSE`, a failover): no change of the data set is welcome.
+    #[inline]
     pub fn writes_are_paused(&self) -> bool {
         // SAFETY: takes nothing, reads a flag.
         unsafe { api!(RedisModule_AvoidReplicaTraffic()) != 0 }
     }
 
     /// The logical database that this callback is about.
+    #[inline]
     pub fn selected_db(&self) -> u16 {
         // SAFETY: `ctx` is valid in this callback.
         unsafe { api!(RedisModule_GetSelectedDb(self.ctx)) as u16 }
     }
 
     /// The client whose command is running.
+    #[inline]
     pub fn client_id(&self) -> u64 {
         // SAFETY: `ctx` is valid in this callback.
         unsafe { api!(RedisModule_GetClientId(self.ctx)) }
     }
 
     /// Turns to another logical database, for this callback. False where there is none of that number.
+    #[inline]
     pub fn select_db(&self, db: u16) -> bool {
         // SAFETY: `ctx` is valid in this callback; the server checks the number.
         unsafe { api!(RedisModule_SelectDb(self.ctx, c_int::from(db))) as isize == raw::REDISMODULE_OK }
     }
 
     /// Keys in the selected database. O(1).
+    #[inline]
     pub fn db_size(&self) -> u64 {
         // SAFETY: `ctx` is valid in this callback.
         unsafe { api!(RedisModule_DbSize(self.ctx)) }
     }
 
     /// A string of the server's.
+    #[inline]
     pub fn text(&self, bytes: &[u8]) -> Text {
         Text::without_context(bytes)
     }
@@ -99,6 +110,7 @@ impl Server {
     ///
     /// It is opened for writing, because a read would count in `keyspace_hits` and raise `keymiss` on older servers; nothing is
     /// written unless [`Key::unlink`] is called. A key whose time is up is expired, as by any look-up.
+    #[inline]
     pub fn open(&self, name: &Text) -> Key<'_> {
         let mode = (raw::REDISMODULE_WRITE | raw::REDISMODULE_OPEN_KEY_NOTOUCH) as c_int;
         // SAFETY: `name` is a live string; the handle is closed on drop, within this callback.
@@ -290,6 +302,7 @@ pub struct Flags(u32);
 
 impl Flags {
     /// True where this server follows a primary.
+    #[inline]
     pub fn is_replica(self) -> bool {
         self.0 & raw::REDISMODULE_CTX_FLAGS_SLAVE != 0
     }
@@ -318,6 +331,7 @@ impl Flags {
     }
 
     /// True while a data set is being loaded, also beside the one being served.
+    #[inline]
     pub fn is_loading(self) -> bool {
         self.0 & (raw::REDISMODULE_CTX_FLAGS_LOADING | raw::REDISMODULE_CTX_FLAGS_ASYNC_LOADING) != 0
     }
@@ -328,6 +342,7 @@ pub struct Text(*mut raw::RedisModuleString);
 
 impl Text {
     /// A copy of `bytes` as a server string; main thread only.
+    #[inline]
     pub(super) fn without_context(bytes: &[u8]) -> Text {
         // SAFETY: the server copies `bytes`; without a context the string is ours to free.
         Text(unsafe { api!(RedisModule_CreateString(ptr::null_mut(), bytes.as_ptr().cast(), bytes.len())) })
@@ -373,6 +388,7 @@ impl Text {
 }
 
 impl AsRef<[u8]> for Text {
+    #[inline]
     fn as_ref(&self) -> &[u8] {
         // SAFETY: the string is live, and changes for `&mut self` alone.
         unsafe { bytes_of(&self.0) }
@@ -393,6 +409,7 @@ pub struct ScannedName<'a> {
 }
 
 impl AsRef<[u8]> for ScannedName<'_> {
+    #[inline]
     fn as_ref(&self) -> &[u8] {
         self.bytes
     }
@@ -410,6 +427,7 @@ impl ScannedName<'_> {
 ///
 /// # Safety
 /// The string lives, and nobody changes it, for so long.
+#[inline]
 pub(super) unsafe fn bytes_of(text: &*mut raw::RedisModuleString) -> &[u8] {
     let mut length = 0;
     // SAFETY: by the caller's promise.
@@ -464,6 +482,7 @@ pub struct Key<'a> {
 
 impl Key<'_> {
     /// What it holds.
+    #[inline]
     pub fn kind(&self) -> Kind {
         if self.key.is_null() {
             return Kind::Absent;
@@ -476,6 +495,7 @@ impl Key<'_> {
     }
 
     /// Bytes of a string, elements of a collection. O(1).
+    #[inline]
     pub fn length(&self) -> usize {
         // SAFETY: the handle is open; an empty one has length 0.
         unsafe { api!(RedisModule_ValueLength(self.key)) }
@@ -493,12 +513,14 @@ impl Key<'_> {
         self.type_number() == raw::REDISMODULE_KEYTYPE_LIST
     }
 
+    #[inline]
     fn type_number(&self) -> isize {
         // SAFETY: the handle is open; a null one is of the empty type.
         unsafe { api!(RedisModule_KeyType(self.key)) as isize }
     }
 
     /// How long it wasn't asked for, or how often it was: what the server evicts by.
+    #[inline]
     pub fn age(&self) -> Age {
         let mut idle_ms: raw::mstime_t = -1;
         // SAFETY: the handle is open.
@@ -514,6 +536,7 @@ impl Key<'_> {
 
     /// Time since its last access, in ms (the server's clock ticks once a second); under an LFU policy, how far its access
     /// frequency lies below the highest: the more, the sooner it goes, as the server ranks them.
+    #[inline]
     pub fn idle(&self) -> u64 {
         match self.age() {
             Age::IdleMs(ms) => ms,
@@ -533,6 +556,7 @@ impl Key<'_> {
     }
 
     /// Milliseconds until it expires; `None` where it doesn't.
+    #[inline]
     pub fn expires_in_ms(&self) -> Option<u64> {
         // SAFETY: the handle is open.
         let left = unsafe { api!(RedisModule_GetExpire(self.key)) };
@@ -547,6 +571,7 @@ impl Key<'_> {
     }
 
     /// The bytes of a string as they lie in memory; `None` where it is none. A string of numbers may be turned into text by that.
+    #[inline]
     pub fn bytes(&self) -> Option<&[u8]> {
         if self.kind() != Kind::String {
             return None;

@@ -7,8 +7,6 @@
 use std::ffi::{c_int, c_void};
 use std::{fs, io, ptr};
 
-use tenure_core::random::Random;
-
 use super::jemalloc::page_bytes;
 
 /// `mbind`: this node first, others where it has no memory left; a bound process would be killed instead.
@@ -64,7 +62,8 @@ pub fn nodes_of<const N: usize>(pages: &[*const c_void; N]) -> [c_int; N] {
 /// Estimates which share of a range's pages lie on other nodes.
 #[derive(Debug)]
 pub struct Foreign {
-    random: Random,
+    /// Where the sequence of sampled pages stands (splitmix64).
+    drawn: u64,
     /// From 0 to 1.
     share: f64,
 }
@@ -72,17 +71,25 @@ pub struct Foreign {
 impl Foreign {
     /// All pages lie where they should, until some are met that don't.
     pub fn new() -> Foreign {
-        Foreign { random: Random::new(1), share: 0.0 }
+        Foreign { drawn: 0, share: 0.0 }
     }
 
     /// Looks at some pages of `bytes` from `start`; returns the share of those in memory that don't lie on `node`, from 0 to 1.
     pub fn look(&mut self, start: *const u8, bytes: usize, node: u32) -> f64 {
-        let pages = [(); SAMPLE].map(|()| start.wrapping_add(self.random.below(bytes as u64) as usize).cast());
+        let pages = [(); SAMPLE].map(|()| start.wrapping_add(self.draw(bytes)).cast());
         for found in nodes_of(&pages).into_iter().filter(|found| *found >= 0) {
             let is_foreign = if found == node as c_int { 0.0 } else { 1.0 };
             self.share += WEIGHT / SAMPLE as f64 * (is_foreign - self.share);
         }
         self.share
+    }
+
+    /// A number below `n`, or 0.
+    fn draw(&mut self, n: usize) -> usize {
+        self.drawn = self.drawn.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.drawn ^ (self.drawn >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((u128::from(mixed ^ (mixed >> 31)) * n as u128) >> 64) as usize
     }
 }
 

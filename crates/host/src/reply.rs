@@ -1,4 +1,4 @@
-//! Replies: what a `Call` gave back, copied into plain values, and what a `TENURE.*` command answers.
+//! Replies: what a `Call` gave back, copied into plain values, and what a module's own commands answer.
 
 use std::ffi::{c_int, c_long};
 

@@ -1,4 +1,4 @@
-//! Where the slow tier lies: `tenure.tier-slow`, read.
+//! Where slow memory lies, as text says it.
 
 use std::fmt;
 use std::path::PathBuf;

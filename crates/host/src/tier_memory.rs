@@ -20,10 +20,10 @@ use std::sync::{Mutex, PoisonError};
 use std::{fs, io, ptr};
 
 use super::jemalloc::{ArenaId, ArenaUse, Jemalloc, page_bytes};
+use super::place::Place;
 use super::server::{Server, Text};
 use super::tier_pages::{CHUNK_BYTES, FilePages, has_child, watch_forks};
 use super::{MainThread, bus, numa};
-use crate::features::tiers::place::Place;
 
 /// Addresses reserved, less where the process may not have so many.
 const RESERVED_BYTES: usize = 1 << 40;
@@ -449,7 +449,6 @@ impl Drop for Addresses {
     }
 }
 
-/// A new file without a name: what it takes is free again when the server ends, however it does.
 /// Tries whether a place gives memory, and keeps none of it.
 ///
 /// # Errors
@@ -466,13 +465,20 @@ fn no_memory(place: &Place, why: &io::Error) -> String {
     format!("{place} gives no memory: {why}")
 }
 
+/// A new file without a name: what it takes is free again when the server ends, however it does.
 fn make_file(path: &Path) -> Result<File, String> {
-    let path = if path.is_dir() { path.join(format!("tenure-slow-{}", std::process::id())) } else { path.to_owned() };
+    let owner = super::hooks::Hooks::get().map_or_else(String::new, |hooks| hooks.name.to_string_lossy().into_owned());
+    let path = match path.is_dir() {
+        true => path.join(format!("{owner}-slow-{}", std::process::id())),
+        false => path.to_owned(),
+    };
     let wrong = |what: &str, why: io::Error| format!("{what} {}: {why}", path.display());
     let mut options = fs::OpenOptions::new();
     options.read(true).write(true).create_new(true).mode(0o600);
     let file = options.open(&path).map_err(|why| match why.kind() {
-        io::ErrorKind::AlreadyExists => format!("{} is there already, and Tenure makes its own file", path.display()),
+        io::ErrorKind::AlreadyExists => {
+            format!("{} is there already, and the slow tier makes its own file", path.display())
+        }
         _ => wrong("can't make", why),
     })?;
     fs::remove_file(&path).map_err(|why| wrong("can't remove the name of", why))?;

@@ -1,5 +1,5 @@
-//! Clients that wait for the disk: their command is put behind `TENURE.AWAIT`, which blocks them, not the server, until the value
-//! has been read, and then runs the command as if it had come just then.
+//! Clients that wait for something: their command is put behind the module's [`Module::AWAIT`], which blocks them, not the server, until an
+//! outcome is there, and then runs the command as if it had come just then.
 //!
 //! The server looks at the word in front, a read, and so passes what stands behind it by the guards of writes: pauses, read-only
 //! replicas, memory. So only commands that never write are put there, only the filter puts them, which leaves a note of just
@@ -7,27 +7,28 @@
 
 use std::collections::HashMap;
 use std::ffi::{CString, c_int, c_void};
+use std::hash::{BuildHasher, RandomState};
+use std::marker::PhantomData;
+use std::sync::LazyLock;
 
-use tenure_core::units::KeyHash;
 use valkey_module::raw;
 
+use super::filter::Words;
 use super::guard::MainCell;
+use super::hooks::Hooks;
+use super::module::{Awaited, Module};
+use super::reply::Answer;
 use super::server::{Server, Text, bytes_of, words_of};
 use super::{MainThread, acl, api, callbacks};
-use crate::enforce::spill::file::Place;
-use crate::observe::command_table::Words;
 
 const OK: c_int = raw::REDISMODULE_OK as c_int;
 
-/// A client waits no longer than this for the disk, in ms; then its command runs without the value.
+/// A client waits no longer than this, in ms; then its command runs without an outcome.
 const WAIT_MS_MAX: i64 = 1000;
-
-/// The command that stands before those that wait.
-pub const COMMAND: &[u8] = b"tenure.await";
 
 /// What the filter has put behind the command, by client, until that runs: a hash of the words. The server may hold the client
 /// back in between (`CLIENT PAUSE`), or refuse it: then the note stays until the next, and lets the client send the same again.
-static NOTES: MainCell<HashMap<u64, KeyHash>> = MainCell::empty();
+static NOTES: MainCell<HashMap<u64, u64>> = MainCell::empty();
 
 /// At load: no notes.
 pub(super) fn forget(proof: &impl MainThread) {
@@ -51,113 +52,116 @@ fn was_noted<'a>(server: &Server, words: impl Iterator<Item = &'a [u8]>) -> bool
     note.is_some_and(|note| note == hash_of(words))
 }
 
-/// Of words with their lengths, so that no two commands have the same text.
-fn hash_of<'a>(words: impl Iterator<Item = &'a [u8]>) -> KeyHash {
-    let mut text = Vec::new();
-    for word in words {
-        text.extend_from_slice(&(word.len() as u64).to_le_bytes());
-        text.extend_from_slice(word);
-    }
-    KeyHash::of(&text)
+/// Of the words, each with its length, so that no two commands are alike; nobody outside can tell it.
+fn hash_of<'a>(words: impl Iterator<Item = &'a [u8]>) -> u64 {
+    static SEED: LazyLock<RandomState> = LazyLock::new(RandomState::new);
+    SEED.hash_one(words.collect::<Vec<&[u8]>>())
 }
 
-/// A client that waits. Dropped, as by a thread that panics, it lets the client's command run without the value.
-pub struct Blocked(*mut raw::RedisModuleBlockedClient);
+/// A client that waits. Dropped, as by a thread that panics, it lets the client's command run without an outcome.
+pub struct Blocked<T> {
+    client: *mut raw::RedisModuleBlockedClient,
+    outcome: PhantomData<fn(T)>,
+}
 
 // SAFETY: the server lets any thread unblock a client; nothing else is done with the pointer.
-unsafe impl Send for Blocked {}
+unsafe impl<T: Send> Send for Blocked<T> {}
 
-/// What a client waited for: the record's bytes, where they could be read, and where they lay.
-pub type Outcome = (Place, Option<Vec<u8>>);
-
-impl Blocked {
-    /// Lets the client's command run, with what was read for it.
-    pub fn wake(self, place: Place, bytes: Option<Vec<u8>>) {
-        let outcome: Box<Outcome> = Box::new((place, bytes));
-        self.unblock(Box::into_raw(outcome).cast::<c_void>());
+impl<T: Send> Blocked<T> {
+    /// Lets the client's command run, with what it waited for.
+    pub fn wake(self, outcome: T) {
+        self.unblock(Box::into_raw(Box::new(Some(outcome))).cast::<c_void>());
         std::mem::forget(self);
     }
+}
 
+impl<T> Blocked<T> {
     /// The client does not wait after all: `block` is taken back.
     pub fn abort(self) {
         // SAFETY: the client was blocked by `block`, and isn't unblocked by a drop.
-        unsafe { api!(RedisModule_AbortBlock(self.0)) };
+        unsafe { api!(RedisModule_AbortBlock(self.client)) };
         std::mem::forget(self);
     }
 
     /// The last that is done with it.
     fn unblock(&self, outcome: *mut c_void) {
         // SAFETY: the client was blocked by `block` and is unblocked once; the server hands the box to `free` when it is done.
-        unsafe { api!(RedisModule_UnblockClient(self.0, outcome)) };
+        unsafe { api!(RedisModule_UnblockClient(self.client, outcome)) };
     }
 }
 
-impl Drop for Blocked {
+impl<T> Drop for Blocked<T> {
     fn drop(&mut self) {
         self.unblock(std::ptr::null_mut());
     }
 }
 
 /// Blocks the client whose command is running. `None` where it can't wait: in a script, a transaction.
-pub fn block(server: &Server) -> Option<Blocked> {
+pub fn block<M: Module>(server: &Server) -> Option<Blocked<M::Outcome>> {
     if server.flags().denies_blocking() {
         return None;
     }
     // SAFETY: the callbacks live as long as the module, which can't be unloaded while a client waits.
     let client = unsafe {
-        api!(RedisModule_BlockClient(server.raw(), Some(on_read), Some(on_timeout), Some(free), WAIT_MS_MAX))
+        api!(RedisModule_BlockClient(
+            server.raw(),
+            Some(on_outcome::<M>),
+            Some(on_timeout::<M>),
+            Some(free::<M>),
+            WAIT_MS_MAX
+        ))
     };
-    (!client.is_null()).then_some(Blocked(client))
+    (!client.is_null()).then(|| Blocked { client, outcome: PhantomData })
 }
 
 /// The server frees what a client was woken with.
-unsafe extern "C" fn free(_ctx: *mut raw::RedisModuleCtx, data: *mut c_void) {
+unsafe extern "C" fn free<M: Module>(_ctx: *mut raw::RedisModuleCtx, data: *mut c_void) {
     if !data.is_null() {
         // SAFETY: made by `Blocked::wake`, freed once.
-        drop(unsafe { Box::from_raw(data.cast::<Outcome>()) });
+        drop(unsafe { Box::from_raw(data.cast::<Option<M::Outcome>>()) });
     }
 }
 
-/// The value has been read.
-unsafe extern "C" fn on_read(
+/// The outcome is there.
+unsafe extern "C" fn on_outcome<M: Module>(
     ctx: *mut raw::RedisModuleCtx,
     argv: *mut *mut raw::RedisModuleString,
     argc: c_int,
 ) -> c_int {
     // SAFETY: the server runs this callback now, with this context; the data is what `wake` gave.
-    let outcome = unsafe { api!(RedisModule_GetBlockedClientPrivateData(ctx)).cast::<Outcome>().as_mut() };
+    let outcome = unsafe { api!(RedisModule_GetBlockedClientPrivateData(ctx)).cast::<Option<M::Outcome>>().as_mut() };
     // SAFETY: as above.
-    unsafe { go_on(ctx, argv, argc, outcome.map(|(place, bytes)| (*place, bytes.take()))) }
+    unsafe { go_on::<M>(ctx, argv, argc, outcome.and_then(Option::take)) }
 }
 
-/// The disk has not answered in time.
-unsafe extern "C" fn on_timeout(
+/// There was none in time.
+unsafe extern "C" fn on_timeout<M: Module>(
     ctx: *mut raw::RedisModuleCtx,
     argv: *mut *mut raw::RedisModuleString,
     argc: c_int,
 ) -> c_int {
     // SAFETY: the server runs this callback now, with this context.
-    unsafe { go_on(ctx, argv, argc, None) }
+    unsafe { go_on::<M>(ctx, argv, argc, None) }
 }
 
 /// # Safety
 /// Within a callback that the server runs with this context and these arguments.
-unsafe fn go_on(
+unsafe fn go_on<M: Module>(
     ctx: *mut raw::RedisModuleCtx,
     argv: *mut *mut raw::RedisModuleString,
     argc: c_int,
-    outcome: Option<Outcome>,
+    outcome: Option<M::Outcome>,
 ) -> c_int {
     // SAFETY: by the caller's promise.
     let (server, words) = unsafe { (Server::new(ctx), std::slice::from_raw_parts(argv, argc as usize)) };
     // SAFETY: as above.
     let texts = unsafe { words_of(argv, argc) };
-    callbacks::on_awaited(&server, &texts[1..], outcome);
+    callbacks::on_awaited::<M>(&server, &texts[1..], outcome);
     forward(&server, &words[1..])
 }
 
-/// `TENURE.AWAIT command …`: waits for the value of the command's key, where it is asleep, and runs the command.
-pub(super) unsafe extern "C" fn on_await(
+/// [`Module::AWAIT`] and a command behind it: waits, where the module says so, and runs the command.
+pub(super) unsafe extern "C" fn on_await<M: Module>(
     ctx: *mut raw::RedisModuleCtx,
     argv: *mut *mut raw::RedisModuleString,
     argc: c_int,
@@ -167,14 +171,14 @@ pub(super) unsafe extern "C" fn on_await(
     // SAFETY: as above.
     let texts = unsafe { words_of(argv, argc) };
     if !was_noted(&server, texts[1..].iter().copied()) {
-        let text = c"ERR TENURE.AWAIT is Tenure's own: it stands before reads of keys that are asleep";
-        // SAFETY: the context is the running command's; the text is a constant.
-        unsafe { api!(RedisModule_ReplyWithError(ctx, text.as_ptr())) };
+        let name = M::AWAIT.to_string_lossy().to_uppercase();
+        let text = format!("ERR {name} is {}'s own: it stands before reads that wait for a value", M::TITLE);
+        server.answer(&Answer::Error(text));
         return OK;
     }
-    match callbacks::on_await(&server, &texts[1..]) {
-        callbacks::Awaited::Waits => OK,
-        callbacks::Awaited::Runs => forward(&server, &words[1..]),
+    match callbacks::on_await::<M>(&server, &texts[1..]) {
+        Awaited::Waits => OK,
+        Awaited::Runs => forward(&server, &words[1..]),
     }
 }
 
@@ -204,13 +208,13 @@ fn forward(server: &Server, words: &[*mut raw::RedisModuleString]) -> c_int {
     OK
 }
 
-/// True where the client's user may run [`COMMAND`]: the server asks for it as for any other.
+/// True where the client's user may run [`Module::AWAIT`]: the server asks for it as for any other.
 pub fn is_allowed(server: &Server, client_id: u64) -> bool {
     let user = acl::user_name(server, client_id).and_then(|name| acl::User::named(&name));
-    user.is_some_and(|user| user.may_run(&[command_word()]))
+    user.zip(command_word()).is_some_and(|(user, word)| user.may_run(&[word]))
 }
 
 /// The word that a filter puts before a command.
-pub(super) fn command_word() -> Text {
-    Text::without_context(COMMAND)
+pub(super) fn command_word() -> Option<Text> {
+    Hooks::get().map(|hooks| Text::without_context(hooks.await_command.to_bytes()))
 }

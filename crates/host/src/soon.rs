@@ -8,6 +8,8 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 
 use valkey_module::raw;
 
+use super::hooks::Hooks;
+use super::module::Module;
 use super::server::Server;
 use super::{MainThread, api, callbacks};
 
@@ -36,6 +38,7 @@ pub(super) fn release(proof: &impl MainThread) {
 }
 
 /// The server, where a callback gets no context: in a command filter.
+#[inline]
 pub fn own_context(_proof: &impl MainThread) -> Option<Server> {
     // SAFETY: the caller has shown that it is on the main thread.
     unsafe { context_of_load() }
@@ -45,19 +48,22 @@ pub fn own_context(_proof: &impl MainThread) -> Option<Server> {
 ///
 /// # Safety
 /// On the server's main thread alone.
+#[inline]
 pub(super) unsafe fn context_of_load() -> Option<Server> {
     let context = CONTEXT.load(Ordering::Relaxed);
     // SAFETY: the context is the module's own, for as long as it is loaded; the caller is on the main thread.
     (!context.is_null()).then(|| unsafe { Server::new(context) })
 }
 
-/// Asks for [`callbacks::on_idle`] once, soon.
+/// Asks for [`Module::on_idle`] once, soon.
+#[inline]
 pub fn call_soon(server: &Server) {
+    let Some(hooks) = Hooks::get() else { return };
     if IS_SET.swap(true, Ordering::Relaxed) {
         return;
     }
     // SAFETY: the callback lives as long as the module, which can't be unloaded while it holds a timer.
-    let timer = unsafe { api!(RedisModule_CreateTimer(server.raw(), 0, Some(on_timer), ptr::null_mut())) };
+    let timer = unsafe { api!(RedisModule_CreateTimer(server.raw(), 0, Some(hooks.on_timer), ptr::null_mut())) };
     TIMER.store(timer, Ordering::Relaxed);
 }
 
@@ -74,9 +80,9 @@ pub(super) fn cancel(_proof: &impl MainThread) {
     }
 }
 
-unsafe extern "C" fn on_timer(ctx: *mut raw::RedisModuleCtx, _data: *mut c_void) {
+pub(super) unsafe extern "C" fn on_timer<M: Module>(ctx: *mut raw::RedisModuleCtx, _data: *mut c_void) {
     IS_SET.store(false, Ordering::Relaxed);
     // SAFETY: the server runs this callback now, with this context.
     let server = unsafe { Server::new(ctx) };
-    callbacks::on_idle(&server);
+    callbacks::on_idle::<M>(&server);
 }

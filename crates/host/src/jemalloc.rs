@@ -187,6 +187,7 @@ pub fn page_bytes() -> usize {
 
 /// Bytes that the server has allocated, as it counts them against its limit but for what replicas and append-only files buffer. By the
 /// server's own counter, where it is exported, as it has been since Redis 3.
+#[inline]
 pub fn server_used_bytes() -> u64 {
     type Counter = unsafe extern "C" fn() -> usize;
     static FOUND: OnceLock<Option<Counter>> = OnceLock::new();

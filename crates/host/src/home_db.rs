@@ -8,9 +8,8 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
 
-use super::filter::FilterCall;
+use super::filter::{FilterCall, Words};
 use super::server::Server;
-use crate::observe::command_table::Words;
 
 /// The server forgets to turn its clients back.
 static IS_NEEDED: AtomicBool = AtomicBool::new(false);

@@ -1,5 +1,5 @@
-//! What keeps a fault inside Tenure from reaching the server: the guard around every callback, and the cell that holds
-//! Tenure's state.
+//! What keeps a fault inside a module from reaching the server: the guard around every callback, and the cell that holds
+//! the module's state.
 
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -79,6 +79,7 @@ pub fn last_panic() -> String {
 }
 
 /// True after a callback panicked: every callback returns at once.
+#[inline]
 pub fn is_off() -> bool {
     OFF.load(Ordering::Relaxed)
 }
@@ -130,7 +131,8 @@ mod tests {
     use super::*;
 
     struct Proof;
-    impl MainThread for Proof {}
+    // SAFETY: each test has a cell of its own.
+    unsafe impl MainThread for Proof {}
 
     #[test]
     fn a_panic_is_counted_and_turns_callbacks_off_until_they_are_turned_on() {

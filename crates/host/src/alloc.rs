@@ -1,4 +1,4 @@
-//! The allocator: the server's own, so that `used_memory` and `maxmemory` include what Tenure takes, and a count of it.
+//! The allocator: the server's own, so that `used_memory` and `maxmemory` include what the module takes, and a count of it.
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,16 +8,18 @@ use valkey_module::alloc::ValkeyAlloc;
 static ALLOCATED_BYTES: AtomicUsize = AtomicUsize::new(0);
 static PEAK_BYTES: AtomicUsize = AtomicUsize::new(0);
 
-/// Bytes that Tenure holds now, as asked for (the allocator's rounding comes on top).
+/// Bytes that the module holds now, as asked for (the allocator's rounding comes on top).
+#[inline]
 pub fn allocated_bytes() -> usize {
     ALLOCATED_BYTES.load(Ordering::Relaxed)
 }
 
-/// The most that Tenure held since this was last asked, in bytes.
+/// The most that the module held since this was last asked, in bytes.
 pub fn take_peak_bytes() -> usize {
     PEAK_BYTES.swap(allocated_bytes(), Ordering::Relaxed).max(allocated_bytes())
 }
 
+#[inline]
 fn count(bytes: usize) {
     let now = ALLOCATED_BYTES.fetch_add(bytes, Ordering::Relaxed) + bytes;
     if now > PEAK_BYTES.load(Ordering::Relaxed) {
@@ -25,12 +27,8 @@ fn count(bytes: usize) {
     }
 }
 
-struct Counting;
-
-// Unit tests run without a server, whose allocator doesn't exist there.
-#[cfg_attr(not(test), global_allocator)]
-#[cfg_attr(test, expect(dead_code))]
-static ALLOCATOR: Counting = Counting;
+/// The allocator of a module: its library makes it the global one, but in unit tests, where there is no server.
+pub struct Counting;
 
 // SAFETY: every call is passed on unchanged to an allocator that keeps the trait's contract; counting touches no memory of it.
 unsafe impl GlobalAlloc for Counting {

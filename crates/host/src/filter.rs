@@ -6,10 +6,9 @@ use std::{ptr, slice};
 
 use valkey_module::raw;
 
+use super::hooks::Hooks;
 use super::server::{Server, Text};
-use super::{MainThread, acl, api, callbacks, home_db, soon};
-use crate::observe::command_table::Words;
-use crate::observe::slots::Sender;
+use super::{MainThread, acl, api, home_db, soon};
 
 /// The filter's registration; null while commands run unseen. Written on the main thread only.
 static FILTER: AtomicPtr<raw::RedisModuleCommandFilter> = AtomicPtr::new(ptr::null_mut());
@@ -39,8 +38,9 @@ pub fn watch(server: &Server, wanted: bool) -> bool {
     let ctx = server.raw();
     if wanted {
         let flags = raw::REDISMODULE_CMDFILTER_NOSELF as c_int;
+        let Some(hooks) = Hooks::get() else { return false };
         // SAFETY: the callback lives as long as the module, and its registration no longer.
-        let filter = unsafe { api!(RedisModule_RegisterCommandFilter(ctx, Some(callbacks::on_command), flags)) };
+        let filter = unsafe { api!(RedisModule_RegisterCommandFilter(ctx, Some(hooks.on_command), flags)) };
         FILTER.store(filter, Ordering::Relaxed);
         return !filter.is_null();
     }
@@ -60,9 +60,18 @@ pub(super) fn watch_for_home_db(server: &Server) {
 }
 
 /// True where a filter is told which client sends a command: not on Redis 7.0.
+#[inline]
 pub fn knows_clients() -> bool {
     // SAFETY: the API table is written once, at load.
     unsafe { raw::RedisModule_CommandFilterGetClientId }.is_some()
+}
+
+/// The words of a command.
+pub trait Words {
+    /// How many, the command's name included.
+    fn count(&self) -> usize;
+    /// The word at `i`; `None` past the end.
+    fn word(&self, i: usize) -> Option<&[u8]>;
 }
 
 /// A command about to run. Its words live as long as the filter call.
@@ -70,12 +79,14 @@ pub struct FilterCall {
     call: *mut raw::RedisModuleCommandFilterCtx,
 }
 
-impl MainThread for FilterCall {}
+// SAFETY: made within a filter, which runs on the main thread, and can't leave it.
+unsafe impl MainThread for FilterCall {}
 
-/// That a filter runs, apart from its call.
+/// That a filter runs, apart from its call; like it, it can't leave its thread.
 pub struct FilterProof(std::marker::PhantomData<*const ()>);
 
-impl MainThread for FilterProof {}
+// SAFETY: made from a call, for as long as the thread is the main one, which is for good.
+unsafe impl MainThread for FilterProof {}
 
 /// The client that sends a command.
 #[derive(Clone, Copy, Debug)]
@@ -143,18 +154,6 @@ impl FilterCall {
         acl::user_name(&soon::own_context(self)?, client_id)
     }
 
-    /// Who a client is to a replica of a cluster. A call of the server, some µs.
-    pub fn sender(&self, client_id: u64) -> Sender {
-        let id = client_id.to_string();
-        let reply = soon::own_context(self).and_then(|server| server.call(c"CLIENT", &[b"LIST", b"ID", id.as_bytes()]));
-        let text = reply.as_ref().and_then(|reply| reply.text()).unwrap_or_default();
-        match text.split(' ').find_map(|field| field.strip_prefix("flags=")) {
-            Some(flags) if flags.contains('M') => Sender::Primary,
-            Some(flags) if flags.contains('r') => Sender::Reader,
-            _ => Sender::Other,
-        }
-    }
-
     /// Puts another string of the same bytes in the place of word `i`, which isn't used any more. `i` has to be a word of the command.
     pub fn replace_word(&mut self, i: usize, text: Text) -> bool {
         // SAFETY: `call` is valid while the filter runs; the server frees the word that was there, which nobody holds (`&mut`), and
@@ -163,12 +162,12 @@ impl FilterCall {
         replaced as isize == raw::REDISMODULE_OK
     }
 
-    /// Puts the command behind `TENURE.AWAIT`, for a client that waits for the disk. True where the server did.
+    /// Puts the command behind [`super::module::Module::AWAIT`], for a client that is to wait. True where the server did.
     pub fn put_behind_await(&self, client_id: u64) -> bool {
         if !super::awaits::note(self, client_id, self) {
             return false;
         }
-        let word = super::awaits::command_word();
+        let Some(word) = super::awaits::command_word() else { return false };
         // SAFETY: `call` is valid while the filter runs; the server takes the string over.
         let inserted = unsafe { api!(RedisModule_CommandFilterArgInsert(self.call, 0, word.into_raw())) };
         inserted as isize == raw::REDISMODULE_OK

@@ -1,19 +1,19 @@
 //! Loading and unloading: what the server calls first and last.
 
-use std::ffi::{CStr, c_char, c_int};
+use std::ffi::{c_char, c_int};
 use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 
 use valkey_module::raw;
 
+use super::hooks::Hooks;
+use super::module::Module;
 use super::server::{Level, Server, words_of};
 use super::{api, awaits, bus, callbacks, filter, guard, holding, home_db, registry, settings, soon};
-use crate::observe::DBS_MAX;
-use crate::{counts, info};
 
 const OK: c_int = raw::REDISMODULE_OK as c_int;
 const ERR: c_int = raw::REDISMODULE_ERR as c_int;
 
-/// Functions without which Tenure can't run; a server older than Redis 7.0 lacks some.
+/// Functions without which no module on this host can run; a server older than Redis 7.0 lacks some.
 macro_rules! required {
     ($($name:ident),* $(,)?) => {
         /// The first function that the server lacks.
@@ -83,23 +83,21 @@ required!(
     RedisModule_UnregisterCommandFilter,
 );
 
-/// Called by the server when the module is loaded.
+/// What the server's look-up of the entry symbols finds: see [`crate::export_module`].
 ///
 /// # Safety
 /// Only the server calls it, once, on its main thread, with the arguments that its module API documents.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn RedisModule_OnLoad(
+pub unsafe fn on_load<M: Module>(
     ctx: *mut raw::RedisModuleCtx,
     argv: *mut *mut raw::RedisModuleString,
     argc: c_int,
 ) -> c_int {
-    const NAME: &CStr = c"tenure";
     // SAFETY: the context is the one we were given; until this returns nothing may be allocated.
     let status = unsafe {
         raw::Export_RedisModule_Init(
             ctx,
-            NAME.as_ptr().cast::<c_char>(),
-            info::version_number(),
+            M::NAME.as_ptr().cast::<c_char>(),
+            M::version(),
             raw::REDISMODULE_APIVER_1 as c_int,
         )
     };
@@ -113,24 +111,24 @@ pub unsafe extern "C" fn RedisModule_OnLoad(
     guard::catch_panic_messages();
     // SAFETY: `argv` holds `argc` strings that live during the call.
     let words = unsafe { words_of(argv, argc) };
-    match guard::guarded("the load", || load(&server, &words)) {
+    match guard::guarded("the load", || load::<M>(&server, &words)) {
         Some(Ok(())) => OK,
         Some(Err(why)) => {
-            server.log(Level::Warning, &format!("Tenure can't be loaded: {why}"));
-            give_up(&server)
+            server.log(Level::Warning, &format!("{} can't be loaded: {why}", M::TITLE));
+            give_up::<M>(&server)
         }
         None => {
-            server.log(Level::Warning, &format!("Tenure can't be loaded: panic {}", guard::last_panic()));
-            give_up(&server)
+            server.log(Level::Warning, &format!("{} can't be loaded: panic {}", M::TITLE, guard::last_panic()));
+            give_up::<M>(&server)
         }
     }
 }
 
-fn give_up(server: &Server) -> c_int {
+fn give_up<M: Module>(server: &Server) -> c_int {
     bus::release();
     soon::release(server);
-    callbacks::retire(server);
-    settings::release(server);
+    callbacks::retire::<M>(server);
+    settings::release::<M>(server);
     guard::release_panic_messages();
     ERR
 }
@@ -143,12 +141,12 @@ pub fn is_loaded() -> bool {
     IS_LOADED.load(Ordering::Relaxed)
 }
 
-/// How many databases the server has, as far as Tenure tells them apart.
+/// How many databases the server has, as it said at load.
 pub fn databases() -> u16 {
     DATABASES.load(Ordering::Relaxed)
 }
 
-static DATABASES: AtomicU16 = AtomicU16::new(DBS_MAX);
+static DATABASES: AtomicU16 = AtomicU16::new(u16::MAX);
 
 /// A cluster has one, unless its servers can have more.
 fn read_databases(server: &Server) -> u16 {
@@ -157,7 +155,7 @@ fn read_databases(server: &Server) -> u16 {
         false => ("databases", 16),
     };
     let number = server.setting(name).and_then(|number| number.parse::<u16>().ok());
-    number.unwrap_or(default).clamp(1, DBS_MAX)
+    number.unwrap_or(default).max(1)
 }
 
 /// # Errors
@@ -170,7 +168,7 @@ fn arguments(words: &[&[u8]]) -> Result<Vec<String>, String> {
     words.iter().map(text).collect()
 }
 
-fn load(server: &Server, words: &[&[u8]]) -> Result<(), String> {
+fn load<M: Module>(server: &Server, words: &[&[u8]]) -> Result<(), String> {
     IS_LOADED.store(false, Ordering::Relaxed);
     if let Some(name) = missing() {
         return Err(format!("this server lacks {name}; Valkey 7.2 or Redis 7.0 and later have it"));
@@ -179,27 +177,28 @@ fn load(server: &Server, words: &[&[u8]]) -> Result<(), String> {
     unsafe {
         api!(RedisModule_SetModuleOptions(server.raw(), raw::REDISMODULE_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED as c_int))
     };
+    Hooks::set::<M>();
     filter::forget();
     awaits::forget(server);
     soon::prepare(server);
     holding::prepare(server);
     home_db::look_at(server);
     DATABASES.store(read_databases(server), Ordering::Relaxed);
-    settings::register(server, &arguments(words)?)?;
-    registry::register(server)?;
-    if server.flags().is_cluster() && !bus::listen(server) {
-        server.log(Level::Warning, "no messages between nodes: limits are split by slots, and replicas are not taught");
+    settings::register::<M>(server, &arguments(words)?)?;
+    registry::register::<M>(server)?;
+    if server.flags().is_cluster() && !bus::listen::<M>(server) {
+        server.log(Level::Warning, &format!("no messages between nodes: {} on each is by itself", M::TITLE));
     }
-    callbacks::start_with_module(server);
+    callbacks::start_with_module::<M>(server);
     filter::watch_for_home_db(server);
-    watch(server)?;
+    watch::<M>(server)?;
     IS_LOADED.store(true, Ordering::Relaxed);
     Ok(())
 }
 
-/// Subscribes to all that Tenure watches but commands, which it looks at while it runs. The server lets go of it when
+/// Subscribes to all that a module hears of but commands, which it looks at while it runs. The server lets go of it when
 /// the module is unloaded.
-fn watch(server: &Server) -> Result<(), String> {
+fn watch<M: Module>(server: &Server) -> Result<(), String> {
     let ctx = server.raw();
     let refused = |what: &str| Err(format!("the server refused {what}"));
     let kinds = raw::REDISMODULE_NOTIFY_KEY_MISS
@@ -208,21 +207,21 @@ fn watch(server: &Server) -> Result<(), String> {
         | raw::REDISMODULE_NOTIFY_EXPIRED
         | raw::REDISMODULE_NOTIFY_EVICTED;
     // SAFETY: the callback lives as long as the module.
-    if unsafe { api!(RedisModule_SubscribeToKeyspaceEvents(ctx, kinds, Some(callbacks::on_key_event))) } != OK {
+    if unsafe { api!(RedisModule_SubscribeToKeyspaceEvents(ctx, kinds, Some(callbacks::on_key_event::<M>))) } != OK {
         return refused("key events");
     }
     let event = |id| raw::RedisModuleEvent { id, dataver: 1 };
     let turns = event(raw::REDISMODULE_EVENT_EVENTLOOP);
     // SAFETY: as above.
-    if unsafe { api!(RedisModule_SubscribeToServerEvent(ctx, turns, Some(callbacks::on_event_loop))) } != OK {
+    if unsafe { api!(RedisModule_SubscribeToServerEvent(ctx, turns, Some(callbacks::on_event_loop::<M>))) } != OK {
         return refused("event loop events");
     }
     let changes = event(raw::REDISMODULE_EVENT_CONFIG);
     // SAFETY: as above. Without it the settings are read every second all the same.
-    unsafe { api!(RedisModule_SubscribeToServerEvent(ctx, changes, Some(callbacks::on_config_change))) };
+    unsafe { api!(RedisModule_SubscribeToServerEvent(ctx, changes, Some(callbacks::on_config_change::<M>))) };
     let clients = event(raw::REDISMODULE_EVENT_CLIENT_CHANGE);
-    // SAFETY: as above. Without it what connections have told is forgotten no sooner than Tenure starts over.
-    unsafe { api!(RedisModule_SubscribeToServerEvent(ctx, clients, Some(callbacks::on_client_change))) };
+    // SAFETY: as above. Without it what connections have told is forgotten no sooner than the module starts over.
+    unsafe { api!(RedisModule_SubscribeToServerEvent(ctx, clients, Some(callbacks::on_client_change::<M>))) };
     for id in [
         raw::REDISMODULE_EVENT_FLUSHDB,
         raw::REDISMODULE_EVENT_SWAPDB,
@@ -230,38 +229,69 @@ fn watch(server: &Server) -> Result<(), String> {
         raw::REDISMODULE_EVENT_REPLICATION_ROLE_CHANGED,
     ] {
         // SAFETY: as above.
-        if unsafe { api!(RedisModule_SubscribeToServerEvent(ctx, event(id), Some(callbacks::on_data_change))) } != OK {
+        if unsafe { api!(RedisModule_SubscribeToServerEvent(ctx, event(id), Some(callbacks::on_data_change::<M>))) }
+            != OK
+        {
             return refused("events of the data set");
         }
     }
     let ticks = event(raw::REDISMODULE_EVENT_CRON_LOOP);
     // SAFETY: as above. Without it what woke during a pause of writes may be replicated after the first write on it.
-    unsafe { api!(RedisModule_SubscribeToServerEvent(ctx, ticks, Some(callbacks::on_cron))) };
+    unsafe { api!(RedisModule_SubscribeToServerEvent(ctx, ticks, Some(callbacks::on_cron::<M>))) };
     let stops = event(raw::REDISMODULE_EVENT_SHUTDOWN);
     // SAFETY: as above. Without it there is no warm restart.
-    unsafe { api!(RedisModule_SubscribeToServerEvent(ctx, stops, Some(callbacks::on_shutdown))) };
+    unsafe { api!(RedisModule_SubscribeToServerEvent(ctx, stops, Some(callbacks::on_shutdown::<M>))) };
     // SAFETY: as above.
-    if unsafe { api!(RedisModule_RegisterInfoFunc(ctx, Some(callbacks::on_info))) } != OK {
+    if unsafe { api!(RedisModule_RegisterInfoFunc(ctx, Some(callbacks::on_info::<M>))) } != OK {
         return refused("an INFO section");
     }
     Ok(())
 }
 
-/// Called by the server before the module is unloaded: stops the worker and frees everything.
+/// Before the module is unloaded: stops it and frees everything.
 ///
 /// # Safety
 /// Only the server calls it, once, on its main thread.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn RedisModule_OnUnload(ctx: *mut raw::RedisModuleCtx) -> c_int {
+pub unsafe fn on_unload<M: Module>(ctx: *mut raw::RedisModuleCtx) -> c_int {
     // SAFETY: the server runs this callback now, with this context.
     let server = unsafe { Server::new(ctx) };
     let freed = guard::counted("the unload", || {
         bus::release();
-        callbacks::retire(&server);
+        callbacks::retire::<M>(&server);
         soon::release(&server);
-        settings::release(&server);
-        counts::forget();
+        settings::release::<M>(&server);
+        M::unloaded();
     });
     guard::release_panic_messages();
     if freed.is_some() { OK } else { ERR }
+}
+
+/// Makes a library a module: the symbols that the server looks up when it loads one, for a type that is a [`Module`].
+#[macro_export]
+macro_rules! export_module {
+    ($module:ty) => {
+        /// Called by the server when the module is loaded.
+        ///
+        /// # Safety
+        /// Only the server calls it, once, on its main thread, with the arguments that its module API documents.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn RedisModule_OnLoad(
+            ctx: *mut $crate::raw::RedisModuleCtx,
+            argv: *mut *mut $crate::raw::RedisModuleString,
+            argc: ::std::ffi::c_int,
+        ) -> ::std::ffi::c_int {
+            // SAFETY: by the caller's promise.
+            unsafe { $crate::load::on_load::<$module>(ctx, argv, argc) }
+        }
+
+        /// Called by the server before the module is unloaded.
+        ///
+        /// # Safety
+        /// Only the server calls it, once, on its main thread.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn RedisModule_OnUnload(ctx: *mut $crate::raw::RedisModuleCtx) -> ::std::ffi::c_int {
+            // SAFETY: by the caller's promise.
+            unsafe { $crate::load::on_unload::<$module>(ctx) }
+        }
+    };
 }

@@ -1,4 +1,4 @@
-//! The module's commands as the server knows them: flags, rights, keys and descriptions, from the rows of `commands/table.rs`.
+//! The module's commands as the server knows them: flags, rights, keys and descriptions, from the rows of [`Module::COMMANDS`].
 //!
 //! Rights are the server's own where it lets modules name them: ACL categories from Valkey 7.2 and Redis 7.2 on, one of the
 //! module's own from Valkey 8.0 and Redis 7.4 on. Keys are told to all. Before 7.2 a change asks for the right to `CONFIG SET`.
@@ -9,14 +9,106 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use valkey_module::raw;
 
+use super::module::Module;
 use super::server::{Server, Text};
 use super::{acl, api, awaits, callbacks};
-use crate::commands::table::{Argument, COMMANDS, Command, Form, Kind, Pace, SINCE};
 
 const OK: c_int = raw::REDISMODULE_OK as c_int;
 
-/// The category of all of them.
-const CATEGORY: &CStr = c"tenure";
+/// What a command does, by which the server tells who may run it and when.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// It looks at what the module knows.
+    Looks,
+    /// It tells the module something of keys that the client writes itself; guards of writes hold for it.
+    Hints,
+    /// It changes what the module does for everybody.
+    Changes,
+}
+
+/// How long it takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pace {
+    /// No longer where there is more.
+    Fast,
+    /// As long as there are partitions, tenants or points.
+    Slow,
+}
+
+/// One argument, as `COMMAND DOCS` shows it.
+#[derive(Clone, Copy, Debug)]
+pub struct Argument {
+    /// What it is; of [`Form::Word`] the word itself.
+    pub name: &'static CStr,
+    /// How it is written.
+    pub form: Form,
+    /// It may be left out.
+    pub is_optional: bool,
+}
+
+/// How an argument is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// The name of a key of the selected database.
+    Key,
+    /// Any text.
+    Text,
+    /// A number.
+    Number,
+    /// This very word.
+    Word,
+}
+
+/// One command, or one subcommand.
+#[derive(Clone, Copy, Debug)]
+pub struct Command {
+    /// Its name, or that of its container.
+    pub name: &'static CStr,
+    /// Which of its container's it is.
+    pub subcommand: Option<&'static CStr>,
+    /// What it does.
+    pub kind: Kind,
+    /// How long it takes.
+    pub pace: Pace,
+    /// What stands behind its name.
+    pub arguments: &'static [Argument],
+    /// A sentence or two.
+    pub summary: &'static CStr,
+    /// What its time depends on.
+    pub complexity: &'static CStr,
+}
+
+impl Command {
+    /// Words of a call at the least, its name included.
+    pub fn words_min(&self) -> c_int {
+        let names = 1 + usize::from(self.subcommand.is_some());
+        (names + self.arguments.iter().filter(|argument| !argument.is_optional).count()) as c_int
+    }
+
+    /// As the server counts: that many words, or, where it is negative, so many at the least.
+    pub fn arity(&self) -> c_int {
+        let may_have_more = self.arguments.iter().any(|argument| argument.is_optional);
+        if may_have_more { -self.words_min() } else { self.words_min() }
+    }
+
+    /// Which word is a key, if one is.
+    pub fn key_at(&self) -> Option<c_int> {
+        let at = self.arguments.iter().position(|argument| argument.form == Form::Key)?;
+        Some((1 + usize::from(self.subcommand.is_some()) + at) as c_int)
+    }
+
+    /// As a call of it is written.
+    pub fn syntax(&self) -> String {
+        let name = self.name.to_string_lossy().to_ascii_uppercase();
+        let subcommand = self.subcommand.map(|name| name.to_string_lossy().to_ascii_uppercase());
+        let arguments = self.arguments.iter().map(|argument| {
+            let name = argument.name.to_string_lossy();
+            let text = if argument.form == Form::Word { name.to_ascii_uppercase() } else { name.into_owned() };
+            if argument.is_optional { format!("[{text}]") } else { text }
+        });
+        std::iter::once(name).chain(subcommand).chain(arguments).collect::<Vec<_>>().join(" ")
+    }
+}
 
 /// The server has put the commands into its ACL categories. Written at load.
 static HAS_CATEGORIES: AtomicBool = AtomicBool::new(false);
@@ -28,20 +120,21 @@ type Function = unsafe extern "C" fn(*mut raw::RedisModuleCtx, *mut *mut raw::Re
 ///
 /// # Errors
 /// Which one the server refused.
-pub(super) fn register(server: &Server) -> Result<(), String> {
+pub(super) fn register<M: Module>(server: &Server) -> Result<(), String> {
     // SAFETY: the API table is written once, at load.
     HAS_CATEGORIES.store(unsafe { raw::RedisModule_SetCommandACLCategories }.is_some(), Ordering::Relaxed);
-    let has_own_category = add_category(server);
-    for command in &COMMANDS {
-        let made = make(server, command)?;
-        describe(made, command).ok_or_else(|| refused(&command.syntax()))?;
-        categorise(made, &categories(command, has_own_category)).ok_or_else(|| refused(&command.syntax()))?;
+    let has_own_category = add_category::<M>(server);
+    let own = if has_own_category { format!(" {}", M::NAME.to_string_lossy()) } else { String::new() };
+    let own = own.as_str();
+    for command in M::COMMANDS {
+        let made = make::<M>(server, command)?;
+        describe::<M>(made, command).ok_or_else(|| refused(&command.syntax()))?;
+        categorise(made, &categories(command, own)).ok_or_else(|| refused(&command.syntax()))?;
     }
-    let name = CString::new(awaits::COMMAND).unwrap_or_default();
-    create(server, &name, Some(awaits::on_await), c"readonly")?;
-    let made = named(server, &name).ok_or_else(|| refused("TENURE.AWAIT"))?;
-    let own = if has_own_category { " tenure" } else { "" };
-    categorise(made, &format!("read slow blocking{own}")).ok_or_else(|| refused("TENURE.AWAIT"))
+    create(server, M::AWAIT, Some(awaits::on_await::<M>), c"readonly")?;
+    let lost = || refused(&M::AWAIT.to_string_lossy());
+    let made = named(server, M::AWAIT).ok_or_else(lost)?;
+    categorise(made, &format!("read slow blocking{own}")).ok_or_else(lost)
 }
 
 fn refused(what: &str) -> String {
@@ -49,28 +142,28 @@ fn refused(what: &str) -> String {
 }
 
 /// Adds the category. False where the server has none of modules' own, or no room for one more.
-fn add_category(server: &Server) -> bool {
+fn add_category<M: Module>(server: &Server) -> bool {
     // SAFETY: the API table is written once, at load.
     let Some(add) = (unsafe { raw::RedisModule_AddACLCategory }) else { return false };
     // SAFETY: the context is that of the load callback; the server copies the name.
-    let is_new = unsafe { add(server.raw(), CATEGORY.as_ptr()) } == OK;
+    let is_new = unsafe { add(server.raw(), M::NAME.as_ptr()) } == OK;
     // From an earlier load: categories stay.
     is_new || std::io::Error::last_os_error().raw_os_error() == Some(libc::EBUSY)
 }
 
 /// Makes a command; a subcommand in its container, which comes into being with the first.
-fn make(server: &Server, command: &Command) -> Result<*mut raw::RedisModuleCommand, String> {
+fn make<M: Module>(server: &Server, command: &Command) -> Result<*mut raw::RedisModuleCommand, String> {
     let (name, flags) = (command.name, flags(command));
     let lost = || refused(&command.syntax());
     let Some(subcommand) = command.subcommand else {
-        create(server, name, Some(callbacks::on_own_command), &flags)?;
+        create(server, name, Some(callbacks::on_own_command::<M>), &flags)?;
         return named(server, name).ok_or_else(lost);
     };
     if named(server, name).is_none() {
         create(server, name, None, c"")?;
     }
     let container = named(server, name).ok_or_else(lost)?;
-    let run: Option<Function> = Some(callbacks::on_own_command);
+    let run: Option<Function> = Some(callbacks::on_own_command::<M>);
     // SAFETY: the container is ours; the server copies name and flags; the callback lives as long as the module.
     let status =
         unsafe { api!(RedisModule_CreateSubcommand(container, subcommand.as_ptr(), run, flags.as_ptr(), 0, 0, 0)) };
@@ -105,14 +198,14 @@ fn flags(command: &Command) -> CString {
     CString::new(format!("{kind}{pace}")).unwrap_or_default()
 }
 
-fn categories(command: &Command, has_own_category: bool) -> String {
+fn categories(command: &Command, own: &str) -> String {
     let kind = match command.kind {
         Kind::Looks => "read",
         Kind::Hints => "write",
         Kind::Changes => "admin dangerous",
     };
     let pace = if command.pace == Pace::Fast { "fast" } else { "slow" };
-    format!("{kind} {pace}{}", if has_own_category { " tenure" } else { "" })
+    format!("{kind} {pace}{own}")
 }
 
 /// Puts it into these categories, where the server lets modules. `None` where it refused.
@@ -125,7 +218,7 @@ fn categorise(command: *mut raw::RedisModuleCommand, categories: &str) -> Option
 }
 
 /// Tells the server what `COMMAND` answers of it, how many words it has, and which is a key. `None` where it refused.
-fn describe(command: *mut raw::RedisModuleCommand, row: &Command) -> Option<()> {
+fn describe<M: Module>(command: *mut raw::RedisModuleCommand, row: &Command) -> Option<()> {
     let version = raw::RedisModuleCommandInfoVersion {
         version: 1,
         sizeof_historyentry: size_of::<raw::RedisModuleCommandHistoryEntry>(),
@@ -140,7 +233,7 @@ fn describe(command: *mut raw::RedisModuleCommand, row: &Command) -> Option<()> 
         version: &raw const version,
         summary: row.summary.as_ptr(),
         complexity: row.complexity.as_ptr(),
-        since: SINCE.as_ptr(),
+        since: M::SINCE.as_ptr(),
         history: ptr::null_mut(),
         tips: ptr::null(),
         arity: row.arity(),
@@ -221,14 +314,14 @@ fn no_argument() -> raw::RedisModuleCommandArg {
     }
 }
 
-/// True where the client whose command is running may change what Tenure does. The server has seen to it where it has
-/// categories; else whoever may `CONFIG SET` a setting of Tenure may.
-pub(super) fn may_change(server: &Server) -> bool {
+/// True where the client whose command is running may change what the module does. The server has seen to it where it has
+/// categories; else whoever may `CONFIG SET` its settings may.
+pub(super) fn may_change<M: Module>(server: &Server) -> bool {
     if HAS_CATEGORIES.load(Ordering::Relaxed) {
         return true;
     }
     // Nobody has sent what another module or the primary runs.
     let Some(name) = acl::user_name(server, server.client_id()) else { return true };
-    let words = [b"config".as_slice(), b"set", b"tenure.enabled", b"yes"].map(Text::without_context);
+    let words = [b"config".as_slice(), b"set", M::ENABLED.to_bytes(), b"yes"].map(Text::without_context);
     acl::User::named(&name).is_some_and(|user| user.may_run(&words))
 }

@@ -151,6 +151,7 @@ fn is_written(entry: &[u8]) -> bool {
 }
 
 /// True where the process may have a child that reads its memory.
+#[inline]
 pub fn has_child() -> bool {
     MAY_HAVE_CHILD.load(Ordering::Relaxed)
 }

@@ -1,0 +1,361 @@
+//! What the server calls: the filter, key events, the end of an event loop's turn, INFO, commands. Each enters through the guard
+//! and hands over to the module's safe code at once.
+
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use valkey_module::raw;
+
+use super::bus::NodeId;
+use super::filter::{self, FilterCall};
+use super::guard::{self, guarded};
+use super::info::Sink;
+use super::module::{Awaited, DataChange, Life, Module};
+use super::reply::Answer;
+use super::server::{Level, Server, bytes_of, words_of};
+use super::{MainThread, awaits, home_db, registry, settings, soon};
+
+const OK: c_int = raw::REDISMODULE_OK as c_int;
+
+/// Works on the module's state, where there is one.
+#[inline]
+fn with<M: Module, R>(proof: &impl MainThread, body: impl FnOnce(&mut M) -> R) -> Option<R> {
+    M::cells().state.with(proof, body)
+}
+
+/// Gives the server back what was set for it, stops the worker and drops all state.
+pub(super) fn retire<M: Module>(server: &Server) {
+    if let Some(mut module) = M::cells().state.set(server, None) {
+        module.stop(server);
+    }
+}
+
+pub(super) unsafe extern "C" fn on_command<M: Module>(call: *mut raw::RedisModuleCommandFilterCtx) {
+    // SAFETY: the server runs this filter now, with this call.
+    let mut call = unsafe { FilterCall::new(call) };
+    // The call itself is handed to what it proves to be on the main thread.
+    let proof = call.proof();
+    home_db::before_command(&call);
+    if filter::is_resting() {
+        return;
+    }
+    guarded("the command filter", || {
+        if let Some(Some(seen)) = with(&proof, |module: &mut M| module.before_command(&call)) {
+            watch_command::<M, _>(&proof, &mut call, seen);
+        }
+    });
+}
+
+/// The greater part, by itself: what passes unseen needs no room on the stack for it.
+#[inline(never)]
+fn watch_command<M: Module, P: MainThread>(proof: &P, call: &mut FilterCall, seen: M::Seen) {
+    if with(proof, |module: &mut M| module.on_command(call, seen)) == Some(true) {
+        soon::cancel(proof);
+    }
+}
+
+/// The event loop has time, or seemed to.
+pub(super) fn on_idle<M: Module>(server: &Server) {
+    guarded("an idle turn", || with(server, |module: &mut M| module.on_idle(server)));
+}
+
+pub(super) unsafe extern "C" fn on_key_event<M: Module>(
+    ctx: *mut raw::RedisModuleCtx,
+    kind: c_int,
+    event: *const c_char,
+    key: *mut raw::RedisModuleString,
+) -> c_int {
+    // SAFETY: the server runs this callback now, with this context.
+    let server = unsafe { Server::new(ctx) };
+    let db = server.selected_db();
+    // SAFETY: the server gives a C string that lives during the call.
+    let event = unsafe { CStr::from_ptr(event) };
+    guarded("a key event", || {
+        // SAFETY: the key's name lives during the call.
+        let key = unsafe { bytes_of(&key) };
+        with(&server, |module: &mut M| {
+            if kind & raw::REDISMODULE_NOTIFY_KEY_MISS != 0 {
+                module.on_miss(db, key);
+            } else {
+                module.on_key_event(&server, db, event, key);
+            }
+        });
+    });
+    home_db::after_event(&server, db, event.to_bytes());
+    OK
+}
+
+pub(super) unsafe extern "C" fn on_event_loop<M: Module>(
+    ctx: *mut raw::RedisModuleCtx,
+    _event: raw::RedisModuleEvent,
+    subevent: u64,
+    _data: *mut c_void,
+) {
+    if subevent != raw::REDISMODULE_SUBEVENT_EVENTLOOP_BEFORE_SLEEP {
+        return;
+    }
+    // SAFETY: the server runs this callback now, with this context.
+    let server = unsafe { Server::new(ctx) };
+    if guard::is_off() {
+        recover::<M>(&server);
+    }
+    guarded("the end of a turn", || end_turn::<M>(&server));
+}
+
+fn end_turn<M: Module>(server: &Server) {
+    match with(server, |module: &mut M| module.end_turn(server)) {
+        Some(Life::Ails) if settings::start_was_asked() => {
+            retire::<M>(server);
+            start::<M>(server);
+        }
+        Some(Life::Runs) => _ = settings::start_was_asked(),
+        Some(Life::Ails) => {}
+        Some(Life::Stops) => {
+            retire::<M>(server);
+            filter::watch(server, false);
+            let enabled = M::ENABLED.to_string_lossy();
+            server.log(Level::Notice, &format!("{enabled} is 'no': the server runs as stock"));
+        }
+        None => {
+            let is_server_start =
+                IS_SERVER_START.load(Ordering::Relaxed) && IS_SERVER_START.swap(false, Ordering::Relaxed);
+            if settings::start_was_asked() {
+                start_anew::<M>(server, is_server_start);
+            }
+        }
+    }
+}
+
+/// The module was loaded with the server, whose first turn is still to come.
+static IS_SERVER_START: AtomicBool = AtomicBool::new(false);
+
+/// Starts with the module. Where the server itself starts, when it begins to serve: what is held before counts as its own memory for
+/// ever, and `MEMORY STATS` is wrong once the module gives it back.
+pub(super) fn start_with_module<M: Module>(server: &Server) {
+    let is_server_start = server.info_field(b"stats", "total_connections_received").is_some_and(|n| n == "0");
+    IS_SERVER_START.store(is_server_start, Ordering::Relaxed);
+    if is_server_start {
+        settings::ask_start::<M>(server);
+    } else {
+        start::<M>(server);
+    }
+}
+
+fn start<M: Module>(server: &Server) {
+    start_anew::<M>(server, false);
+}
+
+/// Makes fresh state, where the settings want it.
+fn start_anew<M: Module>(server: &Server, is_server_start: bool) {
+    let (version, settings) = settings::current::<M>(server);
+    if !settings::Settings::is_enabled(&settings) {
+        return;
+    }
+    match M::start(server, version, settings, is_server_start) {
+        Ok(module) => drop(M::cells().state.set(server, Some(module))),
+        Err(why) => {
+            server.log(Level::Warning, &format!("{} does not run, the server serves as stock: {why}", M::TITLE));
+        }
+    }
+}
+
+/// Whether settings can be as they are now, all of them together.
+///
+/// # Errors
+/// As [`Module::check`].
+pub(super) fn check<M: Module>(server: &Server) -> Result<(), String> {
+    let (_, settings) = settings::current::<M>(server);
+    let checked = with(server, |module: &mut M| M::check(Some(module), server, &settings));
+    checked.unwrap_or_else(|| M::check(None, server, &settings))
+}
+
+/// After a panic: lets go of the state, says so once, and waits until it is asked to start again.
+#[cold]
+fn recover<M: Module>(server: &Server) {
+    let had_state = || {
+        let held = M::cells().state.set(server, None);
+        let had_state = held.map(|mut module| module.stop(server)).is_some();
+        if had_state {
+            M::after_fault(server);
+        }
+        had_state
+    };
+    if guard::counted("giving up after a fault", had_state) == Some(true) {
+        let text = format!(
+            "{} has turned itself off after a fault, the server serves as stock: panic {}; CONFIG SET {} yes starts it again",
+            M::TITLE,
+            guard::last_panic(),
+            M::ENABLED.to_string_lossy()
+        );
+        server.log(Level::Warning, &text);
+    }
+    if settings::start_was_asked() {
+        guard::turn_on();
+        guarded("the start", || start::<M>(server));
+    }
+}
+
+pub(super) unsafe extern "C" fn on_config_change<M: Module>(
+    ctx: *mut raw::RedisModuleCtx,
+    _event: raw::RedisModuleEvent,
+    _subevent: u64,
+    data: *mut c_void,
+) {
+    // SAFETY: the server runs this callback now, with this context.
+    let server = unsafe { Server::new(ctx) };
+    // SAFETY: the data of this event is a list of the settings that were set.
+    if unsafe { names_setting(data, M::ENABLED) } {
+        settings::ask_start::<M>(&server);
+    }
+    guarded("a configuration change", || with(&server, |module: &mut M| module.on_config_change(&server)));
+}
+
+/// A connection has come or gone.
+pub(super) unsafe extern "C" fn on_client_change<M: Module>(
+    ctx: *mut raw::RedisModuleCtx,
+    _event: raw::RedisModuleEvent,
+    subevent: u64,
+    data: *mut c_void,
+) {
+    if subevent != raw::REDISMODULE_SUBEVENT_CLIENT_CHANGE_DISCONNECTED || data.is_null() {
+        return;
+    }
+    // SAFETY: the server runs this callback now, with this context.
+    let server = unsafe { Server::new(ctx) };
+    // SAFETY: the data of this event is a client's description, alive during the call.
+    let client_id = unsafe { (*data.cast::<raw::RedisModuleClientInfo>()).id };
+    awaits::forget_connection(&server, client_id);
+    guarded("the end of a connection", || with(&server, |module: &mut M| module.on_disconnect(&server, client_id)));
+}
+
+/// What becomes of a command that the filter has put behind [`Module::AWAIT`]. Without the module it runs.
+pub(super) fn on_await<M: Module>(server: &Server, words: &[&[u8]]) -> Awaited {
+    guarded("a wait", || with(server, |module: &mut M| module.on_await(server, words)))
+        .flatten()
+        .unwrap_or(Awaited::Runs)
+}
+
+/// A client's wait is over.
+pub(super) fn on_awaited<M: Module>(server: &Server, words: &[&[u8]], outcome: Option<M::Outcome>) {
+    guarded("the end of a wait", || with(server, |module: &mut M| module.on_awaited(server, words, outcome)));
+}
+
+/// A database was emptied, databases changed places, a data set is loaded, or the server's role has changed.
+pub(super) unsafe extern "C" fn on_data_change<M: Module>(
+    ctx: *mut raw::RedisModuleCtx,
+    event: raw::RedisModuleEvent,
+    _subevent: u64,
+    data: *mut c_void,
+) {
+    // SAFETY: the server runs this callback now, with this context.
+    let server = unsafe { Server::new(ctx) };
+    let change = match event.id {
+        // SAFETY: the data of this event says which database, alive during the call; -1 is all.
+        raw::REDISMODULE_EVENT_FLUSHDB => DataChange::Emptied(
+            unsafe { data.cast::<raw::RedisModuleFlushInfo>().as_ref() }
+                .and_then(|info| u16::try_from(info.dbnum).ok()),
+        ),
+        raw::REDISMODULE_EVENT_SWAPDB => {
+            // SAFETY: the data of this event says which databases, alive during the call.
+            let Some(info) = (unsafe { data.cast::<raw::RedisModuleSwapDbInfo>().as_ref() }) else { return };
+            DataChange::Swapped(info.dbnum_first as u16, info.dbnum_second as u16)
+        }
+        raw::REDISMODULE_EVENT_LOADING => DataChange::Loaded,
+        _ => DataChange::OtherRole,
+    };
+    guarded("a change of the data set", || with(&server, |module: &mut M| module.on_data_change(&server, change)));
+}
+
+/// Ten times a second, before commands that were held back by a pause run.
+pub(super) unsafe extern "C" fn on_cron<M: Module>(
+    ctx: *mut raw::RedisModuleCtx,
+    _event: raw::RedisModuleEvent,
+    _subevent: u64,
+    _data: *mut c_void,
+) {
+    // SAFETY: the server runs this callback now, with this context.
+    let server = unsafe { Server::new(ctx) };
+    guarded("a tick of the server's", || with(&server, |module: &mut M| module.on_cron(&server)));
+}
+
+/// The module on another node has sent a message.
+pub(super) fn on_message<M: Module>(server: &Server, sender: &NodeId, kind: u8, body: &[u8]) {
+    guarded("a message", || with(server, |module: &mut M| module.on_message(server, sender, kind, body)));
+}
+
+/// The server stops in good order.
+pub(super) unsafe extern "C" fn on_shutdown<M: Module>(
+    ctx: *mut raw::RedisModuleCtx,
+    _event: raw::RedisModuleEvent,
+    _subevent: u64,
+    _data: *mut c_void,
+) {
+    // SAFETY: the server runs this callback now, with this context.
+    let server = unsafe { Server::new(ctx) };
+    guarded("the stop", || with(&server, |module: &mut M| module.on_shutdown(&server)));
+}
+
+/// True where the change that the server tells of includes `name`, also where it was set to what it is already.
+///
+/// # Safety
+/// `data` is null or what came with a configuration event.
+unsafe fn names_setting(data: *mut c_void, name: &CStr) -> bool {
+    if data.is_null() {
+        return false;
+    }
+    // SAFETY: by the caller's promise.
+    let change = unsafe { &*data.cast::<raw::RedisModuleConfigChangeV1>() };
+    // SAFETY: the event holds that many names, which live during the call.
+    let names = unsafe { std::slice::from_raw_parts(change.config_names, change.num_changes as usize) };
+    // SAFETY: each is a C string.
+    names.iter().any(|&held| unsafe { CStr::from_ptr(held) } == name)
+}
+
+pub(super) unsafe extern "C" fn on_info<M: Module>(ctx: *mut raw::RedisModuleInfoCtx, for_crash_report: c_int) {
+    if for_crash_report != 0 {
+        return;
+    }
+    // SAFETY: the server runs this callback now, with this context.
+    let mut sink = unsafe { Sink::new(ctx) };
+    let was_off = guard::is_off();
+    let written = guarded("INFO", || with(&InfoCall, |module: &mut M| module.info(&mut sink)));
+    // What failed just now has begun to write.
+    if written.flatten().is_none() && guard::is_off() == was_off {
+        guard::counted("INFO", || M::info_stopped(&mut sink));
+    }
+}
+
+/// The INFO callback, which the server runs on its main thread.
+struct InfoCall;
+
+// SAFETY: made by the INFO callback alone, which the server runs on its main thread.
+unsafe impl MainThread for InfoCall {}
+
+/// One command: its words become text where they are UTF-8, and its answer is sent.
+pub(super) unsafe extern "C" fn on_own_command<M: Module>(
+    ctx: *mut raw::RedisModuleCtx,
+    argv: *mut *mut raw::RedisModuleString,
+    argc: c_int,
+) -> c_int {
+    // SAFETY: the server runs this command now, with this context.
+    let server = unsafe { Server::new(ctx) };
+    // SAFETY: `argv` holds `argc` strings that live during the call.
+    let words = unsafe { words_of(argv, argc) };
+    // Looking at other databases in a command's context moves its client there.
+    let db = server.selected_db();
+    let was_off = guard::is_off();
+    let ran = guarded("a command", || {
+        // Asked of the server only where it matters.
+        let refused = M::refuse(&words).filter(|_| !registry::may_change::<M>(&server));
+        refused.or_else(|| with(&server, |module: &mut M| module.on_own_command(&server, &words)))
+    });
+    server.select_db(db);
+    let failed = || Answer::Error(format!("ERR a fault in {}; INFO says which", M::TITLE));
+    let answer = match ran.flatten() {
+        Some(answer) => answer,
+        None if guard::is_off() != was_off => failed(),
+        None => guard::counted("a command", || M::answer_stopped(&words)).unwrap_or_else(failed),
+    };
+    server.answer(&answer);
+    OK
+}

@@ -1,0 +1,40 @@
+//! The callbacks that are handed to the server after the load, for the one module that this library is.
+
+use std::ffi::{CStr, c_void};
+use std::sync::OnceLock;
+
+use valkey_module::raw;
+
+use super::bus::Messages;
+use super::module::Module;
+use super::{callbacks, soon};
+
+/// They are the same in every load: the library is mapped anew, or it is the same still.
+static HOOKS: OnceLock<Hooks> = OnceLock::new();
+
+/// What is asked for later.
+pub(super) struct Hooks {
+    pub(super) on_command: unsafe extern "C" fn(*mut raw::RedisModuleCommandFilterCtx),
+    pub(super) on_timer: unsafe extern "C" fn(*mut raw::RedisModuleCtx, *mut c_void),
+    pub(super) name: &'static CStr,
+    pub(super) await_command: &'static CStr,
+    pub(super) messages: Messages,
+}
+
+impl Hooks {
+    /// At load.
+    pub(super) fn set<M: Module>() {
+        HOOKS.get_or_init(|| Hooks {
+            on_command: callbacks::on_command::<M>,
+            on_timer: soon::on_timer::<M>,
+            name: M::NAME,
+            await_command: M::AWAIT,
+            messages: M::MESSAGES,
+        });
+    }
+
+    /// Those of the module; `None` before it is loaded.
+    pub(super) fn get() -> Option<&'static Hooks> {
+        HOOKS.get()
+    }
+}

@@ -1,0 +1,180 @@
+//! Tenure as the server's callbacks come to it: what each means, told to whom it concerns.
+
+use std::ffi::CStr;
+
+use crate::commands::{self, table};
+use crate::config::Settings;
+use crate::enforce::spill::disk::Outcome;
+use crate::feature::{Event, Topic};
+use crate::features::replies;
+use crate::ffi::bus::{Messages, NodeId};
+use crate::ffi::clock::now_us;
+use crate::ffi::filter::FilterCall;
+use crate::ffi::info::Sink;
+use crate::ffi::module::{Awaited, Cells, DataChange, Life, Module};
+use crate::ffi::registry::Command;
+use crate::ffi::reply::Answer;
+use crate::ffi::server::Server;
+use crate::ffi::{settings, soon};
+use crate::observe::command_table::Entry;
+use crate::runtime::{Named, Runtime};
+use crate::tenure::minimums;
+use crate::{counts, info};
+
+static CELLS: Cells<Runtime> = Cells::empty();
+
+impl Module for Runtime {
+    const TITLE: &'static str = "Tenure";
+    const NAME: &'static CStr = c"tenure";
+    const ENABLED: &'static CStr = c"tenure.enabled";
+    const COMMANDS: &'static [Command] = &table::COMMANDS;
+    const SINCE: &'static CStr = table::SINCE;
+    const AWAIT: &'static CStr = c"tenure.await";
+    // The last byte of the word is the version of all formats.
+    const MESSAGES: Messages = Messages { first_type: 214, kinds: Topic::ALL.len() as u8, word: b"tenure\x01" };
+    type Settings = Settings;
+    /// The command, where the server's table has it.
+    type Seen = Option<Entry>;
+    type Outcome = Outcome;
+
+    fn cells() -> &'static Cells<Self> {
+        &CELLS
+    }
+
+    fn version() -> i32 {
+        info::version_number()
+    }
+
+    fn start(
+        server: &Server,
+        settings_version: u64,
+        settings: Settings,
+        is_server_start: bool,
+    ) -> Result<Runtime, String> {
+        Runtime::start(server, settings_version, settings, is_server_start)
+    }
+
+    /// Minimums have to fit into the limit as it is now.
+    fn check(running: Option<&mut Runtime>, server: &Server, settings: &Settings) -> Result<(), String> {
+        let limit_bytes = server.info_field(b"memory", "maxmemory").and_then(|bytes| bytes.parse().ok()).unwrap_or(0);
+        let room_bytes = running.and_then(|runtime| runtime.tenure.room_for_keys(server, limit_bytes));
+        minimums::check(settings, limit_bytes, room_bytes)
+    }
+
+    fn stop(&mut self, server: &Server) {
+        info::keep_last_counts(self);
+        self.give_back(server);
+    }
+
+    fn unloaded() {
+        counts::forget();
+    }
+
+    fn after_fault(server: &Server) {
+        replies::release_everyone(server);
+    }
+
+    #[inline]
+    fn before_command(&mut self, call: &FilterCall) -> Option<Option<Entry>> {
+        match self.named(call) {
+            Named::Unseen => None,
+            Named::Seen(command) => Some(command),
+        }
+    }
+
+    #[inline]
+    fn on_command(&mut self, call: &mut FilterCall, command: Option<Entry>) -> bool {
+        Runtime::on_command(self, call, command, now_us);
+        let tenure = &mut self.tenure;
+        if let Some(touched) = tenure.observer.touches.take()
+            && let Some(server) = soon::own_context(call)
+        {
+            tenure.on_touched(call, &server, &touched);
+        }
+        if !tenure.observer.touches.owed.is_empty()
+            && let Some(server) = soon::own_context(call)
+        {
+            tenure.settle_soon(&server);
+        }
+        tenure.observer.manages_modules
+    }
+
+    fn on_miss(&mut self, db: u16, key: &[u8]) {
+        self.tenure.observer.on_miss(db, key, now_us());
+    }
+
+    fn on_key_event(&mut self, server: &Server, db: u16, event: &CStr, key: &[u8]) {
+        self.tenure.on_key_event(server, db, event, key);
+    }
+
+    fn end_turn(&mut self, server: &Server) -> Life {
+        if self.tenure.settings_version != settings::version() {
+            let (version, now) = settings::current::<Runtime>(server);
+            info::keep_counts_of_all(self, |runtime| runtime.take_settings(server, version, now));
+        }
+        Runtime::end_turn(self, server, now_us());
+        match (self.tenure.settings().enabled, self.tenure.worker.is_alive()) {
+            (false, _) => Life::Stops,
+            (true, true) => Life::Runs,
+            (true, false) => Life::Ails,
+        }
+    }
+
+    fn on_idle(&mut self, server: &Server) {
+        self.idle(server);
+    }
+
+    fn on_config_change(&mut self, server: &Server) {
+        self.server_may_have_changed(server);
+    }
+
+    fn on_disconnect(&mut self, server: &Server, client_id: u64) {
+        self.on_client_gone(server, client_id);
+    }
+
+    fn on_data_change(&mut self, server: &Server, change: DataChange) {
+        Runtime::on_data_change(self, server, change);
+    }
+
+    fn on_cron(&mut self, server: &Server) {
+        self.tenure.settle_sleepers(server);
+    }
+
+    fn on_shutdown(&mut self, server: &Server) {
+        self.tenure.on_shutdown(server);
+    }
+
+    fn on_message(&mut self, server: &Server, sender: &NodeId, kind: u8, body: &[u8]) {
+        if let Some(topic) = Topic::of(kind) {
+            self.event(server, &Event::Message { sender, topic, body });
+        }
+    }
+
+    fn on_await(&mut self, server: &Server, words: &[&[u8]]) -> Awaited {
+        self.tenure.await_value(server, words)
+    }
+
+    fn on_awaited(&mut self, server: &Server, words: &[&[u8]], outcome: Option<Outcome>) {
+        self.tenure.finish_await(server, words, outcome);
+    }
+
+    fn refuse(words: &[&[u8]]) -> Option<Answer> {
+        commands::changes(words).then(commands::no_permission)
+    }
+
+    fn on_own_command(&mut self, server: &Server, words: &[&[u8]]) -> Answer {
+        commands::run(self, server, words)
+    }
+
+    fn answer_stopped(words: &[&[u8]]) -> Answer {
+        commands::run_stopped(words)
+    }
+
+    fn info(&self, sink: &mut Sink) {
+        info::write(self, sink);
+    }
+
+    fn info_stopped(sink: &mut Sink) {
+        info::write_stopped(sink);
+    }
+}

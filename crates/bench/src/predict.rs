@@ -15,6 +15,7 @@ use tenure_core::policy::cache::Outcome;
 use tenure_core::policy::partitioned::{Partitioning, PlanConfig};
 use tenure_core::units::{KeyHash, TenantId};
 use tenure_sim::policies::{Policy, PolicyName, Setup};
+use tenure_sim::settings::Settings;
 
 use crate::statistics::TenantSums;
 use crate::system::System;
@@ -104,20 +105,15 @@ pub fn can_predict(systems: &[System], settings: &[(String, String)]) -> anyhow:
 
 /// The simulator's cache for `system`.
 fn build(system: &System, capacity_bytes: u64, settings: &[(String, String)]) -> anyhow::Result<Box<dyn Policy>> {
-    let mut plan = PlanConfig { partitioning: Partitioning::Tenant, ..PlanConfig::default() };
+    let mut simulated = Settings::from(PlanConfig { partitioning: Partitioning::Tenant, ..PlanConfig::default() });
     for (name, value) in settings.iter().filter(|_| system.has_module()) {
-        let number = || value.parse().with_context(|| format!("{name} is '{value}', no number"));
-        match name.as_str() {
-            "tenure.window-requests" => plan.window_requests = number()?,
-            "tenure.samples" => plan.sample_size = number()? as u32,
-            _ => anyhow::bail!("the simulator does not know {name}; leave it or --predict out"),
-        }
+        simulated.set(name, value).map_err(|error| anyhow::anyhow!("{error}; leave it or --predict out"))?;
     }
     let policy = system.simulated_policy().with_context(|| {
         format!("the simulator has nothing that does what {} does; leave it or --predict out", system.label)
     })?;
     let policy: PolicyName = policy.parse().map_err(|error: String| anyhow::anyhow!(error))?;
-    let setup = Setup { capacity_bytes, parameter: None, seed: 1, plan, offline: None };
+    let setup = Setup { capacity_bytes, parameter: None, seed: 1, settings: simulated, offline: None };
     policy.build(&setup).map_err(|error| anyhow::anyhow!("{error}"))
 }
 

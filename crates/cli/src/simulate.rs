@@ -13,6 +13,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
 use tenure_core::access::Access;
 use tenure_core::decide::objective::Objective;
+use tenure_core::policy::density;
 use tenure_core::policy::partitioned::{Partitioning, PlanConfig};
 use tenure_core::units::format_bytes;
 use tenure_plots::{LineChart, Page, Series};
@@ -20,8 +21,10 @@ use tenure_sim::costs::PenaltyNoise;
 use tenure_sim::grid::{GridConfig, Row, Survey, replay_in_memory, replay_stream};
 use tenure_sim::policies::{POLICIES, PolicyName};
 use tenure_sim::replay::ReplayConfig;
+use tenure_sim::settings::Settings;
 use tenure_sim::trace::{TraceOptions, TraceReader};
 
+use crate::bench::parse_setting;
 use crate::trace_args::{
     Amount, ThreadArgs, TraceArgs, parse_amount, parse_share, parse_size, report_bad_lines, trace_name,
 };
@@ -61,8 +64,12 @@ pub struct Arguments {
     #[arg(long, value_name = "ACCESSES", default_value_t = 0)]
     windows: u64,
 
-    /// Plan at most this often (predis, kredis, dlru), in requests.
-    #[arg(long, value_name = "REQUESTS", default_value_t = 50_000)]
+    /// A setting of the module, as tenure.density-samples=16; may be given several times. On the ladder the window is a share of each trace.
+    #[arg(long = "set", value_name = "NAME=VALUE", value_parser = parse_setting)]
+    settings: Vec<(String, String)>,
+
+    /// Plan at most this often, in requests; the same as --set tenure.window-requests.
+    #[arg(long, value_name = "REQUESTS", default_value_t = density::WINDOW_REQUESTS)]
     window_requests: u64,
 
     /// What makes a partition for predis: class (sixteen ranges of miss penalty) or tenant.
@@ -221,15 +228,18 @@ fn list(out: &mut impl Write) -> Result<()> {
     Ok(())
 }
 
-fn plan_config(args: &Arguments) -> PlanConfig {
-    PlanConfig {
+/// How policies are set: by flags, then by the server's names.
+fn settings(args: &Arguments) -> Result<Settings> {
+    let mut settings = Settings::from(PlanConfig {
         partitioning: args.partitions,
         window_requests: args.window_requests.max(1),
         granularity_bytes: args.granularity,
         objective: args.objective,
         size_classes: args.size_classes as usize,
         ..PlanConfig::default()
-    }
+    });
+    args.settings.iter().try_for_each(|(name, value)| settings.set(name, value)).map_err(anyhow::Error::msg)?;
+    Ok(settings)
 }
 
 /// Surveys the trace where shares of it are asked for, and replays it: from memory where the future is needed or the trace can be
@@ -263,7 +273,7 @@ fn grid_config(args: &Arguments, survey: Survey) -> Result<GridConfig> {
         policies: policies(args)?,
         capacities_bytes: memory(args).iter().map(|memory| memory.of(survey.footprint_bytes)).collect(),
         replay: ReplayConfig { hit_us: args.hit_us, warm_up, window_accesses: args.windows, noise: args.penalty_noise },
-        plan: plan_config(args),
+        settings: settings(args)?,
         seed: args.seed,
         threads: args.threads.count(),
     })

@@ -6,8 +6,8 @@
 //! their cache lines is read before any of them is worked on, so that the waits for memory overlap.
 //! Cost: `benches/asked.rs`. 512 bytes.
 
-use crate::decide::density::History;
 use crate::key_table::{Entry, KeyTable};
+use crate::policy::density::History;
 use crate::tiers::placed::Placed;
 use crate::units::KeyHash;
 

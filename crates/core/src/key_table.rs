@@ -8,8 +8,8 @@
 //! both side by side. Times are ticks of 1024 µs, 32 bits of them: they wrap after 50 days. Under Tenure's own policy they are ticks of
 //! requests, and what a bucket has no place for is kept there in outline (`outlines.rs`).
 
-use crate::decide::density::History;
 use crate::outlines::{self, Outline, Outlines};
+use crate::policy::density::History;
 use crate::tiers::Tier;
 use crate::tiers::placed::Placed;
 use crate::units::KeyHash;

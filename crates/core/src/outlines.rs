@@ -7,7 +7,7 @@
 //! the requests it had. Times are epochs of which the last 1024 can be told apart; a sweep, a few lines at a time, removes what is older.
 //! Cost: one cache line, for a key that enters the table and the one that leaves it for that.
 
-use crate::decide::density::History;
+use crate::policy::density::History;
 
 /// Outlines in a line.
 pub const WAYS: usize = 12;

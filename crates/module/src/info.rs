@@ -98,7 +98,7 @@ const FIELDS: &[(&str, Read<Tenure>)] = &[
     ("ranking_cost_us_gdsf", Read::Number(|t| t.published.learned.costs_us[2])),
     ("ranking_cost_us_lru", Read::Number(|t| t.published.learned.costs_us[3])),
     ("density_table_bytes", Read::Count(|t| t.published.learned.table.memory_bytes() as u64)),
-    ("penalty_trust", Read::Number(|t| f64::from(t.observer.worths.trust))),
+    ("penalty_trust", Read::Number(|t| f64::from(t.observer.miss_costs.trust))),
     ("delayed_misses", Read::Number(|t| t.observer.delays.share())),
     ("owned_keys", Read::Count(|t| owners(t).map_or(0, Owners::keys))),
     ("owners_bytes", Read::Count(|t| owners(t).map_or(0, Owners::memory_bytes))),

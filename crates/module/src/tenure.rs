@@ -12,8 +12,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tenure_core::key_table::{KeyTable, tick};
+use tenure_core::policy::density::{Basis, Load, Ranking, Ranks, age_step};
 use tenure_core::policy::hyperbolic::Hyperbolic;
-use tenure_core::policy::ranking::Ranking;
 use tenure_core::tiers::division::Division;
 use tenure_core::units::{KeyHash, PARTITIONS_MAX, PartitionId};
 
@@ -23,7 +23,7 @@ use crate::config::{DlruEvictor, Policy, Settings};
 use crate::enforce::UNBOUNDED;
 use crate::enforce::evict::{EVICTED_MIN, Evictor, Orders, Scoring};
 use crate::enforce::newcomers::Newcomer;
-use crate::enforce::ranks::{Basis, Ranks};
+use crate::enforce::ranks;
 use crate::enforce::spill::Spill;
 use crate::enforce::usage::Usage;
 use crate::enforce::walk::{Guides, SizesOf, Walk};
@@ -40,11 +40,9 @@ use crate::observe::classes::{Class, Classes};
 use crate::observe::command_table::CommandTable;
 use crate::observe::duty::{Duty, Watched};
 use crate::observe::keys::{Keys, Remembers, Table};
-use crate::observe::load::Load;
 use crate::observe::partitions::{Partitions, in_database};
 use crate::observe::sizes::LARGE_BYTES;
 use crate::observe::tenants::Tenants;
-use crate::worker::learner::age_step;
 use crate::worker::{Instructions, Published, Snapshot, Worker};
 
 /// Between two ticks.
@@ -525,14 +523,14 @@ impl Tenure {
             return;
         }
         let basis = self.ranking_basis();
-        let (partitions, sizes, worths) = self.observer.guides();
-        let ranks = Ranks::new(basis, &self.published.learned.table, worths);
+        let (partitions, sizes, costs) = self.observer.guides();
+        let ranks = Ranks::new(basis, &self.published.learned.table, costs);
         let name = server.text(key);
         let opened = server.open(&name);
         let hash = in_database(KeyHash::of(key), db);
         let size_bytes = sizes.of(server, partition, &name, || hash, &opened);
         let entry = partitions.keys.entry(hash);
-        let subject = ranks.subject(entry.as_ref(), partition, size_bytes, &opened);
+        let subject = ranks::subject(&ranks, entry.as_ref(), partition, size_bytes, &opened);
         drop(opened);
         self.evictor.offer(partition, &ranks, &subject, entry.as_ref(), (name, db));
     }
@@ -565,8 +563,8 @@ impl Tenure {
             self.published_at_us = now_us;
             let penalties_us = self.penalties_us();
             let noise = self.observer.partitions.keys.noise;
-            self.observer.worths.take(penalties_us, self.observer.delays, &noise);
-            self.observer.worths.weight = self.observer.partitions.weights();
+            self.observer.miss_costs.take(penalties_us, self.observer.delays, &noise);
+            self.observer.miss_costs.weight = self.observer.partitions.weights();
         }
         self.settle_claims(server);
         self.follow_sample_size(server);
@@ -663,7 +661,7 @@ impl Tenure {
         let sample_sizes = if self.sample_sizes().is_empty() { &[][..] } else { &published.sample_sizes };
         let bytes_max = maximums.as_deref().unwrap_or(&UNBOUNDED[..self.observer.partitions.binning.len()]);
         let (sample_size, basis) = (self.sample_size() as usize, self.ranking_basis());
-        let (partitions, sizes, worths) = self.observer.guides();
+        let (partitions, sizes, costs) = self.observer.guides();
         partitions.keys.settle();
         let orders = Orders {
             free_bytes,
@@ -675,10 +673,10 @@ impl Tenure {
             scoring: match self.settings.policy {
                 Policy::Hyperbolic => Scoring::Worth(Hyperbolic { per_size: false }),
                 Policy::HyperbolicSize => Scoring::Worth(Hyperbolic { per_size: true }),
-                Policy::Density => Scoring::Ranked(Ranks::new(basis, &published.learned.table, worths)),
+                Policy::Density => Scoring::Ranked(Ranks::new(basis, &published.learned.table, costs)),
                 _ => Scoring::Idle,
             },
-            penalty_us: &worths.penalty_us,
+            penalty_us: &costs.penalty_us,
             volatile_only: self.memory.policy.starts_with("volatile"),
             db_sizes: &self.db_sizes,
             budget: Duration::from_micros(budget_us as u64),

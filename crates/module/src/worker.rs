@@ -5,9 +5,10 @@
 //! It also steers the sampling rate: low enough that watching costs the main thread little, high enough that a small working set
 //! is seen well.
 
+#[cfg(test)]
+mod agreement;
 pub mod chooser;
 mod division;
-pub mod learner;
 pub mod model;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -24,6 +25,7 @@ use tenure_core::decide::plan::{Plan, Terms, next_plan};
 use tenure_core::decide::sample_size::RunningSampleSize;
 use tenure_core::decide::size_class::SizeLimits;
 use tenure_core::model::merged::MergedCurve;
+use tenure_core::policy::density::{Learned, Learner, LearnerConfig};
 use tenure_core::policy::kredis::SAMPLE_SIZES;
 use tenure_core::sampling::SampleRate;
 use tenure_core::tiers::division::{self as fast_division, Division as FastDivision};
@@ -31,7 +33,6 @@ use tenure_core::units::{PartitionId, TenantId};
 
 use self::chooser::{Choice, Chooser, Whole};
 use self::division::Division;
-use self::learner::{Learned, Learner};
 use self::model::{Model, Modelling};
 use crate::ffi::guard;
 use crate::observe::bins::Bins;
@@ -504,7 +505,9 @@ impl Models {
         self.chooser = Chooser::default();
         let window_requests = self.instructions.map_or(0, |instructions| instructions.window_requests);
         let learns = self.modelling == Modelling::Densities;
-        self.learner = learns.then(|| Box::new(Learner::new(self.rate, window_requests)));
+        let config = LearnerConfig::new(self.rate, window_requests);
+        let learner = || Box::new(Learner::new(config).expect("the default decay is in range"));
+        self.learner = learns.then(learner);
     }
 
     /// Lowers the rate where watching costs too much or remembers too much.
@@ -973,7 +976,7 @@ mod tests {
     use super::*;
     use crate::observe::bins::Binning;
 
-    fn instructions() -> Instructions {
+    pub(super) fn instructions() -> Instructions {
         Instructions {
             window_requests: 1000,
             window: Duration::from_secs(3600),

@@ -51,7 +51,7 @@ fn replay(stream: Stream) -> Vec<Row> {
         policies: POLICIES.map(|name| name.parse::<PolicyName>().expect("it is in the table")).to_vec(),
         capacities_bytes: MEMORY.map(|percent| survey.footprint_bytes * percent / 100).to_vec(),
         replay: ReplayConfig { warm_up: READS / 5, window_accesses: STEP, ..ReplayConfig::default() },
-        plan: PlanConfig { window_requests: READS / 20, ..PlanConfig::default() },
+        settings: PlanConfig { window_requests: READS / 20, ..PlanConfig::default() }.into(),
         seed: 1,
         threads: 1,
     };

@@ -10,12 +10,12 @@ use std::thread;
 use tenure_core::access::{Access, Op};
 use tenure_core::error::ConfigError;
 use tenure_core::model::key_map::KeyMap;
-use tenure_core::policy::partitioned::PlanConfig;
 
 use crate::bound::bound;
 use crate::offline::Offline;
 use crate::policies::{PolicyName, Setup};
 use crate::replay::{Replay, ReplayConfig, Report, WindowReport};
+use crate::settings::Settings;
 use crate::trace::TraceError;
 
 /// Accesses per batch.
@@ -30,8 +30,8 @@ pub struct GridConfig {
     pub capacities_bytes: Vec<u64>,
     /// How to count.
     pub replay: ReplayConfig,
-    /// How the policies that plan do so.
-    pub plan: PlanConfig,
+    /// How the policies that have settings are set.
+    pub settings: Settings,
     /// Seed of all that is random.
     pub seed: u64,
     /// Threads, at least 1.
@@ -90,7 +90,7 @@ fn jobs(config: &GridConfig, offline: Option<&Arc<Offline>>) -> Vec<(PolicyName,
         capacity_bytes,
         parameter: None,
         seed: config.seed,
-        plan: config.plan,
+        settings: config.settings,
         offline: offline.cloned(),
     };
     let replayed = config.policies.iter().filter(|name| **name != PolicyName::BOUND);
@@ -225,6 +225,8 @@ fn next_batch(accesses: &mut impl Iterator<Item = Result<Access, TraceError>>) -
 
 #[cfg(test)]
 mod tests {
+    use tenure_core::policy::partitioned::PlanConfig;
+
     use super::*;
     use tenure_core::units::KeyHash;
 
@@ -240,7 +242,7 @@ mod tests {
             policies: policies.split(',').map(|name| name.parse().unwrap()).collect(),
             capacities_bytes: vec![2_000, 10_000],
             replay: ReplayConfig { warm_up: 5_000, window_accesses: 10_000, ..ReplayConfig::default() },
-            plan: PlanConfig { window_requests: 10_000, ..PlanConfig::default() },
+            settings: PlanConfig { window_requests: 10_000, ..PlanConfig::default() }.into(),
             seed: 3,
             threads,
         }

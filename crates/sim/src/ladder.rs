@@ -23,6 +23,7 @@ use crate::grid::{Survey, on_threads};
 use crate::offline::Offline;
 use crate::policies::{PolicyName, Setup};
 use crate::replay::Tally;
+use crate::settings::Settings;
 
 /// What is compared by default, and in this order.
 pub const POLICIES: &str = "redis,lru,klru:5,random,lfu,dlru,s3fifo,predis,predis-paper,kredis,hyperbolic:5,hyperbolic,hyperbolic-size,gdsf,gdsf-sampled,tenure,belady";
@@ -45,8 +46,8 @@ const FIXED_BYTES: u32 = 1024;
 pub struct LadderConfig {
     /// Policies beside the bound; `redis` must be one of them.
     pub policies: Vec<PolicyName>,
-    /// How the policies that plan do so; their window is a share of the trace, see `windows`.
-    pub plan: PlanConfig,
+    /// How the policies that have settings are set; their window is a share of the trace, see `windows`.
+    pub settings: Settings,
     /// Windows per trace.
     pub windows: u64,
     /// What a hit costs, in µs.
@@ -206,7 +207,7 @@ impl Climber<'_> {
         let offline = &sized.costed[cost.unwrap_or(0)];
         let window_requests = (sized.accesses.len() as u64 / self.config.windows.max(1)).max(1000);
         let capacity_bytes = sized.footprint_bytes * percent / 100;
-        let granularity_bytes = match self.config.plan.granularity_bytes {
+        let granularity_bytes = match self.config.settings.plan.granularity_bytes {
             0 => capacity_bytes / UNITS,
             set => set,
         };
@@ -214,7 +215,10 @@ impl Climber<'_> {
             capacity_bytes,
             parameter: None,
             seed: self.config.seed,
-            plan: PlanConfig { window_requests, granularity_bytes, ..self.config.plan },
+            settings: Settings {
+                plan: PlanConfig { window_requests, granularity_bytes, ..self.config.settings.plan },
+                ..self.config.settings
+            },
             offline: Some(Arc::clone(offline)),
         })?;
         let warm_up = self.warm_up(sized);
@@ -356,7 +360,7 @@ mod tests {
             "redis,random,gdsf,predis,belady".split(',').map(|p| p.parse().unwrap()).collect();
         let config = LadderConfig {
             policies: policies.clone(),
-            plan: PlanConfig::default(),
+            settings: Settings::default(),
             windows: 8,
             hit_us: 20.0,
             noise: PenaltyNoise::default(),

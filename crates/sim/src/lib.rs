@@ -15,6 +15,7 @@ mod lives;
 pub mod offline;
 pub mod policies;
 pub mod replay;
+pub mod settings;
 pub mod streams;
 pub mod tiers;
 pub mod trace;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use tenure_core::error::ConfigError;
 use tenure_core::policy::Inspect;
 use tenure_core::policy::cache::{Cache, KLru};
+use tenure_core::policy::density::Density;
 use tenure_core::policy::dlru::Dlru;
 use tenure_core::policy::exact_lru::ExactLru;
 use tenure_core::policy::gdsf::{self, Gdsf, SampledGdsf};
@@ -18,10 +19,10 @@ use tenure_core::policy::predis::{Driver, Predis};
 use tenure_core::policy::redis::{self, RedisLru};
 use tenure_core::policy::s3fifo::S3Fifo;
 use tenure_core::policy::sampled::Sampled;
-use tenure_core::policy::tenure::{self, Tenure, TenureConfig};
 
 use crate::belady::{self, Belady};
 use crate::offline::Offline;
+use crate::settings::Settings;
 
 /// A policy at work in a cache.
 pub trait Policy: Cache + Inspect + Send {}
@@ -37,8 +38,8 @@ pub struct Setup {
     pub parameter: Option<u32>,
     /// Seed of all that is random.
     pub seed: u64,
-    /// How the policies that plan do so.
-    pub plan: PlanConfig,
+    /// How the policies that have settings are set.
+    pub settings: Settings,
     /// The future, where the policy has to know it.
     pub offline: Option<Arc<Offline>>,
 }
@@ -91,7 +92,7 @@ pub const POLICIES: &[Entry] = &[
     }),
     online("s3fifo", None, false, "three queues in order of entry", |s| boxed(Ok(S3Fifo::cache(s.capacity_bytes)))),
     online("dlru", None, false, "K-LRU with K chosen by miniature caches", |s| {
-        boxed(Ok(Dlru::cache(s.capacity_bytes, s.plan.window_requests, s.seed)))
+        boxed(Ok(Dlru::cache(s.capacity_bytes, s.settings.plan.window_requests, s.seed)))
     }),
     online("predis", K, true, "memory planned by penalty class or tenant, held to as the module does", |s| {
         boxed(Predis::cache(plan(s), Driver::Module, s.capacity_bytes, s.seed))
@@ -100,17 +101,10 @@ pub const POLICIES: &[Entry] = &[
         boxed(Predis::cache(plan(s), Driver::Paper, s.capacity_bytes, s.seed))
     }),
     online("kredis", None, true, "memory and K planned by tenant, each evicted from by itself", |s| {
-        boxed(Kredis::cache(s.plan, s.capacity_bytes, s.seed))
+        boxed(Kredis::cache(s.settings.plan, s.capacity_bytes, s.seed))
     }),
-    online("tenure", K, true, "Tenure's own: least saved per byte and time, as learned, of a sample of K (16)", |s| {
-        let config = TenureConfig {
-            sample_size: s.parameter.unwrap_or(tenure::SAMPLE_SIZE),
-            window_requests: s.plan.window_requests,
-            decay: s.plan.decay as f32,
-            sampled_keys_max: s.plan.sampled_keys_max,
-            ..TenureConfig::default()
-        };
-        boxed(Tenure::cache(config, s.capacity_bytes, s.seed))
+    online("tenure", K, true, "Tenure's own: least saved per byte and time, as learned, of a sample of K (10)", |s| {
+        boxed(Density::cache(s.settings.density(s.parameter), s.capacity_bytes, s.seed))
     }),
     Entry {
         offline: true,
@@ -123,7 +117,8 @@ pub const POLICIES: &[Entry] = &[
 
 /// The plan's configuration with the number in the policy's name as K.
 fn plan(setup: &Setup) -> PlanConfig {
-    PlanConfig { sample_size: setup.parameter.unwrap_or(setup.plan.sample_size), ..setup.plan }
+    let plan = setup.settings.plan;
+    PlanConfig { sample_size: setup.parameter.unwrap_or(plan.sample_size), ..plan }
 }
 
 const fn online(

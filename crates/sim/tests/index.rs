@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use tenure_core::access::Access;
-use tenure_core::policy::partitioned::PlanConfig;
 use tenure_sim::grid::{GridConfig, Survey, replay_in_memory};
 use tenure_sim::policies::PolicyName;
 use tenure_sim::replay::ReplayConfig;
+use tenure_sim::settings::Settings;
 use tenure_sim::trace::{Sizes, TraceOptions, TraceReader};
 
 /// Requests, distinct keys, LRU miss ratio at 10 % and at 50 % of the keys, and Belady's at 10 % where the index has it.
@@ -58,7 +58,7 @@ fn miss_ratios(accesses: &Arc<[Access]>, policy: &str, capacities_bytes: Vec<u64
         policies: vec![policy.parse::<PolicyName>().unwrap()],
         capacities_bytes,
         replay: ReplayConfig::default(),
-        plan: PlanConfig::default(),
+        settings: Settings::default(),
         seed: 1,
         threads: 2,
     };

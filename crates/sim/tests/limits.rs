@@ -23,7 +23,7 @@ fn replay(accesses: &Arc<[Access]>, policies: Vec<PolicyName>, capacity: u64, se
         policies,
         capacities_bytes: vec![capacity],
         replay: ReplayConfig::default(),
-        plan: PlanConfig { window_requests: 50, sampled_keys_max: 32, ..PlanConfig::default() },
+        settings: PlanConfig { window_requests: 50, sampled_keys_max: 32, ..PlanConfig::default() }.into(),
         seed,
         threads: 1,
     };

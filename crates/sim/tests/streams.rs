@@ -21,7 +21,7 @@ fn against_redis(stream: Stream) -> [f64; 4] {
         policies: ["redis", "tenure"].map(|name| name.parse().unwrap()).to_vec(),
         capacities_bytes: MEMORY_PERCENT.map(|percent| survey.footprint_bytes * percent / 100).to_vec(),
         replay: ReplayConfig { warm_up: READS / 5, ..ReplayConfig::default() },
-        plan: PlanConfig { window_requests: READS / 20, ..PlanConfig::default() },
+        settings: PlanConfig { window_requests: READS / 20, ..PlanConfig::default() }.into(),
         seed: 1,
         threads: 1,
     };

@@ -117,7 +117,7 @@ impl Spec {
             capacity_bytes,
             parameter: None,
             seed: self.seed,
-            plan: scaled_plan(rate),
+            settings: scaled_plan(rate).into(),
             offline: None,
         };
         policy.build(&setup(1))?;

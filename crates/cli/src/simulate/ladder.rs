@@ -11,7 +11,7 @@ use tenure_sim::ladder::{self, LadderConfig, Rung, Standing};
 use tenure_sim::policies::PolicyName;
 use tenure_sim::trace::{LogNormalSizes, Sizes, TraceOptions};
 
-use super::{Arguments, load, named, plan_config, progress_bar};
+use super::{Arguments, load, named, progress_bar, settings};
 use crate::trace_args::{trace_name, traces_in};
 
 /// Traces shorter than this say little.
@@ -25,7 +25,7 @@ pub(super) fn run(args: &Arguments, folder: &Path) -> Result<()> {
     let policies = policies(args)?;
     let config = LadderConfig {
         policies: policies.clone(),
-        plan: plan_config(args),
+        settings: settings(args)?,
         windows: args.ladder_windows,
         hit_us: args.hit_us,
         noise: args.penalty_noise,

@@ -2,7 +2,6 @@
 
 pub mod allocation;
 pub mod delayed_hits;
-pub mod density;
 pub mod diurnal;
 pub mod objective;
 pub mod penalty_class;

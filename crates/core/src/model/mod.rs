@@ -3,7 +3,6 @@
 //! `exact` is the oracle that the others are tested against.
 
 pub mod census;
-pub mod contest;
 mod distances;
 pub mod eaet;
 pub mod exact;

@@ -1,6 +1,7 @@
 //! Policies: which of a sample of keys goes. One scorer per file; the server's evictor and the simulator call the same.
 
 pub mod cache;
+pub mod density;
 pub mod dlru;
 pub mod exact_lru;
 pub mod gdsf;
@@ -14,13 +15,11 @@ pub mod over_target;
 pub mod partitioned;
 pub mod pools;
 pub mod predis;
-pub mod ranking;
 pub mod redis;
 pub mod s3fifo;
 pub mod sampled;
 pub mod shortlist;
 pub mod table;
-pub mod tenure;
 
 use crate::units::PartitionId;
 

@@ -172,6 +172,11 @@ impl<O: Order> TableCache<O> {
         &self.order
     }
 
+    /// The policy, to set it up.
+    pub fn order_mut(&mut self) -> &mut O {
+        &mut self.order
+    }
+
     /// The resident values.
     pub fn table(&self) -> &Table {
         &self.table

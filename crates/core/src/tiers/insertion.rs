@@ -167,7 +167,7 @@ impl Insertion {
 mod tests {
     use super::super::placed::Placed;
     use super::*;
-    use crate::decide::density::Feature;
+    use crate::policy::density::Feature;
 
     fn value(idle: u64, placed: Placed) -> Value {
         Value { partition: PartitionId(3), size_bytes: 100, idle, reuse: None, feature: Feature::default(), placed }

@@ -16,7 +16,7 @@ pub mod placed;
 pub mod placer;
 pub mod worth;
 
-use crate::decide::density::Feature;
+use crate::policy::density::Feature;
 use crate::units::PartitionId;
 use placed::Placed;
 
@@ -57,7 +57,7 @@ pub struct Value {
     pub idle: u64,
     /// Ticks between its last two requests; where only a smoothed one is known (`History::gap_ticks`), that. `None` after a single request.
     pub reuse: Option<u64>,
-    /// What it has shown ([`crate::decide::density::History::feature`]); looked at by worth only.
+    /// What it has shown ([`crate::policy::density::History::feature`]); looked at by worth only.
     pub feature: Feature,
     /// Where it is, and how it came there.
     pub placed: Placed,

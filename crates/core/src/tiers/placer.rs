@@ -11,7 +11,7 @@ use super::insertion::{Insertion, InsertionPoints};
 use super::placed::Placed;
 use super::worth::{Speeds, Worth};
 use super::{Tier, Value};
-use crate::decide::density::DensityTable;
+use crate::policy::density::DensityTable;
 use crate::units::{PARTITIONS_MAX, PartitionId};
 
 /// What one value that leaves moves the mean rank of those by, of the difference.
@@ -208,7 +208,7 @@ impl Placer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::decide::density::Feature;
+    use crate::policy::density::Feature;
 
     const P: PartitionId = PartitionId(0);
 

@@ -1,14 +1,14 @@
 //! The second rule: a value is worth its fast memory by what it saves per byte and unit of time.
 //!
 //! Our own; derivation in docs/models.md, "Two tiers". Fast memory saves at each request the difference of two reads, so worth is accesses per
-//! tick (`decide/density.rs`, the same density that evicts; before that has learned, the inverse of reuse and idle time) × time saved ÷
+//! tick (`policy/density/`, the same density that evicts; before that has learned, the inverse of reuse and idle time) × time saved ÷
 //! size. A slow value goes up where it is worth more than what is fast in the mean, and where what it will save over a usual stay
 //! pays for its move and the one it causes: below some tens of requests a stay no move pays at all. Nothing here depends on the order of a list,
 //! so insertion points have no part in it.
 //! Cost: one look-up in the density table; 4 bytes a partition.
 
 use super::{Tier, Value};
-use crate::decide::density::DensityTable;
+use crate::policy::density::DensityTable;
 use crate::units::{PARTITIONS_MAX, PartitionId};
 
 /// What one fast value that the walk meets moves the mean worth of these by, of the difference.
@@ -148,7 +148,7 @@ impl Worth {
 mod tests {
     use super::super::placed::Placed;
     use super::*;
-    use crate::decide::density::Feature;
+    use crate::policy::density::Feature;
 
     fn value(size_bytes: u32, reuse: u64, idle: u64) -> Value {
         Value {

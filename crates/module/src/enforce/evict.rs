@@ -10,17 +10,17 @@ use std::borrow::Cow;
 use std::time::{Duration, Instant};
 
 use tenure_core::key_table::{self, Entry};
+use tenure_core::policy::density::{GreedyAges, Ranks, Subject, was_accessed};
 use tenure_core::policy::hyperbolic::Hyperbolic;
 use tenure_core::policy::lru::Lru;
 use tenure_core::policy::over_target::OverTarget;
 use tenure_core::policy::pools::{Giver, PATIENCE, Pools, next_giver};
-use tenure_core::policy::ranking::{GreedyAges, Subject};
 use tenure_core::policy::{Candidate, Scorer};
 use tenure_core::random::Random;
 use tenure_core::units::{KeyHash, PARTITIONS_MAX, PartitionId};
 
 use super::newcomers::{Newcomers, Oldest};
-use super::ranks::Ranks;
+use super::ranks;
 use super::walk::{Guides, Visit, Walk, draw_db};
 use crate::ffi::server::{Kind, Server, Text};
 use crate::observe::bins::BinId;
@@ -311,7 +311,7 @@ impl Evictor {
         let was_used = match orders.scoring {
             Scoring::Idle => false,
             Scoring::Worth(_) => n_requests > victim.sight.n_requests,
-            Scoring::Ranked(_) => was_asked_for(entry, victim.sight.last),
+            Scoring::Ranked(_) => was_accessed(entry.as_ref(), victim.sight.last),
         };
         if was_used {
             return None;
@@ -319,7 +319,7 @@ impl Evictor {
         let size_bytes = guides.sizes.of(server, partition, &victim.name, hash, &key);
         let subject = match orders.scoring {
             Scoring::Ranked(ranks) => {
-                Some((ranks.subject(entry.as_ref(), partition, size_bytes, &key), ranks.clock.now))
+                Some((ranks::subject(&ranks, entry.as_ref(), partition, size_bytes, &key), ranks.clock.now))
             }
             _ => None,
         };
@@ -424,21 +424,13 @@ fn look_at(visit: &Visit, keys: &Keys, orders: &Orders, ages: &GreedyAges) -> (f
         Scoring::Ranked(ranks) => {
             let entry = entry();
             let size_bytes = visit.size_bytes.unwrap_or(1);
-            let subject = ranks.subject(entry.as_ref(), visit.partition, size_bytes, visit.key);
+            let subject = ranks::subject(&ranks, entry.as_ref(), visit.partition, size_bytes, visit.key);
             let expired_bytes = (subject.expires <= ranks.clock.now).then_some(size_bytes);
             let last = entry.map(|entry| entry.last);
             // What is remembered of a key tells whether it was used since; the server has to be asked of others alone.
             let sight = sight(if last.is_none() { idle() } else { 0 });
             (f64::from(ranks.ranker(ages).score(&subject)), Sight { last, expired_bytes, ..sight })
         }
-    }
-}
-
-/// Whether a key that was `last` asked for then was since. What is remembered in outline by now rounds that down.
-fn was_asked_for(entry: Option<Entry>, last: Option<u32>) -> bool {
-    match (entry, last) {
-        (Some(entry), Some(last)) => entry.last.wrapping_sub(last).cast_signed() > 0,
-        (entry, last) => entry.is_some() || last.is_some(),
     }
 }
 

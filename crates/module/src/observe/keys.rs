@@ -6,6 +6,7 @@
 
 use tenure_core::asked::{Asked, Kind, REQUESTS_PER_TICK};
 use tenure_core::key_table::{BUCKET_BYTES, Entry, KeyTable};
+use tenure_core::policy::density::Noise;
 use tenure_core::tiers::placed::Placed;
 use tenure_core::units::{KeyHash, PartitionId};
 
@@ -13,7 +14,6 @@ use super::classes::Class;
 use super::command_table::Effect;
 use super::placements::{Noted, Placements};
 use super::slow_collections::SlowCollections;
-use super::worths::Noise;
 
 /// What is remembered of a key beside its class and penalty.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

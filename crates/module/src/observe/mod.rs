@@ -12,7 +12,6 @@ pub mod clients;
 pub mod command_table;
 pub mod duty;
 pub mod keys;
-pub mod load;
 pub mod misses;
 pub mod owners;
 pub mod partitions;
@@ -24,14 +23,13 @@ pub mod slots;
 pub mod slow_collections;
 pub mod tenants;
 pub mod touches;
-pub mod worths;
 
 use std::sync::Arc;
 
 use crossbeam_queue::ArrayQueue;
 use tenure_core::access::{Access, Op};
-use tenure_core::decide::density::Feature;
 use tenure_core::key_table;
+use tenure_core::policy::density::{Delays, MissCosts, Shown};
 use tenure_core::sampling::SampleRate;
 use tenure_core::units::{KeyHash, PARTITIONS_MAX, PartitionId, TenantId};
 
@@ -46,7 +44,6 @@ use self::ring::Ring;
 use self::sizes::{Known, Sizes};
 use self::slots::Slots;
 use self::touches::Touches;
-use self::worths::{Delays, Worths};
 
 use crate::ffi::filter::{FilterCall, Words};
 use crate::ffi::server::{Kind, Server};
@@ -120,21 +117,6 @@ pub struct Sampled {
     pub shown: Option<Shown>,
 }
 
-/// What Tenure's own policy learns from. Its access reads, of a miss, as the one that the answer completes.
-#[derive(Clone, Copy, Debug)]
-pub struct Shown {
-    /// When it was asked for, in ticks.
-    pub now: u64,
-    /// When its value expires, in ticks; `u64::MAX` = never.
-    pub expires: u64,
-    /// What it has shown with this access.
-    pub feature: Feature,
-    /// What a miss of it costs, in µs.
-    pub penalty_us: f32,
-    /// What is done: [`Sampled::access`] but for the write that answers a miss, which is that read.
-    pub op: Op,
-}
-
 /// What of the stream was not passed on.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Losses {
@@ -173,7 +155,7 @@ pub struct Observer {
     /// The share of keys that is sampled.
     pub rate: SampleRate,
     /// What misses cost, where the key's own isn't known.
-    pub worths: Worths,
+    pub miss_costs: MissCosts,
     /// How many misses meet a fetch of the same key.
     pub delays: Delays,
     /// Penalties above this count as this, in µs.
@@ -231,7 +213,7 @@ impl Observer {
             counters: [Counters::default(); PARTITIONS_MAX],
             losses: Losses::default(),
             rate: SampleRate::ALL,
-            worths: Worths::default(),
+            miss_costs: MissCosts::default(),
             delays: Delays::default(),
             penalty_us_max: 10_000_000,
             tick: 0,
@@ -262,7 +244,7 @@ impl Observer {
         self.ring.clear();
         self.claims = Claims::default();
         // Delays are of the backend, penalties of partitions.
-        self.worths = Worths { are_delayed: self.worths.are_delayed, ..Worths::default() };
+        self.miss_costs = MissCosts { are_delayed: self.miss_costs.are_delayed, ..MissCosts::default() };
         // Users may have other numbers.
         self.clients.forget();
         self.epoch += 1;
@@ -632,7 +614,7 @@ impl Observer {
         }
         let clock = asked.clock();
         let entry = self.partitions.keys.entry(access.key);
-        let (feature, penalty_us) = self.worths.of(entry.as_ref(), partition, clock.ticks_per_us);
+        let (feature, penalty_us) = self.miss_costs.of(entry.as_ref(), partition, clock.ticks_per_us);
         let expires = match access.ttl_us {
             0 => u64::MAX,
             ttl_us => clock.tick_after(noted.at, ttl_us),
@@ -717,8 +699,8 @@ impl Observer {
     }
 
     /// Who is who, how large, and what a miss costs, for those who look at keys.
-    pub fn guides(&mut self) -> (&mut Partitions, &mut Sizes, &Worths) {
-        (&mut self.partitions, &mut self.sizes, &self.worths)
+    pub fn guides(&mut self) -> (&mut Partitions, &mut Sizes, &MissCosts) {
+        (&mut self.partitions, &mut self.sizes, &self.miss_costs)
     }
 
     /// The sizes of keys.
@@ -759,8 +741,9 @@ mod tests {
         let partitions =
             || Partitions::new(Tenants::new(&TenantSpec::default()), Classes::default(), Keys::default(), None, 1);
         let mut observer = Observer::new(CommandTable::empty(), partitions(), Arc::new(ArrayQueue::new(1)));
-        observer.worths = Worths { penalty_us: [50.0; PARTITIONS_MAX], are_delayed: true, ..Worths::default() };
+        observer.miss_costs =
+            MissCosts { penalty_us: [50.0; PARTITIONS_MAX], are_delayed: true, ..MissCosts::default() };
         observer.set_partitions(partitions());
-        assert!(observer.worths.penalty_us.iter().all(|&us| us == 1.0) && observer.worths.are_delayed);
+        assert!(observer.miss_costs.penalty_us.iter().all(|&us| us == 1.0) && observer.miss_costs.are_delayed);
     }
 }

@@ -1,12 +1,12 @@
 //! `TENURE.WHY`: what one key is ranked by under Tenure's own policy, in the cache or evicted, and where it stands among others.
 
 use tenure_core::asked::REQUESTS_PER_TICK;
-use tenure_core::decide::density::History;
+use tenure_core::policy::density::{History, Ranks};
 use tenure_core::units::KeyHash;
 
 use super::Tenure;
 use crate::config::Policy;
-use crate::enforce::ranks::Ranks;
+use crate::enforce::ranks::subject;
 use crate::enforce::walk::{Guides, SizesOf};
 use crate::ffi::server::{Kind, Server};
 use crate::observe::partitions::in_database;
@@ -68,8 +68,8 @@ impl Tenure {
         let name = server.text(key);
         let opened = server.open(&name);
         let is_there = opened.kind() != Kind::Absent;
-        let (partitions, sizes, worths) = self.observer.guides();
-        let ranks = Ranks::new(basis, &self.published.learned.table, worths);
+        let (partitions, sizes, costs) = self.observer.guides();
+        let ranks = Ranks::new(basis, &self.published.learned.table, costs);
         let ranker = ranks.ranker(&self.evictor.ages);
         let entry = partitions.keys.entry(hash);
         if !is_there && entry.is_none() {
@@ -82,9 +82,9 @@ impl Tenure {
             true => sizes.of(server, partition, &key, || hash, &opened),
             false => sizes.mean_bytes(partition),
         };
-        let subject = ranks.subject(entry.as_ref(), partition, size_bytes, &opened);
-        let score = ranker.score(&subject);
-        let age = ranks.clock.now.saturating_sub(subject.last);
+        let own = subject(&ranks, entry.as_ref(), partition, size_bytes, &opened);
+        let score = ranker.score(&own);
+        let age = ranks.clock.now.saturating_sub(own.last);
         let history = entry.map_or(History::default(), |entry| entry.history());
         let mut why = Why {
             is_there,
@@ -92,13 +92,13 @@ impl Tenure {
             n_requests: history.n_requests(),
             age_requests: age * REQUESTS_PER_TICK,
             gap_requests: history.gap_ticks().map(|gap| f64::from(gap) * REQUESTS_PER_TICK as f64),
-            feature: subject.feature.to_string(),
-            penalty_us: f64::from(subject.penalty_us),
+            feature: own.feature.to_string(),
+            penalty_us: f64::from(own.penalty_us),
             is_measured: entry.is_some_and(|entry| entry.penalty_us().is_some()),
             size_bytes,
             expires_in_ms: opened.expires_in_ms().filter(|_| is_there),
             ranking: ranks.ranking.as_str(),
-            reads_per_million: f64::from(ranks.table.density(subject.feature, age)) * 1e6 / REQUESTS_PER_TICK as f64,
+            reads_per_million: f64::from(ranks.table.density(own.feature, age)) * 1e6 / REQUESTS_PER_TICK as f64,
             score: f64::from(score),
             compared: 0,
             lower: 0,
@@ -114,7 +114,7 @@ impl Tenure {
                 let hash = in_database(KeyHash::of(visit.name.as_ref()), visit.db);
                 let entry = keys.entry(hash);
                 let size_bytes = visit.size_bytes.unwrap_or(1);
-                let other = ranks.subject(entry.as_ref(), visit.partition, size_bytes, visit.key);
+                let other = subject(&ranks, entry.as_ref(), visit.partition, size_bytes, visit.key);
                 why.compared += 1;
                 why.lower += usize::from(ranker.score(&other) < score);
             });

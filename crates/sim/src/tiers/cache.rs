@@ -9,9 +9,9 @@
 use std::collections::VecDeque;
 
 use tenure_core::access::{Access, Op};
-use tenure_core::decide::density::DensityTable;
 use tenure_core::expiry::{ExpiryQueue, expires_us_after};
 use tenure_core::model::key_map::KeyMap;
+use tenure_core::policy::density::DensityTable;
 use tenure_core::policy::over_target::OverTarget;
 use tenure_core::policy::pools::{Giver, PATIENCE, Pools, next_giver};
 use tenure_core::random::Random;

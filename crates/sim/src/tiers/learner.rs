@@ -1,16 +1,16 @@
 //! What is learned from the accesses beside the placer: densities, for the rule by worth, and curves, for the division of the fast tier.
 //!
-//! As the server's worker does it: histories in a table of keys, a sample of the accesses for the density model (`decide/density.rs`) and one
+//! As the server's worker does it: histories in a table of keys, a sample of the accesses for the density model (`policy/density/`) and one
 //! EAET model a tenant. Each is kept only where it is needed.
 
 use tenure_core::access::{Access, Op};
 use tenure_core::curve::MissRatioCurve;
 use tenure_core::decide::allocation::Claim;
-use tenure_core::decide::density::{DensityConfig, DensityModel, DensityTable, Feature, History};
 use tenure_core::decide::penalty_class::penalty_class;
 use tenure_core::key_table::KeyTable;
 use tenure_core::model::Counted;
 use tenure_core::model::eaet::Eaet;
+use tenure_core::policy::density::{DensityConfig, DensityModel, DensityTable, Feature, History};
 use tenure_core::sampling::SampleRate;
 use tenure_core::tiers::division::{Division, divide};
 use tenure_core::tiers::worth::Speeds;

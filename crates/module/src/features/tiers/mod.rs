@@ -18,8 +18,8 @@ pub mod share;
 
 use std::time::{Duration, Instant};
 
-use tenure_core::decide::density::DensityTable;
 use tenure_core::key_table::Entry;
+use tenure_core::policy::density::DensityTable;
 use tenure_core::policy::over_target::OverTarget;
 use tenure_core::policy::pools::{Giver, PATIENCE, Pools, next_giver};
 use tenure_core::random::Random;
@@ -518,7 +518,7 @@ impl Tiers {
         let Some(db) = draw_db(&mut self.random, around.db_sizes, |_| true) else { return 0 };
         let mut found: Vec<(KeyHash, Tier)> = Vec::new();
         let clock = around.observer.partitions.keys.asked.clock();
-        let (partitions, sizes, worths) = around.observer.guides();
+        let (partitions, sizes, costs) = around.observer.guides();
         let tries_unknown = self.tries_unknown(around.db_sizes);
         let sizes_of = if self.collections.refusal().is_none() { SizesOf::Collections } else { SizesOf::Account };
         let mut guides = Guides { partitions, sizes, usage: around.usage, sizes_of };
@@ -533,7 +533,7 @@ impl Tiers {
             let is_collection = seen.key.kind() == Kind::Collection;
             let hash = hash();
             let entry = keys.entry(hash);
-            let (feature, _) = worths.of(entry.as_ref(), seen.partition, clock.ticks_per_us);
+            let (feature, _) = costs.of(entry.as_ref(), seen.partition, clock.ticks_per_us);
             let value =
                 Value { feature, ..value_of(entry.as_ref(), seen.partition, size_bytes, tier, clock.now, clock.since) };
             met[seen.bin.index()].add(tier, size_bytes);
@@ -727,7 +727,7 @@ fn known_slow(observer: &Observer, hash: KeyHash, partition: PartitionId, size_b
 fn known(observer: &Observer, hash: KeyHash, partition: PartitionId, tier: Tier, size_bytes: u32) -> Value {
     let keys = &observer.partitions.keys;
     let (entry, clock) = (keys.entry(hash), keys.asked.clock());
-    let (feature, _) = observer.worths.of(entry.as_ref(), partition, clock.ticks_per_us);
+    let (feature, _) = observer.miss_costs.of(entry.as_ref(), partition, clock.ticks_per_us);
     Value { feature, ..value_of(entry.as_ref(), partition, size_bytes, tier, clock.now, clock.since) }
 }
 

@@ -1,15 +1,22 @@
 //! What a miss of a key costs under Tenure's own policy: as measured for the key, else as its partition's do in the mean; where many
-//! misses meet a fetch of the same key under way, the wait of all of them; and as often as its tenant's weight says. Where two measures of one
-//! key differ as those of two keys do, as where a client fetches many keys one after the other, a key's own tells little, and its partition's mean counts.
+//! misses meet a fetch of the same key under way, the wait of all of them; and as often as its tenant's weight says. If one
+//! key's measurements vary as much as different keys', as where a client fetches many keys one after the other, the partition's mean counts.
 
-use tenure_core::decide::delayed_hits::{DELAYED_MIN, aggregate_delay_us};
-use tenure_core::decide::density::{Feature, History};
-use tenure_core::decide::penalty_class::penalty_class;
-use tenure_core::key_table::Entry;
-use tenure_core::units::{PARTITIONS_MAX, PartitionId};
+use super::history::{Feature, History};
+use super::ranks::history_of;
+use crate::decide::delayed_hits::{DELAYED_MIN, aggregate_delay_us};
+use crate::decide::penalty_class::penalty_class;
+use crate::key_table::Entry;
+use crate::units::{PARTITIONS_MAX, PartitionId};
 
 /// Misses that the share of delayed ones is told by.
 const MISSES_ENOUGH: u64 = 256;
+
+/// Where a key that has shown `history` stands in the table: keys that were seen once are told apart by the class of their penalty.
+#[inline]
+pub fn feature_of(history: History, penalty_us: f32) -> Feature {
+    history.feature(penalty_class(f64::from(penalty_us)) as u8)
+}
 
 /// How many of the misses find their key being fetched already.
 #[derive(Clone, Copy, Debug, Default)]
@@ -86,7 +93,7 @@ impl Noise {
 
 /// What is known of all keys together. See the file's opening.
 #[derive(Clone, Debug)]
-pub struct Worths {
+pub struct MissCosts {
     /// Mean miss penalty by partition, in µs; 1 where none is known.
     pub penalty_us: [f32; PARTITIONS_MAX],
     /// How much misses count, by partition.
@@ -97,13 +104,13 @@ pub struct Worths {
     pub trust: f32,
 }
 
-impl Default for Worths {
+impl Default for MissCosts {
     fn default() -> Self {
-        Worths { penalty_us: [1.0; PARTITIONS_MAX], weight: [1.0; PARTITIONS_MAX], are_delayed: false, trust: 1.0 }
+        MissCosts { penalty_us: [1.0; PARTITIONS_MAX], weight: [1.0; PARTITIONS_MAX], are_delayed: false, trust: 1.0 }
     }
 }
 
-impl Worths {
+impl MissCosts {
     /// Takes what was measured last.
     pub fn take(&mut self, penalty_us: [f32; PARTITIONS_MAX], delays: Delays, noise: &Noise) {
         self.penalty_us = penalty_us;
@@ -120,8 +127,7 @@ impl Worths {
             Some(own_us) => own_us,
             None => mean_us,
         };
-        let history = entry.map_or(History::default(), Entry::history);
-        let group = penalty_class(f64::from(penalty_us)) as u8;
+        let history = history_of(entry);
         let costs_us = match self.are_delayed {
             true => {
                 let gap_us = history.gap_ticks().filter(|_| ticks_per_us > 0.0).map(|gap| gap / ticks_per_us as f32);
@@ -129,16 +135,15 @@ impl Worths {
             }
             false => penalty_us,
         };
-        (history.feature(group), costs_us * self.weight[partition.index()])
+        (feature_of(history, penalty_us), costs_us * self.weight[partition.index()])
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use tenure_core::key_table::KeyTable;
-    use tenure_core::units::KeyHash;
-
     use super::*;
+    use crate::key_table::KeyTable;
+    use crate::units::KeyHash;
 
     #[test]
     fn the_keys_own_penalty_counts_and_else_its_partitions() {
@@ -146,29 +151,29 @@ mod tests {
         let entry = table.get_or_insert(KeyHash::of_number(1), 0);
         entry.learn_penalty(1000.0);
         entry.set_history(History::default().asked(0, 0, 1e-6).asked(8, 8, 1e-6));
-        let mut worths = Worths::default();
-        worths.penalty_us[3] = 50.0;
-        let us = |worths: &Worths, entry| worths.of(entry, PartitionId(3), 0.01).1;
-        assert_eq!(us(&worths, None), 50.0);
-        assert!((us(&worths, Some(entry)) - 1000.0).abs() < 1.0);
+        let mut costs = MissCosts::default();
+        costs.penalty_us[3] = 50.0;
+        let us = |costs: &MissCosts, entry| costs.of(entry, PartitionId(3), 0.01).1;
+        assert_eq!(us(&costs, None), 50.0);
+        assert!((us(&costs, Some(entry)) - 1000.0).abs() < 1.0);
         // Every 8 ticks of 100 µs: one more comes while it is fetched, and waits for half of that in the mean.
-        worths.are_delayed = true;
-        assert!((us(&worths, Some(entry)) - 1625.0).abs() < 2.0);
-        assert_eq!(us(&worths, None), 50.0);
-        worths.weight[3] = 4.0;
-        assert_eq!(us(&worths, None), 200.0);
+        costs.are_delayed = true;
+        assert!((us(&costs, Some(entry)) - 1625.0).abs() < 2.0);
+        assert_eq!(us(&costs, None), 50.0);
+        costs.weight[3] = 4.0;
+        assert_eq!(us(&costs, None), 200.0);
     }
 
     #[test]
     fn delays_count_where_they_are_many() {
-        let (mut delays, mut worths) = (Delays::default(), Worths::default());
+        let (mut delays, mut costs) = (Delays::default(), MissCosts::default());
         (0..1000).for_each(|i| delays.count(i % 10 == 0));
         assert!((delays.share() - 0.1).abs() < 0.02);
-        worths.take([1.0; PARTITIONS_MAX], delays, &Noise::default());
-        assert!(worths.are_delayed);
+        costs.take([1.0; PARTITIONS_MAX], delays, &Noise::default());
+        assert!(costs.are_delayed);
         (0..3000).for_each(|_| delays.count(false));
-        worths.take([1.0; PARTITIONS_MAX], delays, &Noise::default());
-        assert!(!worths.are_delayed);
+        costs.take([1.0; PARTITIONS_MAX], delays, &Noise::default());
+        assert!(!costs.are_delayed);
     }
 
     /// Two backends a factor of ten apart, each measured within a tenth: keys differ. One backend whose keys wait for one another: they don't.
@@ -184,17 +189,17 @@ mod tests {
             }
             noise
         };
-        let mut random = tenure_core::random::Random::new(3);
+        let mut random = crate::random::Random::new(3);
         let steady = measured(&mut |key| [200.0, 2000.0][key as usize % 2] * (0.9 + random.below(20) as f32 / 100.0));
         assert_eq!(steady.trust(), 1.0);
         let queued = measured(&mut |_| 1000.0 * (1 + random.below(50)) as f32);
         assert!(queued.trust() < 0.25, "{}", queued.trust());
-        let mut worths = Worths::default();
-        worths.take([900.0; PARTITIONS_MAX], Delays::default(), &queued);
+        let mut costs = MissCosts::default();
+        costs.take([900.0; PARTITIONS_MAX], Delays::default(), &queued);
         let mut table = KeyTable::new(4096);
         let entry = table.get_or_insert(KeyHash::of_number(1), 0);
         entry.learn_penalty(9000.0);
-        let (_, us) = worths.of(Some(entry), PartitionId(3), 0.0);
+        let (_, us) = costs.of(Some(entry), PartitionId(3), 0.0);
         assert!((900.0..1700.0).contains(&us), "{us}");
     }
 }

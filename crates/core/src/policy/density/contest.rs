@@ -6,10 +6,11 @@
 //! What is learned (density, and density steadied by the long run) is returned to as soon as it is not behind.
 //! Cost: four small caches' access per sampled access, K scores per eviction; about 80 bytes per ranking and sampled key that fits.
 
-use super::key_map::{self, KeyMap};
+use super::history::Feature;
+use super::ranking::{GreedyAges, Ranker, Ranking, Subject};
+use super::table::DensityTable;
 use crate::access::{Access, Op};
-use crate::decide::density::{DensityTable, Feature};
-use crate::policy::ranking::{GreedyAges, Ranker, Ranking, Subject};
+use crate::model::key_map::{self, KeyMap};
 use crate::random::Random;
 use crate::units::KeyHash;
 
@@ -201,8 +202,9 @@ impl Rival {
 
 #[cfg(test)]
 mod tests {
+    use super::super::history::History;
+    use super::super::model::{DensityConfig, DensityModel};
     use super::*;
-    use crate::decide::density::{DensityConfig, DensityModel, History};
 
     /// 20,000 reads of `keys` at one price with room for fifty. `table_of_lies` teaches that most accesses are writes.
     fn run(keys: impl Fn(u64, &mut Random) -> u64, table_of_lies: bool) -> (Contest, Ranking) {

@@ -3,7 +3,7 @@
 //! What keys a larger sample finds saves its users' time later; what the sample takes of the main thread is waited for now by all whose commands are in line. With
 //! time to spare nobody is; close to all of it spent, each microsecond more makes the line longer (docs/results.md, "Tenure's own policy in the server").
 
-use tenure_core::decide::sample_size::SAMPLE_SIZE_DEFAULT;
+use crate::decide::sample_size::SAMPLE_SIZE_DEFAULT;
 
 /// From this share of the time on the sample becomes smaller…
 const BUSY: f64 = 0.8;

@@ -1,20 +1,21 @@
-//! Tenure's own policy on the worker's side: densities learned from the sampled stream, and which ranking of keys is ahead.
+//! What the policy learns, and when: densities and the contest are fed with sampled accesses, fitted to the cache's size and the stream's rate, and
+//! read at the end of each window.
 //!
-//! Model and contest are the simulator's (`tenure_core::decide::density`, `tenure_core::model::contest`); here they are fed, fitted to the
-//! cache's size and the stream's rate, and read at the end of each window. Nothing comes in while memory is far from its limit.
+//! The server's worker and the simulated cache both learn by this. Nothing comes in while memory is far from its limit.
 //! The contest takes a quarter of the sample at most: its four caches take eight times the memory per key.
 //! Memory: 0.45 MB, and about 40 bytes a sampled key and 320 a key of the contest's that fits.
 
 use std::sync::Arc;
 
-use tenure_core::access::Access;
-use tenure_core::asked::REQUESTS_PER_TICK;
-use tenure_core::decide::density::{DensityConfig, DensityModel, DensityTable};
-use tenure_core::model::contest::Contest;
-use tenure_core::policy::ranking::Ranking;
-use tenure_core::sampling::SampleRate;
-
-use crate::observe::Shown;
+use super::contest::Contest;
+use super::history::Feature;
+use super::model::{DensityConfig, DensityModel};
+use super::ranking::Ranking;
+use super::table::DensityTable;
+use crate::access::{Access, Op};
+use crate::asked::REQUESTS_PER_TICK;
+use crate::error::ConfigError;
+use crate::sampling::SampleRate;
 
 /// Keys not asked for in this many windows are forgotten.
 const WINDOWS_REMEMBERED: u64 = 64;
@@ -25,6 +26,41 @@ const WINDOW_REQUESTS_MIN: u64 = 1000;
 /// The contest has this part of the sampled keys that may be remembered.
 const CONTEST_SHARE: f64 = 4.0;
 const SEED: u64 = 1;
+
+/// What a sampled access tells beside itself. Its access reads, of a miss, as the one that the answer completes.
+#[derive(Clone, Copy, Debug)]
+pub struct Shown {
+    /// When it was asked for, in ticks.
+    pub now: u64,
+    /// When its value expires, in ticks; `u64::MAX` = never.
+    pub expires: u64,
+    /// What it has shown with this access.
+    pub feature: Feature,
+    /// What a miss of it costs, in µs, as ranking counts it.
+    pub penalty_us: f32,
+    /// What it does to a stay.
+    pub op: Op,
+}
+
+/// How a [`Learner`] learns.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LearnerConfig {
+    /// The share of the keys that is sampled.
+    pub rate: SampleRate,
+    /// Requests in a window, once it is of full length.
+    pub window_requests: u64,
+    /// What a window weighs one window later, 0 to 1.
+    pub decay: f32,
+    /// Seed of the miniature caches.
+    pub seed: u64,
+}
+
+impl LearnerConfig {
+    /// As the server learns from a sample of `rate`.
+    pub fn new(rate: SampleRate, window_requests: u64) -> Self {
+        LearnerConfig { rate, window_requests, decay: DensityConfig::default().decay, seed: SEED }
+    }
+}
 
 /// What was learned, for the main thread.
 #[derive(Clone, Debug, Default)]
@@ -61,10 +97,14 @@ pub struct Learner {
 
 impl Learner {
     /// A learner that knows nothing.
-    pub fn new(rate: SampleRate, window_requests: u64) -> Self {
-        Learner {
-            model: DensityModel::new(DensityConfig::default()).expect("the default decay is in range"),
-            contest: Contest::new(0, age_step(window_requests), SEED),
+    ///
+    /// # Errors
+    /// [`ConfigError::Decay`] for a decay outside [0, 1].
+    pub fn new(config: LearnerConfig) -> Result<Self, ConfigError> {
+        let LearnerConfig { rate, window_requests, decay, seed } = config;
+        Ok(Learner {
+            model: DensityModel::new(DensityConfig { decay })?,
+            contest: Contest::new(0, age_step(window_requests), seed),
             rate,
             contest_rate: rate,
             keys_max: usize::MAX,
@@ -73,7 +113,7 @@ impl Learner {
             windows: 0,
             now: 0,
             learned: Learned::default(),
-        }
+        })
     }
 
     /// Takes one access of the sampled stream.
@@ -151,11 +191,13 @@ impl Learner {
 
 #[cfg(test)]
 mod tests {
-    use tenure_core::access::Op;
-    use tenure_core::decide::density::{Feature, History};
-    use tenure_core::units::KeyHash;
-
+    use super::super::history::History;
     use super::*;
+    use crate::units::KeyHash;
+
+    fn learner(window_requests: u64) -> Learner {
+        Learner::new(LearnerConfig::new(SampleRate::ALL, window_requests)).unwrap()
+    }
 
     fn shown(now: u64, feature: Feature) -> Shown {
         Shown { now, expires: u64::MAX, feature, penalty_us: 100.0, op: Op::Read }
@@ -164,7 +206,7 @@ mod tests {
     /// A loop over 1.5 times what fits: recency misses always, density keeps some. At half the rate the miniatures are half as large.
     #[test]
     fn a_loop_is_learned_at_any_rate() {
-        let mut learner = Learner::new(SampleRate::ALL, 10_000);
+        let mut learner = learner(10_000);
         let half = SampleRate::new(0.5).unwrap();
         let mut learned = Learned::default();
         for i in 0..100_000_u64 {
@@ -188,7 +230,7 @@ mod tests {
     /// However many keys there are, the contest has a quarter of what may be remembered.
     #[test]
     fn the_contest_stays_small() {
-        let mut learner = Learner::new(SampleRate::ALL, 10_000);
+        let mut learner = learner(10_000);
         learner.set_keys_max(2_000);
         for i in 0..40_000_u64 {
             let access = Access::read(KeyHash::of_number(i % 8_000), 10);
@@ -208,7 +250,7 @@ mod tests {
 
     #[test]
     fn windows_grow_to_the_length_that_is_asked_for() {
-        let mut learner = Learner::new(SampleRate::ALL, 5_000);
+        let mut learner = learner(5_000);
         let lengths: Vec<u64> = (0..5)
             .map(|_| {
                 learner.end_window(0);

@@ -1,7 +1,7 @@
 //! The rankings between which Tenure's own policy chooses: cost density, the same steadied by the long run, GDSF and recency. Server, simulator and miniature caches all rank
 //! by this file.
 //!
-//! Cost density is penalty × density ÷ size (`decide/density.rs`). Where draws are independent, how often a key was asked for is all there is to know,
+//! Cost density is penalty × density ÷ size (`table.rs`). Where draws are independent, how often a key was asked for is all there is to know,
 //! and a table by feature and age, learned from few, knows it badly: the steady ranking takes the geometric mean of that and the density. GDSF (Cherkasova, HP Labs 1998-69) needs of a key no more than is
 //! remembered of it anyway: its H is the age L at its last access plus requests × penalty ÷ size, and L at any time past is looked up in
 //! a short list, the same for all keys. As in `gdsf.rs`, L is a moving mean of the victims' H.
@@ -9,7 +9,8 @@
 
 use std::collections::VecDeque;
 
-use crate::decide::density::{DensityTable, Feature};
+use super::history::Feature;
+use super::table::DensityTable;
 
 /// How keys are ranked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -155,9 +156,10 @@ impl GreedyAges {
 
 #[cfg(test)]
 mod tests {
+    use super::super::history::History;
+    use super::super::model::{DensityConfig, DensityModel};
     use super::*;
     use crate::access::Op;
-    use crate::decide::density::{DensityConfig, DensityModel, History};
     use crate::units::KeyHash;
 
     fn subject(last: u64, penalty_us: f32) -> Subject {

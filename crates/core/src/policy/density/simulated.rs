@@ -1,43 +1,41 @@
-//! Tenure's own policy, simulated: of the keys that are met the one goes whose bytes save least, by whichever ranking is ahead.
+//! The policy as a simulated cache: what the server's filter, worker and evictor do with it, without a server.
 //!
-//! The parts are those of the server: what keys have shown is kept in a [`KeyTable`] of fixed size and outlasts eviction where there is
-//! room; a sample of the accesses teaches the density table (`decide/density.rs`) and feeds miniature caches of four rankings
-//! (`model/contest.rs`); candidates are drawn K per eviction over all partitions and the best kept on a shortlist (`pools.rs`). There are no
-//! walls but a tenant's own: who is above its maximum gives first, who is at its minimum doesn't give. Time is counted in requests.
+//! What keys have shown is kept in a [`KeyTable`] of fixed size and outlasts eviction where there is room; a sample of the accesses feeds the
+//! [`Learner`]; candidates are drawn K per eviction over all partitions and the best kept on a shortlist (`pools.rs`). There are no
+//! walls but a tenant's own: who is above its maximum gives first, who is at its minimum doesn't give. Time is counted in requests, in the server's ticks.
+//! What the server has to measure is told here: what misses cost and how large values are. Its main thread always has time for K keys.
 //! Cost: one cache line per access, K look-ups in two tables per eviction, and per sampled access that of a model and of four small caches.
 
-use super::Snapshot;
-use super::cache::{Outcome, SAMPLE_SIZE_MAX};
-use super::over_target::OverTarget;
-use super::partitioned::Partitioning;
-use super::pools::{Giver, PATIENCE, Pools, next_giver};
+use super::history::History;
+use super::learner::{Learned, Learner, LearnerConfig, Shown, age_step};
+use super::miss_costs::feature_of;
+use super::model::DensityConfig;
 use super::ranking::{GreedyAges, Ranker, Ranking, Subject};
-use super::table::{Entry, Order, Table, TableCache};
-use crate::access::Access;
-use crate::decide::density::{DensityConfig, DensityModel, DensityTable, History};
-use crate::decide::penalty_class::penalty_class;
+use super::ranks::{history_of, was_accessed};
+use super::{KEY_TABLE_SHARE, SAMPLE_SIZE, WINDOW_REQUESTS};
+use crate::access::{Access, Op};
+use crate::asked::{Asked, Kind, REQUESTS_PER_TICK};
 use crate::error::ConfigError;
 use crate::expiry::{NEVER_US, expires_us_after};
 use crate::key_table::KeyTable;
-use crate::model::contest::Contest;
+use crate::policy::Snapshot;
+use crate::policy::cache::{Outcome, SAMPLE_SIZE_MAX};
+use crate::policy::over_target::OverTarget;
+use crate::policy::partitioned::Partitioning;
+use crate::policy::pools::{Giver, PATIENCE, Pools, next_giver};
+use crate::policy::table::{Entry, Order, Table, TableCache};
 use crate::random::Random;
 use crate::sampling::SampleRate;
 use crate::units::{KeyHash, PARTITIONS_MAX, PartitionId};
 
-/// How many values are sampled where nothing else is asked for.
-pub const SAMPLE_SIZE: u32 = 16;
-/// The key table's share of the memory: of keys of 1 KiB, all that are there are remembered.
-const TABLE_SHARE: u64 = 64;
-/// The first window ends after so many requests, each next is twice as long, up to the length that was asked for.
-const WINDOW_REQUESTS_MIN: u64 = 1000;
-/// Keys not asked for in this many windows are forgotten by the model.
-const WINDOWS_REMEMBERED: u64 = 64;
-/// Points of GDSF's ages in a window.
-const AGES_PER_WINDOW: u64 = 64;
+/// All that is sampled has room in the contest, as in a server whose sample is far from what it may remember.
+const CONTEST_ROOM: usize = 4;
+/// How often the pace of the stream is looked at, in µs.
+const PACE_EVERY_US: u64 = 100_000;
 
 /// How the policy works.
 #[derive(Clone, Debug, PartialEq)]
-pub struct TenureConfig {
+pub struct DensityPolicyConfig {
     /// Values sampled per eviction, 1 to 64.
     pub sample_size: u32,
     /// Requests between two tables.
@@ -54,11 +52,11 @@ pub struct TenureConfig {
     pub bounds: Vec<Bounds>,
 }
 
-impl Default for TenureConfig {
+impl Default for DensityPolicyConfig {
     fn default() -> Self {
-        TenureConfig {
+        DensityPolicyConfig {
             sample_size: SAMPLE_SIZE,
-            window_requests: 50_000,
+            window_requests: WINDOW_REQUESTS,
             decay: DensityConfig::default().decay,
             sampled_keys_max: 1 << 15,
             key_table_bytes: 0,
@@ -77,38 +75,47 @@ pub struct Bounds {
     pub bytes_max: u64,
 }
 
+/// A key as it was met: one that was accessed since is no victim.
 #[derive(Clone, Copy, Debug)]
 struct Victim {
     key: KeyHash,
+    /// When the table of keys has it last accessed, where it remembers it.
+    last: Option<u32>,
     last_access: u64,
 }
 
-/// The order of Tenure. See the file's opening.
+/// The order of the policy. See the file's opening.
 #[derive(Debug)]
-pub struct Tenure {
-    config: TenureConfig,
+pub struct Density {
+    config: DensityPolicyConfig,
     keys: KeyTable,
-    model: DensityModel,
-    table: DensityTable,
+    asked: Asked,
+    paced_us: u64,
+    learner: Learner,
+    learned: Learned,
     ages: GreedyAges,
-    contest: Contest,
     ranking: Ranking,
     rate: SampleRate,
+    /// Requests since the window began.
+    requests: u64,
     used_bytes: [u64; PARTITIONS_MAX],
     bytes_min: Vec<u64>,
-    bytes_max: Vec<u64>,
+    bytes_max: [u64; PARTITIONS_MAX],
     pools: Pools<Victim>,
     random: Random,
-    window_ends: u64,
     now_us: u64,
 }
 
-impl Tenure {
+impl Density {
     /// A cache of `capacity_bytes`.
     ///
     /// # Errors
     /// [`ConfigError::SampleSize`], [`ConfigError::Decay`] and [`ConfigError::Bounds`] for what the configuration has out of range.
-    pub fn cache(config: TenureConfig, capacity_bytes: u64, seed: u64) -> Result<TableCache<Tenure>, ConfigError> {
+    pub fn cache(
+        config: DensityPolicyConfig,
+        capacity_bytes: u64,
+        seed: u64,
+    ) -> Result<TableCache<Density>, ConfigError> {
         if !(1..=SAMPLE_SIZE_MAX).contains(&config.sample_size) {
             return Err(ConfigError::SampleSize(config.sample_size));
         }
@@ -116,24 +123,31 @@ impl Tenure {
             return Err(ConfigError::Bounds { bytes_min, bytes_max });
         }
         let key_table_bytes = match config.key_table_bytes {
-            0 => capacity_bytes / TABLE_SHARE,
+            0 => capacity_bytes / KEY_TABLE_SHARE,
             set => set,
         };
-        let step = config.window_requests / AGES_PER_WINDOW;
-        let order = Tenure {
-            keys: KeyTable::with_outlines(key_table_bytes, 1),
-            model: DensityModel::new(DensityConfig { decay: config.decay })?,
-            table: DensityTable::default(),
-            ages: GreedyAges::new(step),
-            contest: Contest::new(capacity_bytes, step, seed),
-            ranking: config.ranking.unwrap_or(Ranking::Density),
-            rate: SampleRate::ALL,
+        let (rate, window_requests, decay) = (SampleRate::ALL, config.window_requests, config.decay);
+        let mut learner = Learner::new(LearnerConfig { rate, window_requests, decay, seed })?;
+        learner.set_keys_max(CONTEST_ROOM * config.sampled_keys_max);
+        let mut bytes_max = [u64::MAX; PARTITIONS_MAX];
+        bytes_max.iter_mut().zip(&config.bounds).for_each(|(max, bounds)| *max = bounds.bytes_max);
+        let mut asked = Asked::new();
+        asked.turn(true);
+        let order = Density {
+            keys: KeyTable::with_outlines(key_table_bytes, REQUESTS_PER_TICK),
+            asked,
+            paced_us: 0,
+            learner,
+            learned: Learned::default(),
+            ages: GreedyAges::new(age_step(window_requests)),
+            ranking: config.ranking.unwrap_or(Ranking::Greedy),
+            rate,
+            requests: 0,
             used_bytes: [0; PARTITIONS_MAX],
             bytes_min: config.bounds.iter().map(|bounds| bounds.bytes_min).collect(),
-            bytes_max: config.bounds.iter().map(|bounds| bounds.bytes_max).collect(),
+            bytes_max,
             pools: Pools::new(config.sample_size as usize),
             random: Random::new(seed),
-            window_ends: WINDOW_REQUESTS_MIN.min(config.window_requests),
             now_us: 0,
             config,
         };
@@ -145,33 +159,30 @@ impl Tenure {
         self.ranking
     }
 
-    /// The time in requests at which what expires at `expires_us` does, at the pace so far.
-    fn expires_at(&self, expires_us: u64, now: u64) -> u64 {
-        if expires_us == NEVER_US || self.now_us == 0 {
-            return u64::MAX;
+    /// The tick at which what expires at `expires_us` does, at the pace of late.
+    fn expires_at(&self, expires_us: u64) -> u64 {
+        match expires_us {
+            NEVER_US => u64::MAX,
+            _ => self.asked.clock().tick_after(self.asked.now(), expires_us.saturating_sub(self.now_us)),
         }
-        let per_us = now as f64 / self.now_us as f64;
-        now + (expires_us.saturating_sub(self.now_us) as f64 * per_us) as u64
     }
 
-    fn subject(&self, entry: &Entry, now: u64) -> Subject {
+    /// What is known of a value, and when it was last accessed where that is remembered.
+    fn subject(&self, entry: &Entry, clock: u64) -> (Subject, Option<u32>) {
+        let now = self.asked.now();
         let known = self.keys.recall(entry.key, now as u32);
-        let history = known.map_or(History::default(), |known| known.history());
-        Subject {
-            feature: history.feature(group(entry.penalty_us)),
-            last: entry.last_access,
-            expires: self.expires_at(entry.expires_us, now),
-            n_requests: entry.n_requests,
-            size_bytes: entry.size_bytes,
-            penalty_us: entry.penalty_us,
-        }
+        let shown = (feature_of(history_of(known.as_ref()), entry.penalty_us), entry.penalty_us);
+        let value = (entry.size_bytes, self.expires_at(entry.expires_us));
+        let idle = || (clock - entry.last_access) / REQUESTS_PER_TICK;
+        (Subject::of(known.as_ref(), shown, now, value, idle), known.map(|known| known.last))
     }
 
-    fn offer(&mut self, entry: &Entry, now: u64) {
-        let ranker = Ranker { ranking: self.ranking, table: &self.table, ages: &self.ages, now };
-        let score = ranker.score(&self.subject(entry, now));
+    fn offer(&mut self, entry: &Entry, clock: u64) {
+        let (subject, last) = self.subject(entry, clock);
+        let (table, ages) = (&self.learned.table, &self.ages);
+        let score = Ranker { ranking: self.ranking, table, ages, now: self.asked.now() }.score(&subject);
         let Entry { key, last_access, partition, .. } = *entry;
-        self.pools.offer(partition, f64::from(score), || Victim { key, last_access });
+        self.pools.offer(partition, f64::from(score), || Victim { key, last, last_access });
     }
 
     /// Draws values until K that may go were met, or patience has run out.
@@ -190,74 +201,74 @@ impl Tenure {
         }
     }
 
-    /// What the access has shown of its key, if it is remembered; the history with it.
-    fn learn(&mut self, access: &Access, now: u64) -> History {
-        let fading = self.keys.fading();
-        let entry = self.keys.get_or_insert_by_history(access.key, now as u32);
-        let gap = u64::from((now as u32).wrapping_sub(entry.last));
-        let history = entry.history().asked(gap, now as u32, fading);
-        entry.set_history(history);
-        entry.last = now as u32;
-        entry.n_requests = 1;
-        history
+    /// Where a victim lies, unless it has gone or was accessed since it was met.
+    fn place_of(&self, victim: &Victim, table: &Table) -> Option<usize> {
+        let place = table.place_of(victim.key)?;
+        let entry = &table.entries()[place];
+        let known = self.keys.recall(victim.key, self.asked.now() as u32);
+        let was_accessed = match (&known, victim.last) {
+            (None, None) => entry.last_access != victim.last_access,
+            _ => was_accessed(known.as_ref(), victim.last),
+        };
+        (!was_accessed).then_some(place)
     }
 
-    /// Feeds model and miniatures, where the key is in the sample.
-    fn sample(&mut self, access: &Access, now: u64, history: History) {
+    /// Notes an access, and feeds the learner where its key is in the sample.
+    fn learn(&mut self, access: &Access) {
+        let kind = if access.op == Op::Delete { Kind::Deleted } else { Kind::Asked };
+        self.asked.note(&mut self.keys, access.key, kind);
         if !self.rate.takes(access.key) {
             return;
         }
-        let feature = history.feature(group(access.penalty_us));
-        self.model.record(access.key, access.op, now, feature);
-        let expires_us = expires_us_after(access, None);
-        self.contest.record(access, now, feature, self.expires_at(expires_us, now), &self.table);
-        if self.model.sampled_keys() > self.config.sampled_keys_max
-            && let Ok(rate) = SampleRate::new(self.rate.rate() / 2.0)
+        self.asked.settle(&mut self.keys);
+        let history = match kind {
+            Kind::Deleted => History::default(),
+            _ => history_of(self.keys.get(access.key)),
+        };
+        let shown = Shown {
+            now: self.asked.now(),
+            expires: self.expires_at(expires_us_after(access, None)),
+            feature: feature_of(history, access.penalty_us),
+            penalty_us: access.penalty_us,
+            op: access.op,
+        };
+        self.learner.record(access, &shown);
+        if self.learner.sampled_keys() > self.config.sampled_keys_max
+            && let Ok(half) = SampleRate::new(self.rate.rate() / 2.0)
         {
-            self.rate = rate;
-            self.model.retain(|key| rate.takes(key));
-            self.contest.thin(|key| rate.takes(key), 0.5);
+            self.rate = half;
+            self.learner.set_rate(half);
         }
     }
 
-    fn end_window(&mut self, now: u64) {
-        self.table = self.model.end_window(now, WINDOWS_REMEMBERED * self.config.window_requests);
-        let chosen = if now >= self.config.window_requests { self.contest.end_window() } else { self.ranking };
-        let ranking = self.config.ranking.unwrap_or(chosen);
+    fn end_window(&mut self, capacity_bytes: u64) {
+        self.learned = self.learner.end_window(capacity_bytes);
+        let ranking = self.config.ranking.or(self.learned.ranking).unwrap_or(Ranking::Greedy);
         if ranking != self.ranking {
             self.ranking = ranking;
             self.pools.clear();
         }
-        self.window_ends = now + now.min(self.config.window_requests);
+        self.requests = 0;
     }
 }
 
-/// What tells keys apart that were seen once: their penalty's class.
-fn group(penalty_us: f32) -> u8 {
-    penalty_class(f64::from(penalty_us)) as u8
-}
-
-impl Order for Tenure {
+impl Order for Density {
     fn victim(&mut self, table: &Table, incoming: &Entry) -> usize {
+        self.asked.settle(&mut self.keys);
         let mut used = self.used_bytes;
         used[incoming.partition.index()] += u64::from(incoming.size_bytes);
-        let mut bytes_max = [u64::MAX; PARTITIONS_MAX];
-        bytes_max[..self.bytes_max.len().min(PARTITIONS_MAX)].copy_from_slice(&self.bytes_max);
-        let giver = next_giver(&used, &[], &bytes_max, OverTarget::default, true).unwrap_or(Giver::Anyone);
+        let giver = next_giver(&used, &[], &self.bytes_max, OverTarget::default, true).unwrap_or(Giver::Anyone);
         let may_give = match giver {
             Giver::Partition(id) if self.used_bytes[id.index()] > 0 => OverTarget::only(id),
             _ => OverTarget::above_minimum(&self.used_bytes, &self.bytes_min),
         };
         loop {
             self.meet(table, giver, may_give);
-            let place = self.pools.take(giver).or_else(|| self.pools.take(Giver::Anyone)).and_then(|victim| {
-                let place = table.place_of(victim.key)?;
-                let entry = &table.entries()[place];
-                (entry.last_access == victim.last_access && may_give.holds(entry.partition)).then_some(place)
-            });
-            if let Some(place) = place {
-                let gone = self.subject(&table.entries()[place], table.clock());
-                self.ages.evicted(&gone, table.clock());
+            let victim = self.pools.take(giver).or_else(|| self.pools.take(Giver::Anyone));
+            let place = victim.and_then(|victim| self.place_of(&victim, table));
+            if let Some(place) = place.filter(|&place| may_give.holds(table.entries()[place].partition)) {
+                let (gone, _) = self.subject(&table.entries()[place], table.clock());
+                self.ages.evicted(&gone, self.asked.now());
                 return place;
             }
         }
@@ -271,6 +282,7 @@ impl Order for Tenure {
     fn removed(&mut self, table: &Table, place: usize) {
         let entry = &table.entries()[place];
         self.used_bytes[entry.partition.index()] -= u64::from(entry.size_bytes);
+        self.asked.settle(&mut self.keys);
         if let Some(known) = self.keys.get_mut(entry.key) {
             known.n_requests = 0;
         }
@@ -282,20 +294,21 @@ impl Order for Tenure {
 
     fn observed(&mut self, access: &Access, outcome: Outcome, table: &Table) {
         self.now_us = access.time_us;
-        let now = table.clock();
-        let history = match outcome {
-            Outcome::NotARequest => History::default(),
-            _ => self.learn(access, now),
-        };
-        self.sample(access, now, history);
+        if self.now_us >= self.paced_us + PACE_EVERY_US {
+            self.paced_us = self.now_us;
+            self.asked.pace(self.now_us);
+        }
+        self.learn(access);
         // A newcomer that is worth less than what was met goes before it.
         if outcome == Outcome::Miss
             && let Some(place) = table.place_of(access.key)
         {
-            self.offer(&table.entries()[place], now);
+            self.asked.settle(&mut self.keys);
+            self.offer(&table.entries()[place], table.clock());
         }
-        if now >= self.window_ends {
-            self.end_window(now);
+        self.requests += u64::from(outcome != Outcome::NotARequest);
+        if self.requests >= self.learner.window_requests() {
+            self.end_window(table.capacity_bytes());
         }
     }
 
@@ -315,13 +328,13 @@ mod tests {
     use crate::policy::cache::Cache;
     use crate::units::TenantId;
 
-    fn config() -> TenureConfig {
-        TenureConfig { window_requests: 2_000, key_table_bytes: 1 << 16, ..TenureConfig::default() }
+    fn config() -> DensityPolicyConfig {
+        DensityPolicyConfig { window_requests: 2_000, key_table_bytes: 1 << 16, ..DensityPolicyConfig::default() }
     }
 
     /// What share of the second half's reads hit, over all and of tenant 1.
-    fn hit_ratio(config: TenureConfig, capacity: u64, trace: impl Iterator<Item = Access>) -> (f64, f64) {
-        let mut cache = Tenure::cache(config, capacity, 1).unwrap();
+    fn hit_ratio(config: DensityPolicyConfig, capacity: u64, trace: impl Iterator<Item = Access>) -> (f64, f64) {
+        let mut cache = Density::cache(config, capacity, 1).unwrap();
         let trace: Vec<Access> = trace.collect();
         let (mut hits, mut counts) = ([0_u32; 2], [0_u32; 2]);
         for (i, access) in trace.iter().enumerate() {
@@ -355,7 +368,7 @@ mod tests {
         let trace = |i: u64| if i.is_multiple_of(2) { read(0, i, 5_000.0) } else { read(1, i / 2 % 80, 100.0) };
         let (_, hits) = hit_ratio(config(), 1_000, (0..60_000).map(trace));
         assert!(hits > 0.9, "{hits}");
-        let greedy = TenureConfig { ranking: Some(Ranking::Greedy), ..config() };
+        let greedy = DensityPolicyConfig { ranking: Some(Ranking::Greedy), ..config() };
         let (_, by_gdsf) = hit_ratio(greedy, 1_000, (0..60_000).map(trace));
         assert!(by_gdsf < hits - 0.3, "{by_gdsf}");
     }
@@ -365,7 +378,7 @@ mod tests {
     #[test]
     fn where_popularity_stays_the_long_run_counts() {
         let run = |ranking, per_step: u64| {
-            let mut cache = Tenure::cache(TenureConfig { ranking, ..config() }, 3_000, 1).unwrap();
+            let mut cache = Density::cache(DensityPolicyConfig { ranking, ..config() }, 3_000, 1).unwrap();
             let (mut random, mut hits) = (Random::new(3), 0_u32);
             for i in 0..60_000_u64 {
                 let drawn = (random.below(1_000_000) as f64 / 1e6).powi(3) * 3_000.0;
@@ -384,7 +397,7 @@ mod tests {
     #[test]
     fn a_minimum_and_a_maximum_hold() {
         let bounds = [(300, 2_000), (0, 200), (0, 2_000)].map(|(bytes_min, bytes_max)| Bounds { bytes_min, bytes_max });
-        let mut cache = Tenure::cache(TenureConfig { bounds: bounds.to_vec(), ..config() }, 1_000, 1).unwrap();
+        let mut cache = Density::cache(DensityPolicyConfig { bounds: bounds.to_vec(), ..config() }, 1_000, 1).unwrap();
         for i in 0..30_000_u64 {
             let access = match i % 3 {
                 0 => read(0, i, 1.0),
@@ -401,11 +414,11 @@ mod tests {
 
     #[test]
     fn bad_configurations_are_refused() {
-        let refused = |config| Tenure::cache(config, 1_000, 1).err();
-        assert_eq!(refused(TenureConfig { sample_size: 0, ..config() }), Some(ConfigError::SampleSize(0)));
-        assert_eq!(refused(TenureConfig { decay: 2.0, ..config() }), Some(ConfigError::Decay(2.0)));
+        let refused = |config| Density::cache(config, 1_000, 1).err();
+        assert_eq!(refused(DensityPolicyConfig { sample_size: 0, ..config() }), Some(ConfigError::SampleSize(0)));
+        assert_eq!(refused(DensityPolicyConfig { decay: 2.0, ..config() }), Some(ConfigError::Decay(2.0)));
         let bounds = vec![Bounds { bytes_min: 2, bytes_max: 1 }];
         let expected = ConfigError::Bounds { bytes_min: 2, bytes_max: 1 };
-        assert_eq!(refused(TenureConfig { bounds, ..config() }), Some(expected));
+        assert_eq!(refused(DensityPolicyConfig { bounds, ..config() }), Some(expected));
     }
 }

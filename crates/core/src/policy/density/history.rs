@@ -1,0 +1,208 @@
+//! What a key has shown: how often and how fast it is accessed, in two bytes; and the feature that it is ranked by.
+//!
+//! Both numbers are logarithms: requests in sixteenths of an octave, older ones less, and the smoothed gap between two in eighths. Ten bits of
+//! them are enough for compact entries. Cost: no logarithm is taken, one table look-up for each access.
+
+/// Gaps are remembered in eighths of an octave.
+const GAP_STEPS: f32 = 8.0;
+/// Gaps of one feature lie within an octave.
+const GAP_STEPS_PER_FEATURE: u8 = 8;
+pub(super) const GAPS: usize = 256 / GAP_STEPS_PER_FEATURE as usize;
+/// Ranges of the number of requests, from two on: 2, to 4, to 8, to 16, more.
+const COUNTS: usize = 5;
+
+/// Groups of keys that were seen once: of these nothing else is known, so what they have in common matters.
+pub const GROUPS: usize = 16;
+
+/// How many features there are.
+pub const FEATURES: usize = GROUPS + COUNTS * GAPS;
+
+/// A new gap weighs at least this against the smoothed one.
+const GAP_WEIGHT_MIN: f32 = 0.25;
+
+/// Steps per doubling of the number of requests.
+const STEPS: f32 = 16.0;
+/// Steps per half of an octave, which is what outlines tell apart.
+const STEPS_PER_HALF: u8 = 8;
+/// More of them than 2, 4, 8 and 16 requests have: where a range of counts ends and the next begins.
+const COUNT_STEPS: [u8; COUNTS - 1] = [21, 35, 50, 65];
+
+const TABLED: usize = 256;
+/// 2^-x for x in sixteenths.
+const PART: [f32; TABLED] = {
+    let mut part = [1.0; TABLED];
+    let mut steps = 1;
+    while steps < TABLED {
+        // 2^(-1/16)
+        part[steps] = part[steps - 1] * 0.957_603_3;
+        steps += 1;
+    }
+    part
+};
+/// What one request adds to a number of requests of 2^x, in steps: log2(1 + 2^-x), by the series of ln((1 + z) / (1 - z)).
+const MORE: [f32; TABLED] = {
+    let mut more = [0.0; TABLED];
+    let mut steps = 0;
+    while steps < TABLED {
+        let z = PART[steps] / (2.0 + PART[steps]);
+        let zz = z * z;
+        let series = z * (1.0 + zz * (1.0 / 3.0 + zz * (0.2 + zz * (1.0 / 7.0 + zz / 9.0))));
+        more[steps] = 2.0 * series * std::f32::consts::LOG2_E * STEPS;
+        steps += 1;
+    }
+    more
+};
+
+/// What a key has shown: how often and how fast it is asked for. 2 bytes, to be kept with the key, also beyond its eviction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct History {
+    /// 0 = not asked for yet; else 1 more than log2 of its requests, in sixteenths. Older requests count for less.
+    often: u8,
+    /// Smoothed log2 of the time between two, in eighths.
+    gap: u8,
+}
+
+impl History {
+    /// The history after one more request at `now`, `gap` ticks after the last; of a key that had none, `gap` is not looked at. Requests count for
+    /// less with time, for half after 1 / `fading` ticks. `now` decides which way a fraction of a step is rounded, so that the count is right in the
+    /// mean. No logarithm is taken: of the gap it is linear within an octave, of the count it stands in a table.
+    #[inline]
+    pub fn asked(self, gap: u64, now: u32, fading: f32) -> History {
+        let Some(steps) = self.often.checked_sub(1) else { return History { often: 1, gap: 0 } };
+        let gap = gap.max(1) as f32;
+        // Exponent and upper three bits of the mantissa, rounded: eighths of an octave.
+        let shown = (((gap.to_bits() + (1 << 19)) >> 20) - (127 << 3)).min(255) as f32;
+        let weight = PART[usize::from(steps)].max(GAP_WEIGHT_MIN);
+        let smoothed = f32::from(self.gap) + weight * (shown - f32::from(self.gap));
+        let faded = f32::from(steps) - gap * fading * STEPS;
+        let fraction = (now.wrapping_mul(0x9e37_79b9) >> 8) as f32 / (1 << 24) as f32;
+        let more = MORE[((faded.abs() + 0.5) as usize).min(TABLED - 1)];
+        History { often: (faded.max(0.0) + more + fraction).clamp(1.0, 254.0) as u8 + 1, gap: (smoothed + 0.5) as u8 }
+    }
+
+    /// Requests, older ones less: rounded, and beyond a dozen within a few percent.
+    pub fn n_requests(self) -> u32 {
+        self.often.checked_sub(1).map_or(0, |steps| (f32::from(steps) / STEPS).exp2().round() as u32)
+    }
+
+    /// log2 of that, rounded down.
+    #[inline]
+    pub fn octave(self) -> u32 {
+        u32::from(self.often.saturating_sub(1)) / STEPS as u32
+    }
+
+    /// Smoothed time between two requests, in ticks; `None` where there were fewer than two.
+    pub fn gap_ticks(self) -> Option<f32> {
+        (self.often > 1).then(|| (f32::from(self.gap) / GAP_STEPS).exp2())
+    }
+
+    /// Where it stands in the table. `group` is what keys that were seen once are told apart by, the penalty's class for one; taken modulo [`GROUPS`].
+    #[inline]
+    pub fn feature(self, group: u8) -> Feature {
+        let steps = self.often.saturating_sub(1);
+        let row = match steps {
+            0 => usize::from(group) % GROUPS,
+            _ => {
+                let count = COUNT_STEPS.iter().filter(|&&most| steps > most).count();
+                GROUPS + count * GAPS + usize::from(self.gap / GAP_STEPS_PER_FEATURE)
+            }
+        };
+        Feature { row: row as u16, often: steps }
+    }
+
+    /// As ten bits: counts in halves of an octave, gaps in octaves. `seed` decides which way a fraction of a count is rounded.
+    pub fn to_ten_bits(self, seed: u32) -> u16 {
+        let fraction = (seed.wrapping_mul(0x9e37_79b9) >> 29) as u16;
+        let halves = (u16::from(self.often.saturating_sub(1)) + fraction) / u16::from(STEPS_PER_HALF);
+        halves.min(31) << 5 | u16::from(self.gap / GAP_STEPS_PER_FEATURE)
+    }
+
+    /// What the lower ten bits say, which [`History::to_ten_bits`] gave of a key that was asked for.
+    #[inline]
+    pub fn from_ten_bits(bits: u16) -> Self {
+        let (halves, octave) = ((bits >> 5 & 31) as u8, (bits & 31) as u8);
+        // A gap lies in the middle of its octave.
+        let gap = octave * GAP_STEPS_PER_FEATURE + GAP_STEPS_PER_FEATURE / 2;
+        History { often: halves * STEPS_PER_HALF + 1, gap: if halves == 0 { 0 } else { gap } }
+    }
+
+    /// As two bytes, for a table that keeps them.
+    pub fn to_bits(self) -> u16 {
+        u16::from_le_bytes([self.often, self.gap])
+    }
+
+    /// What [`History::to_bits`] gave.
+    pub fn from_bits(bits: u16) -> Self {
+        let [often, gap] = bits.to_le_bytes();
+        History { often, gap }
+    }
+}
+
+/// What ranking goes by of a history: which keys have shown alike, and how often this one was asked for. As text: `once, group 5`, or `5 to 8 times, every 2^9 ticks`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Feature {
+    /// Of the table, below [`FEATURES`].
+    row: u16,
+    /// log2 of its requests, in sixteenths.
+    often: u8,
+}
+
+impl std::fmt::Display for Feature {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Some(i) = usize::from(self.row).checked_sub(GROUPS) else { return write!(f, "once, group {}", self.row) };
+        let times = ["2 times", "3 or 4 times", "5 to 8 times", "9 to 16 times", "more than 16 times"][i / GAPS];
+        write!(f, "{times}, every 2^{} ticks", i % GAPS)
+    }
+}
+
+impl Feature {
+    /// Its place in the table, below [`FEATURES`].
+    #[inline]
+    pub(super) fn row(self) -> usize {
+        usize::from(self.row)
+    }
+
+    /// How often it was asked for, older requests less; at least 1.
+    #[inline]
+    pub fn often(self) -> f32 {
+        (f32::from(self.often) / STEPS).exp2()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FADING: f32 = 1e-6;
+
+    /// The history of a key that was asked for after these gaps.
+    fn asked(gaps: &[u64]) -> History {
+        gaps.iter().fold(History::default(), |history, &gap| history.asked(gap, 0, FADING))
+    }
+
+    /// Asked for at 0, 8 and 24: gaps 8 and 16, whose logarithms 3 and 4 have the mean 3.5.
+    #[test]
+    fn a_history_counts_and_smooths() {
+        let history = asked(&[99, 8, 16]);
+        assert_eq!(history.gap_ticks(), Some(2_f32.powf(3.5)));
+        assert_eq!(History::from_bits(history.to_bits()), history);
+        assert_eq!(asked(&[1]).gap_ticks(), None);
+        let often = (0..1000).fold(History::default(), |history, now| history.asked(1 << 31, now, 0.0));
+        assert!(usize::from(often.feature(0).row) < FEATURES);
+        assert_eq!(asked(&[1]).feature(5).to_string(), "once, group 5");
+        assert_eq!(history.feature(5).to_string(), "3 or 4 times, every 2^3 ticks");
+        assert_eq!(often.feature(0).to_string(), "more than 16 times, every 2^31 ticks");
+    }
+
+    /// Every 8 ticks, a thousand times: what rounds up and what rounds down is even. Then with half-lives of 64 ticks: the sum over i of 2^(-i/8) is 12.05.
+    #[test]
+    fn requests_are_counted_in_the_mean_and_fade() {
+        let count = |fading: f32| {
+            let histories = (0..100_u32)
+                .map(|first| (0..1000).fold(History::default(), |h, i| h.asked(8, 1009 * first + 8 * i, fading)));
+            histories.map(|history| f64::from(history.n_requests())).sum::<f64>() / 100.0
+        };
+        assert!((count(0.0) / 1000.0 - 1.0).abs() < 0.1, "{}", count(0.0));
+        assert!((count(1.0 / 64.0) - 12.05).abs() < 0.5, "{}", count(1.0 / 64.0));
+    }
+}

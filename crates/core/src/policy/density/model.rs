@@ -1,0 +1,294 @@
+//! Learns densities: how often keys that have shown a feature are accessed at each age.
+//!
+//! LHD (Beckmann et al., NSDI'18) learns such a density from ages, as here; what is made of it is in `table.rs`. Derivation: docs/models.md, "Density".
+//! Learned from a sample of the keys, evicted ones too, so that what eviction did is not learned. By *feature* (what a key has shown) and age it
+//! counts accesses and the time that keys spent at that age; never-reused keys count too, or a one-hit burst looks merely not yet due.
+//! Cost: one look-up in a map per sampled access, O(features × ages + sampled keys) per window; 256 KiB and about 40 bytes per sampled key.
+
+use super::history::{FEATURES, Feature, GAPS, GROUPS};
+use super::table::{AGES, DensityTable, Rate, age_bucket, bounds_of};
+use crate::access::Op;
+use crate::error::ConfigError;
+use crate::model::key_map::{self, KeyMap};
+use crate::units::KeyHash;
+
+/// What a parent knows weighs as much as so many accesses seen.
+const PRIOR_ACCESSES: f32 = 2.0;
+/// Where nothing was seen at all, a key of age `t` is asked for at a rate of this / `t`: as likely as not before it is four times as old.
+const PRIOR_HAZARD: f32 = 0.5;
+
+/// Whose counts a row leans on where its own are few: all of the same gap, or all that were seen once.
+fn parent(row: usize) -> usize {
+    if row < GROUPS { 0 } else { 1 + (row - GROUPS) % GAPS }
+}
+
+/// How [`DensityModel`] learns.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct DensityConfig {
+    /// What a window weighs one window later, 0 to 1.
+    pub decay: f32,
+}
+
+impl Default for DensityConfig {
+    fn default() -> Self {
+        DensityConfig { decay: 0.7 }
+    }
+}
+
+/// What was seen at one age.
+#[derive(Clone, Copy, Debug, Default)]
+struct Count {
+    /// Accesses of any kind: they end a stay.
+    accesses: f32,
+    /// Of them, reads: what a stay is for.
+    reads: f32,
+    /// Ticks that keys spent at this age.
+    ticks: f32,
+}
+
+impl Count {
+    fn add(&mut self, other: &Count) {
+        self.accesses += other.accesses;
+        self.reads += other.reads;
+        self.ticks += other.ticks;
+    }
+}
+
+/// A sampled key.
+#[derive(Clone, Copy, Debug)]
+struct Seen {
+    last: u64,
+    /// The time up to which its ages are counted.
+    counted: u64,
+    feature: Feature,
+}
+
+/// Learns densities from sampled accesses. See the file's opening.
+#[derive(Clone, Debug)]
+pub struct DensityModel {
+    config: DensityConfig,
+    /// By feature, then age.
+    counts: Vec<Count>,
+    seen: KeyMap<Seen>,
+}
+
+impl DensityModel {
+    /// A model that has seen nothing.
+    ///
+    /// # Errors
+    /// [`ConfigError::Decay`] for a decay outside [0, 1].
+    pub fn new(config: DensityConfig) -> Result<Self, ConfigError> {
+        if !(0.0..=1.0).contains(&config.decay) {
+            return Err(ConfigError::Decay(f64::from(config.decay)));
+        }
+        Ok(DensityModel { config, counts: vec![Count::default(); FEATURES * AGES], seen: KeyMap::default() })
+    }
+
+    /// A key of the sample was accessed at `now`, in ticks that never decrease; `feature` is what it has shown with this access.
+    pub fn record(&mut self, key: KeyHash, op: Op, now: u64, feature: Feature) {
+        if let Some(seen) = self.seen.get(&key) {
+            let counts = of_feature(&mut self.counts, seen.feature);
+            let age = now - seen.last;
+            expose(counts, seen.counted - seen.last, age);
+            let count = &mut counts[age_bucket(age)];
+            count.accesses += 1.0;
+            count.reads += f32::from(u8::from(op == Op::Read));
+        }
+        if op == Op::Delete {
+            self.seen.remove(&key);
+        } else {
+            self.seen.insert(key, Seen { last: now, counted: now, feature });
+        }
+    }
+
+    /// Keys it remembers.
+    pub fn sampled_keys(&self) -> usize {
+        self.seen.len()
+    }
+
+    /// Forgets the keys that are in the sample no more.
+    pub fn retain(&mut self, takes: impl Fn(KeyHash) -> bool) {
+        self.seen.retain(|&key, _| takes(key));
+    }
+
+    /// Ends a window at `now`: the table of what was learned, by which all is forgotten a little, and keys not asked for in
+    /// `forget_after` ticks wholly.
+    pub fn end_window(&mut self, now: u64, forget_after: u64) -> DensityTable {
+        for seen in self.seen.values_mut() {
+            expose(of_feature(&mut self.counts, seen.feature), seen.counted - seen.last, now - seen.last);
+            seen.counted = now;
+        }
+        self.seen.retain(|_, seen| now - seen.last < forget_after);
+        let table = self.table();
+        for count in &mut self.counts {
+            count.accesses *= self.config.decay;
+            count.reads *= self.config.decay;
+            count.ticks *= self.config.decay;
+        }
+        table
+    }
+
+    fn table(&self) -> DensityTable {
+        let mut all = [Count::default(); AGES];
+        let mut parents = vec![[Count::default(); AGES]; 1 + GAPS];
+        for (i, counts) in self.counts.chunks(AGES).enumerate() {
+            let parent = &mut parents[parent(i)];
+            for ((count, all), parent) in counts.iter().zip(&mut all).zip(parent) {
+                all.add(count);
+                parent.add(count);
+            }
+        }
+        let all = leaning(&all, &prior());
+        let parents: Vec<Vec<Rate>> = parents.iter().map(|counts| leaning(counts, &all)).collect();
+        DensityTable::of(self.counts.chunks(AGES).enumerate().map(|(i, counts)| {
+            let parent = &parents[parent(i)];
+            if i < GROUPS { leaning(counts, &as_seldom(counts, parent)) } else { leaning(counts, parent) }
+        }))
+    }
+
+    /// Own memory, in bytes.
+    pub fn memory_bytes(&self) -> usize {
+        self.counts.capacity() * size_of::<Count>() + key_map::memory_bytes(&self.seen)
+    }
+}
+
+fn of_feature(counts: &mut [Count], feature: Feature) -> &mut [Count] {
+    &mut counts[feature.row() * AGES..][..AGES]
+}
+
+/// Adds the ticks from age `from` to age `to` to their buckets.
+fn expose(counts: &mut [Count], from: u64, to: u64) {
+    let (mut bucket, mut at) = (age_bucket(from), from);
+    while at < to {
+        let (first, width) = bounds_of(bucket);
+        let end = if bucket == AGES - 1 { to } else { to.min(first + width) };
+        counts[bucket].ticks += (end - at) as f32;
+        (bucket, at) = (bucket + 1, end);
+    }
+}
+
+fn prior() -> Vec<Rate> {
+    let middle = |(first, width): (u64, u64)| first as f32 + width as f32 / 2.0;
+    (0..AGES).map(|bucket| Rate { hazard: PRIOR_HAZARD / middle(bounds_of(bucket)), reads: 1.0 }).collect()
+}
+
+/// Rates from counts, leaning on a parent's where counts are few (the mean of a Gamma, and of a Beta, prior of the parent's mean).
+fn leaning(counts: &[Count], parent: &[Rate]) -> Vec<Rate> {
+    let rate = |(count, parent): (&Count, &Rate)| Rate {
+        hazard: (count.accesses + PRIOR_ACCESSES) / (count.ticks + PRIOR_ACCESSES / parent.hazard),
+        reads: (count.reads + PRIOR_ACCESSES * parent.reads) / (count.accesses + PRIOR_ACCESSES),
+    };
+    counts.iter().zip(parent).map(rate).collect()
+}
+
+/// What is expected of a group whose keys come back less often than the parent's where both were seen: as much less at all ages (proportional
+/// hazards, Cox 1972). Without it a burst of dear keys that never come again would be worth keeping for the ages that nobody has seen of them
+/// yet. Never more than the parent's.
+fn as_seldom(counts: &[Count], parent: &[Rate]) -> Vec<Rate> {
+    let seen: f32 = counts.iter().map(|count| count.accesses).sum();
+    let expected: f32 = counts.iter().zip(parent).map(|(count, rate)| count.ticks * rate.hazard).sum();
+    let ratio = ((seen + PRIOR_ACCESSES) / (expected + PRIOR_ACCESSES)).min(1.0);
+    parent.iter().map(|rate| Rate { hazard: rate.hazard * ratio, ..*rate }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::history::History;
+    use super::*;
+    use crate::random::Random;
+
+    const FADING: f32 = 1e-6;
+
+    fn key(i: u64) -> KeyHash {
+        KeyHash::of_number(i)
+    }
+
+    /// The history of a key that was asked for after these gaps.
+    fn asked(gaps: &[u64]) -> History {
+        gaps.iter().fold(History::default(), |history, &gap| history.asked(gap, 0, FADING))
+    }
+
+    fn model() -> DensityModel {
+        DensityModel::new(DensityConfig::default()).unwrap()
+    }
+
+    /// A key that was accessed twice.
+    fn twice() -> Feature {
+        asked(&[0, 1]).feature(0)
+    }
+
+    /// Of keys asked for every 100 ticks and of keys never asked for again, the first are dense until 100 and the others never.
+    #[test]
+    fn what_comes_again_is_dense_until_it_is_overdue() {
+        let mut model = model();
+        let mut histories = [History::default(); 50];
+        for now in 0..20_000_u64 {
+            let i = (now % 100) as usize;
+            match histories.get_mut(i) {
+                Some(history) => {
+                    *history = history.asked(100, now as u32, FADING);
+                    model.record(key(i as u64), Op::Read, now, history.feature(0));
+                }
+                None => model.record(key(now), Op::Read, now, asked(&[0]).feature(0)),
+            }
+        }
+        let table = model.end_window(20_000, 1 << 20);
+        let density = |feature, age| table.density(feature, age);
+        let (loops, once) = (histories[0].feature(0), asked(&[0]).feature(0));
+        assert!((density(loops, 50) - 1.0 / 50.0).abs() < 0.006, "{}", density(loops, 50));
+        assert!(density(loops, 90) > density(loops, 10), "nearer");
+        assert!(density(loops, 1_000) < density(loops, 50) / 10.0, "overdue");
+        assert!(density(once, 50) < density(loops, 50) / 5.0, "{}", density(once, 50));
+        // 40 ticks are left of the 60 or so until it comes.
+        let short = table.density_until(loops, 50, 10);
+        assert!(short < 0.4 * density(loops, 50) && short > 0.0);
+        assert_eq!(table.density_until(loops, 50, 1 << 30), density(loops, 50));
+    }
+
+    /// A burst of keys that don't come again lowers what is expected of such keys while they are still there, not only once they are forgotten.
+    #[test]
+    fn silence_is_learned_from() {
+        let mut model = model();
+        let once = asked(&[0]).feature(0);
+        (0..1000).for_each(|i| model.record(key(i), Op::Read, i, once));
+        let before = model.clone().end_window(1000, 1 << 20).density(once, 2000);
+        let after = model.end_window(5000, 1 << 20).density(once, 2000);
+        assert!(after < before / 4.0, "{after} against {before}");
+    }
+
+    /// Of two groups one comes again and one doesn't: nobody expects the second to at ages that neither has reached.
+    #[test]
+    fn a_group_that_never_comes_again_is_not_expected_to_later() {
+        let mut model = model();
+        let once = |group| asked(&[0]).feature(group);
+        for now in 0..10_000 {
+            let (number, group) = if now % 2 == 0 { (now % 500, 0) } else { (now, 1) };
+            model.record(key(number), Op::Read, now, once(group));
+        }
+        let table = model.end_window(10_000, 1 << 20);
+        let (comes, stays_away) = (table.density(once(0), 100_000), table.density(once(1), 100_000));
+        assert!(stays_away < comes / 30.0, "{stays_away} against {comes}");
+    }
+
+    #[test]
+    fn writes_end_a_stay_and_pay_nothing() {
+        let learned = |op| {
+            let mut model = model();
+            let mut random = Random::new(1);
+            for now in 0..50_000 {
+                model.record(key(random.below(64)), op, now, twice());
+            }
+            model.end_window(50_000, 1 << 20).density(twice(), 32)
+        };
+        let (read, written) = (learned(Op::Read), learned(Op::Write));
+        assert!((read - 1.0 / 64.0).abs() < 0.002, "{read}");
+        assert!(written < read / 100.0, "{written}");
+    }
+
+    #[test]
+    fn a_decay_out_of_range_is_refused_and_an_empty_table_is_empty() {
+        assert!(DensityModel::new(DensityConfig { decay: 1.5 }).is_err());
+        assert!(DensityTable::default().is_empty());
+        assert_eq!(DensityTable::default().density(twice(), 9), 0.0);
+    }
+}

@@ -1,0 +1,166 @@
+//! The table of densities: by feature and age, what keeping a key a little longer saves per unit of time. The worker makes one each window; then it is
+//! only read.
+//!
+//! Source: the index of Gittins (1979) for one arm that pays once, when its key is read again: the largest, over all horizons, of the chance of a
+//! read within the horizon to the expected time until then. Ages are log-spaced, four buckets an octave, in the caller's ticks: ms, requests, any.
+//! Cost: O(ages) for each feature to make; a look-up is one logarithm of an integer and one read of 8 bytes. 170 KiB.
+
+use super::history::Feature;
+
+/// Buckets of ages: exact below 4, four an octave above, the last without end.
+pub(super) const AGES: usize = 124;
+
+#[inline]
+pub(super) fn age_bucket(age: u64) -> usize {
+    if age < 4 {
+        return age as usize;
+    }
+    let octave = u64::from(age.ilog2());
+    ((octave * 4 + (age >> (octave - 2)) - 8) as usize).min(AGES - 1)
+}
+
+/// First age of a bucket, and how many ages it has.
+pub(super) fn bounds_of(bucket: usize) -> (u64, u64) {
+    let bucket = bucket as u64;
+    if bucket < 4 {
+        return (bucket, 1);
+    }
+    let octave = bucket / 4 + 1;
+    ((4 + bucket % 4) << (octave - 2), 1 << (octave - 2))
+}
+
+/// What happens at one age.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rate {
+    /// Accesses per tick.
+    pub hazard: f32,
+    /// Of them, the share of reads.
+    pub reads: f32,
+}
+
+/// What lies ahead of a key up to some horizon.
+#[derive(Clone, Copy, Debug)]
+struct Stretch {
+    /// Chance of a read.
+    gain: f32,
+    /// Expected ticks.
+    ticks: f32,
+    /// Chance that nothing happens.
+    survival: f32,
+    /// The bucket it ends with.
+    last: u8,
+}
+
+/// By age, the largest gain per tick over any horizon of whole buckets. From the oldest age back, a stretch takes in the next
+/// as long as that pays more than itself: those taken in are then the best horizon (the concave hull of gain by time). O(ages).
+fn indices(rates: &[Rate]) -> Vec<Index> {
+    let mut indices = vec![Index::default(); rates.len()];
+    let mut ahead: Vec<Stretch> = Vec::new();
+    for (bucket, rate) in rates.iter().enumerate().rev() {
+        let survival = (-rate.hazard * bounds_of(bucket).1 as f32).exp();
+        let accessed = 1.0 - survival;
+        let (gain, ticks) = (accessed * rate.reads, accessed / rate.hazard);
+        let mut own = Stretch { gain, ticks, survival, last: bucket as u8 };
+        while let Some(next) = ahead.pop_if(|next| next.gain * own.ticks > own.gain * next.ticks) {
+            own = Stretch {
+                gain: own.gain + own.survival * next.gain,
+                ticks: own.ticks + own.survival * next.ticks,
+                survival: own.survival * next.survival,
+                last: next.last,
+            };
+        }
+        indices[bucket] = Index { density: own.gain / own.ticks, last: own.last };
+        ahead.push(own);
+    }
+    indices
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Index {
+    density: f32,
+    /// The bucket that the best horizon ends with.
+    last: u8,
+}
+
+/// Densities by feature and age, made once a window and then only read, by any thread. A look-up is one logarithm of an integer and one read of 8 bytes.
+#[derive(Clone, Debug, Default)]
+pub struct DensityTable {
+    /// By feature, then age; empty before the first.
+    indices: Vec<Index>,
+}
+
+impl DensityTable {
+    /// From the rates of each feature, by age.
+    pub(super) fn of(rates: impl Iterator<Item = Vec<Rate>>) -> Self {
+        DensityTable { indices: rates.flat_map(|rates| indices(&rates)).collect() }
+    }
+
+    /// True before anything was learned: another ranking has to do.
+    pub fn is_empty(&self) -> bool {
+        self.indices.is_empty()
+    }
+
+    /// Own memory, in bytes.
+    pub fn memory_bytes(&self) -> usize {
+        self.indices.capacity() * size_of::<Index>()
+    }
+
+    /// Reads to be expected per tick from keeping a key that has shown `feature` and was last asked for `age` ticks ago; above 0.
+    /// 0 where the table is empty.
+    #[inline]
+    pub fn density(&self, feature: Feature, age: u64) -> f32 {
+        self.index(feature, age).density
+    }
+
+    /// The same of a key that expires `remaining` ticks from now: what its best horizon has beyond that is taken off in proportion.
+    #[inline]
+    pub fn density_until(&self, feature: Feature, age: u64, remaining: u64) -> f32 {
+        let Index { density, last } = self.index(feature, age);
+        let (first, width) = bounds_of(usize::from(last));
+        let horizon = (first + width).saturating_sub(age).max(1);
+        density * (remaining.min(horizon) as f32 / horizon as f32)
+    }
+
+    #[inline]
+    fn index(&self, feature: Feature, age: u64) -> Index {
+        self.indices.get(feature.row() * AGES + age_bucket(age)).copied().unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn ages_fill_adjoining_buckets() {
+        for bucket in 0..AGES {
+            let (first, width) = bounds_of(bucket);
+            assert_eq!((age_bucket(first), age_bucket(first + width - 1)), (bucket, bucket));
+            assert_eq!(first + width, if bucket + 1 < AGES { bounds_of(bucket + 1).0 } else { 1 << 32 });
+        }
+        assert_eq!(age_bucket(u64::MAX), AGES - 1);
+    }
+
+    proptest! {
+        /// The index is the best of all horizons, tried one by one.
+        #[test]
+        fn no_horizon_is_better(hazards in prop::collection::vec((1u16..5000, 1u16..=1000), AGES)) {
+            let rate = |&(hazard, reads)| Rate { hazard: f32::from(hazard) / 10_000.0, reads: f32::from(reads) / 1000.0 };
+            let rates: Vec<Rate> = hazards.iter().map(rate).collect();
+            let indices = indices(&rates);
+            for from in [0, 3, 10, 40] {
+                let (mut gain, mut ticks, mut survival, mut best) = (0.0_f64, 0.0_f64, 1.0_f64, 0.0_f64);
+                for (bucket, rate) in rates.iter().enumerate().skip(from) {
+                    let own = (-f64::from(rate.hazard) * bounds_of(bucket).1 as f64).exp();
+                    gain += survival * (1.0 - own) * f64::from(rate.reads);
+                    ticks += survival * (1.0 - own) / f64::from(rate.hazard);
+                    survival *= own;
+                    best = best.max(gain / ticks);
+                }
+                prop_assert!((f64::from(indices[from].density) / best - 1.0).abs() < 1e-3, "{from}: {:?} {best}", indices[from]);
+            }
+        }
+    }
+}

@@ -8,7 +8,6 @@
 
 pub mod access;
 pub mod asked;
-pub mod bloom_classes;
 pub mod curve;
 pub mod decide;
 pub mod error;

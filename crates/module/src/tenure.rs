@@ -13,7 +13,6 @@ use std::time::Duration;
 
 use tenure_core::key_table::{KeyTable, tick};
 use tenure_core::policy::density::{Basis, Load, Ranking, Ranks, age_step};
-use tenure_core::policy::hyperbolic::Hyperbolic;
 use tenure_core::tiers::division::Division;
 use tenure_core::units::{KeyHash, PARTITIONS_MAX, PartitionId};
 
@@ -24,6 +23,7 @@ use crate::enforce::UNBOUNDED;
 use crate::enforce::evict::{EVICTED_MIN, Evictor, Orders, Scoring};
 use crate::enforce::newcomers::Newcomer;
 use crate::enforce::ranks;
+use crate::enforce::rivals;
 use crate::enforce::spill::Spill;
 use crate::enforce::usage::Usage;
 use crate::enforce::walk::{Guides, SizesOf, Walk};
@@ -671,10 +671,8 @@ impl Tenure {
             sample_sizes,
             keeps_to_samples: matches!(self.settings.policy, Policy::Kredis | Policy::Dlru),
             scoring: match self.settings.policy {
-                Policy::Hyperbolic => Scoring::Worth(Hyperbolic { per_size: false }),
-                Policy::HyperbolicSize => Scoring::Worth(Hyperbolic { per_size: true }),
                 Policy::Density => Scoring::Ranked(Ranks::new(basis, &published.learned.table, costs)),
-                _ => Scoring::Idle,
+                policy => rivals::scorer(policy).map_or(Scoring::Idle, Scoring::Scored),
             },
             penalty_us: &costs.penalty_us,
             volatile_only: self.memory.policy.starts_with("volatile"),
@@ -683,7 +681,7 @@ impl Tenure {
             evicted_min: if when == When::BeforeReplies && is_urgent { EVICTED_MIN } else { 0 },
             now_us,
         };
-        let by_size = matches!(self.settings.policy, Policy::HyperbolicSize | Policy::Density);
+        let by_size = self.settings.policy == Policy::Density || rivals::goes_by_size(self.settings.policy);
         let sizes_of = if by_size { SizesOf::All } else { SizesOf::Account };
         let mut guides = Guides { partitions, sizes, usage: &mut self.usage, sizes_of };
         let visited = self.walk.visited;

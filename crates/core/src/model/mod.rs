@@ -12,7 +12,6 @@ mod krr_stack;
 mod lru_stack;
 pub mod merged;
 pub mod miniature;
-pub mod miniatures;
 #[cfg(test)]
 mod properties;
 mod reuse_time;

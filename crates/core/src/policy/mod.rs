@@ -2,11 +2,9 @@
 
 pub mod cache;
 pub mod density;
-pub mod dlru;
 pub mod exact_lru;
 pub mod gdsf;
 mod heap;
-pub mod hyperbolic;
 pub mod kredis;
 pub mod lfu;
 mod linked;

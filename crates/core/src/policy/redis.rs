@@ -42,12 +42,12 @@ impl RedisLru {
     }
 
     /// The order alone, of `k` samples (1 to 64).
-    pub(super) fn order(k: u32, seed: u64) -> RedisLru {
+    pub fn order(k: u32, seed: u64) -> RedisLru {
         RedisLru { k: k as usize, pool: Vec::with_capacity(POOL_SIZE + 1), random: Random::new(seed) }
     }
 
     /// Samples `k` keys (1 to 64) from now on; the pool stays, as the server's does.
-    pub(super) fn set_sample_size(&mut self, k: u32) {
+    pub fn set_sample_size(&mut self, k: u32) {
         self.k = k as usize;
     }
 

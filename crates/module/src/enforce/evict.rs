@@ -11,7 +11,6 @@ use std::time::{Duration, Instant};
 
 use tenure_core::key_table::{self, Entry};
 use tenure_core::policy::density::{GreedyAges, Ranks, Subject, was_accessed};
-use tenure_core::policy::hyperbolic::Hyperbolic;
 use tenure_core::policy::lru::Lru;
 use tenure_core::policy::over_target::OverTarget;
 use tenure_core::policy::pools::{Giver, PATIENCE, Pools, next_giver};
@@ -44,12 +43,12 @@ const STEPS_PER_LOOK: usize = 8;
 const NEARLY_LRU: usize = 8;
 
 /// Which of a partition's keys goes first.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub enum Scoring<'a> {
     /// The longest idle, as the server ranks them.
     Idle,
-    /// What is worth least, by what is remembered of it.
-    Worth(Hyperbolic),
+    /// The lowest score, by what is remembered of it.
+    Scored(&'a dyn Scorer),
     /// What keeping saves least, as learned.
     Ranked(Ranks<'a>),
 }
@@ -310,7 +309,7 @@ impl Evictor {
         let n_requests = entry.map_or(0, |entry| u32::from(entry.n_requests));
         let was_used = match orders.scoring {
             Scoring::Idle => false,
-            Scoring::Worth(_) => n_requests > victim.sight.n_requests,
+            Scoring::Scored(_) => n_requests > victim.sight.n_requests,
             Scoring::Ranked(_) => was_accessed(entry.as_ref(), victim.sight.last),
         };
         if was_used {
@@ -404,7 +403,7 @@ fn look_at(visit: &Visit, keys: &Keys, orders: &Orders, ages: &GreedyAges) -> (f
             let idle = idle();
             (Lru.score(&candidate(visit, idle)), sight(idle))
         }
-        Scoring::Worth(hyperbolic) => {
+        Scoring::Scored(scorer) => {
             let idle = idle();
             let entry = entry();
             let remembered = entry.filter(|entry| entry.n_requests > 0);
@@ -419,7 +418,7 @@ fn look_at(visit: &Visit, keys: &Keys, orders: &Orders, ages: &GreedyAges) -> (f
             let penalty_us = penalty_us.unwrap_or_else(|| orders.penalty_us[visit.partition.index()]);
             let size_bytes = visit.size_bytes.unwrap_or(1);
             let candidate = Candidate { resident, n_requests, size_bytes, penalty_us, ..candidate(visit, idle) };
-            (hyperbolic.score(&candidate), Sight { n_requests, ..sight(idle) })
+            (scorer.score(&candidate), Sight { n_requests, ..sight(idle) })
         }
         Scoring::Ranked(ranks) => {
             let entry = entry();

@@ -8,6 +8,7 @@
 pub mod evict;
 pub mod newcomers;
 pub mod ranks;
+pub mod rivals;
 pub mod spill;
 pub mod spread;
 pub mod usage;

@@ -1,19 +1,19 @@
 //! DLRU: K-LRU whose K is chosen anew every window, by what miniature caches of five K would have missed.
 //!
-//! Source: DLRU (Wang et al., MEMSYS'20) sec. 3; Wang's dissertation (2024) ch. 3. The cost model is in `decide/sample_size.rs`.
-//! The miniature caches are those of `model/miniatures.rs`. Differs from the paper: they begin when the cache first fills, with its values, at a rate that lets them hold about 4096 keys (the paper has 1/200
+//! Source: DLRU (Wang et al., MEMSYS'20) sec. 3; Wang's dissertation (2024) ch. 3. The cost model is in `core/src/decide/sample_size.rs`.
+//! The miniature caches are those of `miniatures.rs`. Differs from the paper: they begin when the cache first fills, with its values, at a rate that lets them hold about 4096 keys (the paper has 1/200
 //! of millions).
 //! The server evicts, with its pool, which the miniatures don't have: as in the paper, K-LRU stands for it. Cost: five miniature caches × the rate on top of K-LRU.
 
-use super::Snapshot;
-use super::cache::Outcome;
-use super::redis::RedisLru;
-use super::table::{Entry, Order, Table, TableCache};
-use crate::access::{Access, Op};
-use crate::decide::sample_size::{EVICTION_US_AT_ONE, SAMPLE_SIZE_DEFAULT};
-use crate::model::miniatures::Miniatures;
-use crate::random::Random;
-use crate::sampling::SampleRate;
+use crate::miniatures::Miniatures;
+use tenure_core::access::{Access, Op};
+use tenure_core::decide::sample_size::{EVICTION_US_AT_ONE, SAMPLE_SIZE_DEFAULT};
+use tenure_core::policy::Snapshot;
+use tenure_core::policy::cache::Outcome;
+use tenure_core::policy::redis::RedisLru;
+use tenure_core::policy::table::{Entry, Order, Table, TableCache};
+use tenure_core::random::Random;
+use tenure_core::sampling::SampleRate;
 
 /// About how many keys a miniature cache holds.
 const MINIATURE_KEYS: f64 = 4096.0;
@@ -101,9 +101,9 @@ impl Order for Dlru {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::Inspect;
-    use crate::policy::cache::Cache;
-    use crate::units::KeyHash;
+    use tenure_core::policy::Inspect;
+    use tenure_core::policy::cache::Cache;
+    use tenure_core::units::KeyHash;
 
     fn k_after(keys: impl Iterator<Item = u64>) -> u32 {
         let mut cache = Dlru::cache(1_000, 10_000, 1);

@@ -11,8 +11,8 @@
 
 use std::f64::consts::LN_2;
 
-use crate::decide::penalty_class::PENALTY_CLASSES;
-use crate::units::KeyHash;
+use tenure_core::decide::penalty_class::PENALTY_CLASSES;
+use tenure_core::units::KeyHash;
 
 /// A set of keys that never misses one it has, and takes some for its own that it hasn't.
 #[derive(Clone, Debug)]

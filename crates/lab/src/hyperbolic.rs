@@ -4,7 +4,7 @@
 //! worth is that of a byte. The score decays while nothing happens, so no order can be kept: it is computed for a sample
 //! (64 values in the paper) when room is needed. A value that leaves is forgotten.
 
-use super::{Candidate, Scorer};
+use tenure_core::policy::{Candidate, Scorer};
 
 /// The scorer. See the file's opening.
 #[derive(Clone, Copy, Debug, Default)]
@@ -28,7 +28,7 @@ impl Scorer for Hyperbolic {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::units::PartitionId;
+    use tenure_core::units::PartitionId;
 
     /// Eq. 1: 4 requests in 10 at 100 µs are worth 40, 1 in 2 at 60 µs are worth 30; per byte it is the other way round.
     #[test]

@@ -5,11 +5,11 @@
 //! the last count, less and less.
 //! Cost: one access to each cache per sampled access; about 60 bytes per K and sampled key that fits.
 
-use super::key_map::{self, KeyMap};
-use crate::access::{Access, Op};
-use crate::decide::sample_size::{DISTINCT_KEYS_MIN, SAMPLE_SIZES, cheapest_sample_size};
-use crate::policy::cache::{Cache, KLru, Outcome};
-use crate::sampling::SampleRate;
+use tenure_core::access::{Access, Op};
+use tenure_core::decide::sample_size::{DISTINCT_KEYS_MIN, SAMPLE_SIZES, cheapest_sample_size};
+use tenure_core::model::key_map::{self, KeyMap};
+use tenure_core::policy::cache::{Cache, KLru, Outcome};
+use tenure_core::sampling::SampleRate;
 
 /// A miniature is full from this share of its capacity on.
 const FULL: f64 = 0.9;
@@ -133,7 +133,7 @@ fn miniature(capacity_bytes: u64, rate: SampleRate) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::units::KeyHash;
+    use tenure_core::units::KeyHash;
 
     /// A loop over 1.2 times what fits: random eviction misses least; a tenth of the keys shows it.
     #[test]

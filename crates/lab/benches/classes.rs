@@ -8,7 +8,7 @@
 //! all. Looked up are 1,000,000 known and as many unknown keys, drawn at random; no look-up waits for the one before, so
 //! waits for memory overlap. The checksum is of the answers.
 //!
-//! Run: `cargo bench --locked -p tenure-core --bench classes`; it takes 40 s and 280 MB. On two cores of an AMD EPYC
+//! Run: `cargo bench --locked -p tenure-lab --bench classes`; it takes 40 s and 280 MB. On two cores of an AMD EPYC
 //! that others used too, 21 November 2026 (its clock of processor time has steps of 4 ns here):
 //!
 //! ```text
@@ -32,16 +32,17 @@
 //! full, what was not asked for longest. It holds neither sizes nor misses under way: those are `sizes.rs` and `misses.rs` of
 //! the module's `observe`.
 
+#[path = "../../core/benches/support/mod.rs"]
 mod support;
 
 use std::ops::Range;
 
 use support::ProcessorTime;
-use tenure_core::bloom_classes::{BloomClasses, Shape};
 use tenure_core::decide::penalty_class::PENALTY_CLASSES;
 use tenure_core::key_table::{Entry, KeyTable};
 use tenure_core::random::Random;
 use tenure_core::units::KeyHash;
+use tenure_lab::bloom_classes::{BloomClasses, Shape};
 
 const SEED: u64 = 1;
 const ERROR: f64 = 0.01;

@@ -153,11 +153,11 @@ unsafe fn go_on<M: Module>(
     outcome: Option<M::Outcome>,
 ) -> c_int {
     // SAFETY: by the caller's promise.
-    let (server, words) = unsafe { (Server::new(ctx), std::slice::from_raw_parts(argv, argc as usize)) };
+    let (mut server, words) = unsafe { (Server::new(ctx), std::slice::from_raw_parts(argv, argc as usize)) };
     // SAFETY: as above.
     let texts = unsafe { words_of(argv, argc) };
-    callbacks::on_awaited::<M>(&server, &texts[1..], outcome);
-    forward(&server, &words[1..])
+    callbacks::on_awaited::<M>(&mut server, &texts[1..], outcome);
+    forward(&mut server, &words[1..])
 }
 
 /// [`Module::AWAIT`] and a command behind it: waits, where the module says so, and runs the command.
@@ -167,7 +167,7 @@ pub(super) unsafe extern "C" fn on_await<M: Module>(
     argc: c_int,
 ) -> c_int {
     // SAFETY: the server runs this command now, with this context and these arguments.
-    let (server, words) = unsafe { (Server::new(ctx), std::slice::from_raw_parts(argv, argc as usize)) };
+    let (mut server, words) = unsafe { (Server::new(ctx), std::slice::from_raw_parts(argv, argc as usize)) };
     // SAFETY: as above.
     let texts = unsafe { words_of(argv, argc) };
     if !was_noted(&server, texts[1..].iter().copied()) {
@@ -176,15 +176,15 @@ pub(super) unsafe extern "C" fn on_await<M: Module>(
         server.answer(&Answer::Error(text));
         return OK;
     }
-    match callbacks::on_await::<M>(&server, &texts[1..]) {
+    match callbacks::on_await::<M>(&mut server, &texts[1..]) {
         Awaited::Waits => OK,
-        Awaited::Runs => forward(&server, &words[1..]),
+        Awaited::Runs => forward(&mut server, &words[1..]),
     }
 }
 
 /// Runs a command as the client that sent it, within its rights, and answers with its reply. It reads; what it finds expired is
 /// replicated.
-fn forward(server: &Server, words: &[*mut raw::RedisModuleString]) -> c_int {
+fn forward(server: &mut Server, words: &[*mut raw::RedisModuleString]) -> c_int {
     let [name, arguments @ ..] = words else { return OK };
     // SAFETY: the words are of the running callback.
     let name = CString::new(unsafe { bytes_of(name) }).unwrap_or_default();

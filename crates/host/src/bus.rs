@@ -103,7 +103,7 @@ unsafe extern "C" fn on_message<M: Module>(
     let kind = kind.checked_sub(M::MESSAGES.first_type).filter(|kind| *kind < M::MESSAGES.kinds);
     let (Some(kind), Some(body)) = (kind, message.strip_prefix(M::MESSAGES.word)) else { return };
     // SAFETY: the server calls receivers on its main thread.
-    if let Some(server) = unsafe { soon::context_of_load() } {
-        callbacks::on_message::<M>(&server, &sender, kind, body);
+    if let Some(mut server) = unsafe { soon::context_of_load() } {
+        callbacks::on_message::<M>(&mut server, &sender, kind, body);
     }
 }

@@ -24,7 +24,7 @@ fn with<M: Module, R>(proof: &impl MainThread, body: impl FnOnce(&mut M) -> R) -
 }
 
 /// Gives the server back what was set for it, stops the worker and drops all state.
-pub(super) fn retire<M: Module>(server: &Server) {
+pub(super) fn retire<M: Module>(server: &mut Server) {
     if let Some(mut module) = M::cells().state.set(server, None) {
         module.stop(server);
     }
@@ -55,8 +55,8 @@ fn watch_command<M: Module, P: MainThread>(proof: &P, call: &mut FilterCall, see
 }
 
 /// The event loop has time, or seemed to.
-pub(super) fn on_idle<M: Module>(server: &Server) {
-    guarded("an idle turn", || with(server, |module: &mut M| module.on_idle(server)));
+pub(super) fn on_idle<M: Module>(server: &mut Server) {
+    guarded("an idle turn", || with(&server.proof(), |module: &mut M| module.on_idle(server)));
 }
 
 pub(super) unsafe extern "C" fn on_key_event<M: Module>(
@@ -66,22 +66,22 @@ pub(super) unsafe extern "C" fn on_key_event<M: Module>(
     key: *mut raw::RedisModuleString,
 ) -> c_int {
     // SAFETY: the server runs this callback now, with this context.
-    let server = unsafe { Server::new(ctx) };
+    let mut server = unsafe { Server::new(ctx) };
     let db = server.selected_db();
     // SAFETY: the server gives a C string that lives during the call.
     let event = unsafe { CStr::from_ptr(event) };
     guarded("a key event", || {
         // SAFETY: the key's name lives during the call.
         let key = unsafe { bytes_of(&key) };
-        with(&server, |module: &mut M| {
+        with(&server.proof(), |module: &mut M| {
             if kind & raw::REDISMODULE_NOTIFY_KEY_MISS != 0 {
                 module.on_miss(db, key);
             } else {
-                module.on_key_event(&server, db, event, key);
+                module.on_key_event(&mut server, db, event, key);
             }
         });
     });
-    home_db::after_event(&server, db, event.to_bytes());
+    home_db::after_event(&mut server, db, event.to_bytes());
     OK
 }
 
@@ -95,15 +95,15 @@ pub(super) unsafe extern "C" fn on_event_loop<M: Module>(
         return;
     }
     // SAFETY: the server runs this callback now, with this context.
-    let server = unsafe { Server::new(ctx) };
+    let mut server = unsafe { Server::new(ctx) };
     if guard::is_off() {
-        recover::<M>(&server);
+        recover::<M>(&mut server);
     }
-    guarded("the end of a turn", || end_turn::<M>(&server));
+    guarded("the end of a turn", || end_turn::<M>(&mut server));
 }
 
-fn end_turn<M: Module>(server: &Server) {
-    match with(server, |module: &mut M| module.end_turn(server)) {
+fn end_turn<M: Module>(server: &mut Server) {
+    match with(&server.proof(), |module: &mut M| module.end_turn(server)) {
         Some(Life::Ails) if settings::start_was_asked() => {
             retire::<M>(server);
             start::<M>(server);
@@ -131,7 +131,7 @@ static IS_SERVER_START: AtomicBool = AtomicBool::new(false);
 
 /// Starts with the module. Where the server itself starts, when it begins to serve: what is held before counts as its own memory for
 /// ever, and `MEMORY STATS` is wrong once the module gives it back.
-pub(super) fn start_with_module<M: Module>(server: &Server) {
+pub(super) fn start_with_module<M: Module>(server: &mut Server) {
     let is_server_start = server.info_field(b"stats", "total_connections_received").is_some_and(|n| n == "0");
     IS_SERVER_START.store(is_server_start, Ordering::Relaxed);
     if is_server_start {
@@ -141,12 +141,12 @@ pub(super) fn start_with_module<M: Module>(server: &Server) {
     }
 }
 
-fn start<M: Module>(server: &Server) {
+fn start<M: Module>(server: &mut Server) {
     start_anew::<M>(server, false);
 }
 
 /// Makes fresh state, where the settings want it.
-fn start_anew<M: Module>(server: &Server, is_server_start: bool) {
+fn start_anew<M: Module>(server: &mut Server, is_server_start: bool) {
     let (version, settings) = settings::current::<M>(server);
     if !settings::Settings::is_enabled(&settings) {
         return;
@@ -163,15 +163,15 @@ fn start_anew<M: Module>(server: &Server, is_server_start: bool) {
 ///
 /// # Errors
 /// As [`Module::check`].
-pub(super) fn check<M: Module>(server: &Server) -> Result<(), String> {
+pub(super) fn check<M: Module>(server: &mut Server) -> Result<(), String> {
     let (_, settings) = settings::current::<M>(server);
-    let checked = with(server, |module: &mut M| M::check(Some(module), server, &settings));
+    let checked = with(&server.proof(), |module: &mut M| M::check(Some(module), server, &settings));
     checked.unwrap_or_else(|| M::check(None, server, &settings))
 }
 
 /// After a panic: lets go of the state, says so once, and waits until it is asked to start again.
 #[cold]
-fn recover<M: Module>(server: &Server) {
+fn recover<M: Module>(server: &mut Server) {
     let had_state = || {
         let held = M::cells().state.set(server, None);
         let had_state = held.map(|mut module| module.stop(server)).is_some();
@@ -202,12 +202,12 @@ pub(super) unsafe extern "C" fn on_config_change<M: Module>(
     data: *mut c_void,
 ) {
     // SAFETY: the server runs this callback now, with this context.
-    let server = unsafe { Server::new(ctx) };
+    let mut server = unsafe { Server::new(ctx) };
     // SAFETY: the data of this event is a list of the settings that were set.
     if unsafe { names_setting(data, M::ENABLED) } {
         settings::ask_start::<M>(&server);
     }
-    guarded("a configuration change", || with(&server, |module: &mut M| module.on_config_change(&server)));
+    guarded("a configuration change", || with(&server.proof(), |module: &mut M| module.on_config_change(&mut server)));
 }
 
 /// A connection has come or gone.
@@ -221,23 +221,25 @@ pub(super) unsafe extern "C" fn on_client_change<M: Module>(
         return;
     }
     // SAFETY: the server runs this callback now, with this context.
-    let server = unsafe { Server::new(ctx) };
+    let mut server = unsafe { Server::new(ctx) };
     // SAFETY: the data of this event is a client's description, alive during the call.
     let client_id = unsafe { (*data.cast::<raw::RedisModuleClientInfo>()).id };
     awaits::forget_connection(&server, client_id);
-    guarded("the end of a connection", || with(&server, |module: &mut M| module.on_disconnect(&server, client_id)));
+    guarded("the end of a connection", || {
+        with(&server.proof(), |module: &mut M| module.on_disconnect(&mut server, client_id))
+    });
 }
 
 /// What becomes of a command that the filter has put behind [`Module::AWAIT`]. Without the module it runs.
-pub(super) fn on_await<M: Module>(server: &Server, words: &[&[u8]]) -> Awaited {
-    guarded("a wait", || with(server, |module: &mut M| module.on_await(server, words)))
+pub(super) fn on_await<M: Module>(server: &mut Server, words: &[&[u8]]) -> Awaited {
+    guarded("a wait", || with(&server.proof(), |module: &mut M| module.on_await(server, words)))
         .flatten()
         .unwrap_or(Awaited::Runs)
 }
 
 /// A client's wait is over.
-pub(super) fn on_awaited<M: Module>(server: &Server, words: &[&[u8]], outcome: Option<M::Outcome>) {
-    guarded("the end of a wait", || with(server, |module: &mut M| module.on_awaited(server, words, outcome)));
+pub(super) fn on_awaited<M: Module>(server: &mut Server, words: &[&[u8]], outcome: Option<M::Outcome>) {
+    guarded("the end of a wait", || with(&server.proof(), |module: &mut M| module.on_awaited(server, words, outcome)));
 }
 
 /// A database was emptied, databases changed places, a data set is loaded, or the server's role has changed.
@@ -248,7 +250,7 @@ pub(super) unsafe extern "C" fn on_data_change<M: Module>(
     data: *mut c_void,
 ) {
     // SAFETY: the server runs this callback now, with this context.
-    let server = unsafe { Server::new(ctx) };
+    let mut server = unsafe { Server::new(ctx) };
     let change = match event.id {
         // SAFETY: the data of this event says which database, alive during the call; -1 is all.
         raw::REDISMODULE_EVENT_FLUSHDB => DataChange::Emptied(
@@ -263,7 +265,9 @@ pub(super) unsafe extern "C" fn on_data_change<M: Module>(
         raw::REDISMODULE_EVENT_LOADING => DataChange::Loaded,
         _ => DataChange::OtherRole,
     };
-    guarded("a change of the data set", || with(&server, |module: &mut M| module.on_data_change(&server, change)));
+    guarded("a change of the data set", || {
+        with(&server.proof(), |module: &mut M| module.on_data_change(&mut server, change))
+    });
 }
 
 /// Ten times a second, before commands that were held back by a pause run.
@@ -274,13 +278,13 @@ pub(super) unsafe extern "C" fn on_cron<M: Module>(
     _data: *mut c_void,
 ) {
     // SAFETY: the server runs this callback now, with this context.
-    let server = unsafe { Server::new(ctx) };
-    guarded("a tick of the server's", || with(&server, |module: &mut M| module.on_cron(&server)));
+    let mut server = unsafe { Server::new(ctx) };
+    guarded("a tick of the server's", || with(&server.proof(), |module: &mut M| module.on_cron(&mut server)));
 }
 
 /// The module on another node has sent a message.
-pub(super) fn on_message<M: Module>(server: &Server, sender: &NodeId, kind: u8, body: &[u8]) {
-    guarded("a message", || with(server, |module: &mut M| module.on_message(server, sender, kind, body)));
+pub(super) fn on_message<M: Module>(server: &mut Server, sender: &NodeId, kind: u8, body: &[u8]) {
+    guarded("a message", || with(&server.proof(), |module: &mut M| module.on_message(server, sender, kind, body)));
 }
 
 /// The server stops in good order.
@@ -291,8 +295,8 @@ pub(super) unsafe extern "C" fn on_shutdown<M: Module>(
     _data: *mut c_void,
 ) {
     // SAFETY: the server runs this callback now, with this context.
-    let server = unsafe { Server::new(ctx) };
-    guarded("the stop", || with(&server, |module: &mut M| module.on_shutdown(&server)));
+    let mut server = unsafe { Server::new(ctx) };
+    guarded("the stop", || with(&server.proof(), |module: &mut M| module.on_shutdown(&mut server)));
 }
 
 /// True where the change that the server tells of includes `name`, also where it was set to what it is already.
@@ -338,7 +342,7 @@ pub(super) unsafe extern "C" fn on_own_command<M: Module>(
     argc: c_int,
 ) -> c_int {
     // SAFETY: the server runs this command now, with this context.
-    let server = unsafe { Server::new(ctx) };
+    let mut server = unsafe { Server::new(ctx) };
     // SAFETY: `argv` holds `argc` strings that live during the call.
     let words = unsafe { words_of(argv, argc) };
     // Looking at other databases in a command's context moves its client there.
@@ -347,7 +351,7 @@ pub(super) unsafe extern "C" fn on_own_command<M: Module>(
     let ran = guarded("a command", || {
         // Asked of the server only where it matters.
         let refused = M::refuse(&words).filter(|_| !registry::may_change::<M>(&server));
-        refused.or_else(|| with(&server, |module: &mut M| module.on_own_command(&server, &words)))
+        refused.or_else(|| with(&server.proof(), |module: &mut M| module.on_own_command(&mut server, &words)))
     });
     server.select_db(db);
     let failed = || Answer::Error(format!("ERR a fault in {}; INFO says which", M::TITLE));

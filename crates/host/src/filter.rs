@@ -82,11 +82,11 @@ pub struct FilterCall {
 // SAFETY: made within a filter, which runs on the main thread, and can't leave it.
 unsafe impl MainThread for FilterCall {}
 
-/// That a filter runs, apart from its call; like it, it can't leave its thread.
-pub struct FilterProof(std::marker::PhantomData<*const ()>);
+/// The proof alone, for where what it came from is handed on to be changed. It can't leave the thread.
+pub struct OnMain(pub(super) std::marker::PhantomData<*const ()>);
 
 // SAFETY: made from a call, for as long as the thread is the main one, which is for good.
-unsafe impl MainThread for FilterProof {}
+unsafe impl MainThread for OnMain {}
 
 /// The client that sends a command.
 #[derive(Clone, Copy, Debug)]
@@ -108,8 +108,8 @@ impl FilterCall {
 
     /// The proof alone, for who hands the call on to be changed. It can't leave the thread.
     #[inline]
-    pub(super) fn proof(&self) -> FilterProof {
-        FilterProof(std::marker::PhantomData)
+    pub(super) fn proof(&self) -> OnMain {
+        OnMain(std::marker::PhantomData)
     }
 
     /// The sending client's id; `None` on servers whose filters don't tell (Redis 7.0).

@@ -48,9 +48,9 @@ const TRIED: [Version; 4] = [("Valkey", 8, 0), ("Valkey", 8, 1), ("Valkey", 9, 1
 const TRIED_TEXT: &str = "Valkey 8.0, 8.1 and 9.1 and Redis 8.0";
 
 /// At load: looks the functions up.
-pub(super) fn prepare(server: &Server) {
+pub(super) fn prepare(server: &mut Server) {
     FOUND.get_or_init(|| {
-        let field = |name| server.info_field(b"server", name);
+        let mut field = |name| server.info_field(b"server", name);
         let (product, text) = match field("valkey_version") {
             Some(text) => ("Valkey", text),
             None => ("Redis", field("redis_version").unwrap_or_default()),

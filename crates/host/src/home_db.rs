@@ -18,7 +18,7 @@ static CLIENT: AtomicU64 = AtomicU64::new(0);
 static DB: AtomicU16 = AtomicU16::new(0);
 
 /// At load: whether this server needs it.
-pub(super) fn look_at(server: &Server) {
+pub(super) fn look_at(server: &mut Server) {
     let version = server.info_field(b"server", "valkey_version").unwrap_or_default();
     let is_needed = ["8.1.", "9.0."].iter().any(|of| version.starts_with(of));
     IS_NEEDED.store(is_needed, Ordering::Relaxed);
@@ -51,7 +51,7 @@ fn remember(client_id: u64, db: u16) {
 
 /// An event of database `db` was looked at, by which other databases may have been selected.
 #[inline]
-pub(super) fn after_event(server: &Server, db: u16, event: &[u8]) {
+pub(super) fn after_event(server: &mut Server, db: u16, event: &[u8]) {
     if !is_needed() {
         return;
     }

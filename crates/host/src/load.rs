@@ -105,26 +105,26 @@ pub unsafe fn on_load<M: Module>(
         return ERR;
     }
     // SAFETY: the server runs this callback now, with this context.
-    let server = unsafe { Server::new(ctx) };
+    let mut server = unsafe { Server::new(ctx) };
     // The library may have stayed mapped since an earlier load that ended in a fault.
     guard::start_over();
     guard::catch_panic_messages();
     // SAFETY: `argv` holds `argc` strings that live during the call.
     let words = unsafe { words_of(argv, argc) };
-    match guard::guarded("the load", || load::<M>(&server, &words)) {
+    match guard::guarded("the load", || load::<M>(&mut server, &words)) {
         Some(Ok(())) => OK,
         Some(Err(why)) => {
             server.log(Level::Warning, &format!("{} can't be loaded: {why}", M::TITLE));
-            give_up::<M>(&server)
+            give_up::<M>(&mut server)
         }
         None => {
             server.log(Level::Warning, &format!("{} can't be loaded: panic {}", M::TITLE, guard::last_panic()));
-            give_up::<M>(&server)
+            give_up::<M>(&mut server)
         }
     }
 }
 
-fn give_up<M: Module>(server: &Server) -> c_int {
+fn give_up<M: Module>(server: &mut Server) -> c_int {
     bus::release();
     soon::release(server);
     callbacks::retire::<M>(server);
@@ -149,7 +149,7 @@ pub fn databases() -> u16 {
 static DATABASES: AtomicU16 = AtomicU16::new(u16::MAX);
 
 /// A cluster has one, unless its servers can have more.
-fn read_databases(server: &Server) -> u16 {
+fn read_databases(server: &mut Server) -> u16 {
     let (name, default) = match server.flags().is_cluster() {
         true => ("cluster-databases", 1),
         false => ("databases", 16),
@@ -168,7 +168,7 @@ fn arguments(words: &[&[u8]]) -> Result<Vec<String>, String> {
     words.iter().map(text).collect()
 }
 
-fn load<M: Module>(server: &Server, words: &[&[u8]]) -> Result<(), String> {
+fn load<M: Module>(server: &mut Server, words: &[&[u8]]) -> Result<(), String> {
     IS_LOADED.store(false, Ordering::Relaxed);
     if let Some(name) = missing() {
         return Err(format!("this server lacks {name}; Valkey 7.2 or Redis 7.0 and later have it"));
@@ -198,7 +198,7 @@ fn load<M: Module>(server: &Server, words: &[&[u8]]) -> Result<(), String> {
 
 /// Subscribes to all that a module hears of but commands, which it looks at while it runs. The server lets go of it when
 /// the module is unloaded.
-fn watch<M: Module>(server: &Server) -> Result<(), String> {
+fn watch<M: Module>(server: &mut Server) -> Result<(), String> {
     let ctx = server.raw();
     let refused = |what: &str| Err(format!("the server refused {what}"));
     let kinds = raw::REDISMODULE_NOTIFY_KEY_MISS
@@ -254,10 +254,10 @@ fn watch<M: Module>(server: &Server) -> Result<(), String> {
 /// Only the server calls it, once, on its main thread.
 pub unsafe fn on_unload<M: Module>(ctx: *mut raw::RedisModuleCtx) -> c_int {
     // SAFETY: the server runs this callback now, with this context.
-    let server = unsafe { Server::new(ctx) };
+    let mut server = unsafe { Server::new(ctx) };
     let freed = guard::counted("the unload", || {
         bus::release();
-        callbacks::retire::<M>(&server);
+        callbacks::retire::<M>(&mut server);
         soon::release(&server);
         settings::release::<M>(&server);
         M::unloaded();

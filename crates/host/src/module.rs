@@ -93,7 +93,7 @@ pub trait Module: Sized + 'static {
     /// # Errors
     /// Why it can't run on this server, as a sentence.
     fn start(
-        server: &Server,
+        server: &mut Server,
         settings_version: u64,
         settings: Self::Settings,
         is_server_start: bool,
@@ -102,11 +102,11 @@ pub trait Module: Sized + 'static {
     ///
     /// # Errors
     /// Why not, as a sentence; they are put back then.
-    fn check(running: Option<&mut Self>, server: &Server, settings: &Self::Settings) -> Result<(), String>;
+    fn check(running: Option<&mut Self>, server: &mut Server, settings: &Self::Settings) -> Result<(), String>;
     /// Gives the server back what was set or held for it. It is dropped afterwards.
-    fn stop(&mut self, server: &Server);
+    fn stop(&mut self, server: &mut Server);
     /// After a fault, of which the state was stopped and dropped: gives back what doesn't depend on it.
-    fn after_fault(server: &Server);
+    fn after_fault(server: &mut Server);
 
     /// It has been unloaded: whatever is kept beside the state is forgotten.
     fn unloaded();
@@ -118,32 +118,32 @@ pub trait Module: Sized + 'static {
     /// A read has found nothing.
     fn on_miss(&mut self, db: u16, key: &[u8]);
     /// A key came, went, or something happened to it.
-    fn on_key_event(&mut self, server: &Server, db: u16, event: &CStr, key: &[u8]);
+    fn on_key_event(&mut self, server: &mut Server, db: u16, event: &CStr, key: &[u8]);
     /// The end of a turn of the event loop, before its replies leave.
-    fn end_turn(&mut self, server: &Server) -> Life;
+    fn end_turn(&mut self, server: &mut Server) -> Life;
     /// The event loop has time, as was asked for ([`super::soon::call_soon`]).
-    fn on_idle(&mut self, server: &Server);
+    fn on_idle(&mut self, server: &mut Server);
     /// The server's configuration has changed.
-    fn on_config_change(&mut self, server: &Server);
+    fn on_config_change(&mut self, server: &mut Server);
     /// A connection has gone.
-    fn on_disconnect(&mut self, server: &Server, client_id: u64);
+    fn on_disconnect(&mut self, server: &mut Server, client_id: u64);
     /// The data set has.
-    fn on_data_change(&mut self, server: &Server, change: DataChange);
+    fn on_data_change(&mut self, server: &mut Server, change: DataChange);
     /// Ten times a second, before commands that were held back by a pause of writes run.
-    fn on_cron(&mut self, server: &Server);
+    fn on_cron(&mut self, server: &mut Server);
     /// The server stops in good order.
-    fn on_shutdown(&mut self, server: &Server);
+    fn on_shutdown(&mut self, server: &mut Server);
     /// A message of this module on another node.
-    fn on_message(&mut self, server: &Server, sender: &NodeId, kind: u8, body: &[u8]);
+    fn on_message(&mut self, server: &mut Server, sender: &NodeId, kind: u8, body: &[u8]);
 
     /// A command stands behind [`Module::AWAIT`].
-    fn on_await(&mut self, server: &Server, words: &[&[u8]]) -> Awaited;
+    fn on_await(&mut self, server: &mut Server, words: &[&[u8]]) -> Awaited;
     /// Its client's wait is over; without an outcome it took too long, or whoever was to give one has died.
-    fn on_awaited(&mut self, server: &Server, words: &[&[u8]], outcome: Option<Self::Outcome>);
+    fn on_awaited(&mut self, server: &mut Server, words: &[&[u8]], outcome: Option<Self::Outcome>);
     /// What a command that changes what the module does is answered with, where its client may not.
     fn refuse(words: &[&[u8]]) -> Option<Answer>;
     /// Runs one of its commands.
-    fn on_own_command(&mut self, server: &Server, words: &[&[u8]]) -> Answer;
+    fn on_own_command(&mut self, server: &mut Server, words: &[&[u8]]) -> Answer;
     /// What its commands answer while it doesn't run.
     fn answer_stopped(words: &[&[u8]]) -> Answer;
     /// Writes its section of INFO.

@@ -6,6 +6,7 @@ use std::slice;
 
 use valkey_module::raw;
 
+use super::filter::OnMain;
 use super::reply::Value;
 use super::{MainThread, api};
 
@@ -32,6 +33,12 @@ impl Server {
     #[inline]
     pub(super) unsafe fn new(ctx: *mut raw::RedisModuleCtx) -> Self {
         Server { ctx }
+    }
+
+    /// The proof alone: the server itself is handed on.
+    #[inline]
+    pub fn proof(&self) -> OnMain {
+        OnMain(std::marker::PhantomData)
     }
 
     /// The context, for the rest of this folder.
@@ -111,11 +118,11 @@ impl Server {
     /// It is opened for writing, because a read would count in `keyspace_hits` and raise `keymiss` on older servers; nothing is
     /// written unless [`Key::unlink`] is called. A key whose time is up is expired, as by any look-up.
     #[inline]
-    pub fn open(&self, name: &Text) -> Key<'_> {
+    pub fn open(&mut self, name: &Text) -> Key<'_> {
         let mode = (raw::REDISMODULE_WRITE | raw::REDISMODULE_OPEN_KEY_NOTOUCH) as c_int;
         // SAFETY: `name` is a live string; the handle is closed on drop, within this callback.
         let key = unsafe { api!(RedisModule_OpenKey(self.ctx, name.0, mode)) };
-        Key { key, owned: true, server: std::marker::PhantomData }
+        Key { key, ctx: self.ctx, owned: true, server: std::marker::PhantomData }
     }
 
     /// Tells replicas and the append-only file that `name` of the selected database is gone.
@@ -131,7 +138,7 @@ impl Server {
     }
 
     /// Emits the `evicted` event for `name` of the selected database.
-    pub fn notify_evicted(&self, name: &Text) {
+    pub fn notify_evicted(&mut self, name: &Text) {
         // SAFETY: both strings are live.
         unsafe {
             api!(RedisModule_NotifyKeyspaceEvent(
@@ -145,12 +152,12 @@ impl Server {
 
     /// Has the server expire a key that isn't in memory: an empty one is made whose time is over, and looked up. So event,
     /// invalidations, watchers, replicas and `expired_keys` are the server's own doing; where it may not expire now, it does later.
-    pub fn expire_absent(&self, name: &Text) {
+    pub fn expire_absent(&mut self, name: &Text) {
+        let nothing = self.text(b"");
         let key = self.open(name);
         if key.kind() != Kind::Absent {
             return;
         }
-        let nothing = self.text(b"");
         // SAFETY: the handle is open for writing; the server holds the string from then on by itself.
         unsafe { api!(RedisModule_StringSet(key.key, nothing.0)) };
         // SAFETY: as above; any time since 1970 is over.
@@ -169,22 +176,22 @@ impl Server {
     }
 
     /// What was replicated goes out now, not with the next command: that may be a pause of writes, during which nothing may.
-    pub fn send_replicated(&self) {
+    pub fn send_replicated(&mut self) {
         // The server sends it at the end of any command that isn't part of another.
         self.call(c"TIME", &[]);
     }
 
     /// Calls a command of the server and copies its reply; `None` where it failed.
-    pub fn call(&self, command: &CStr, words: &[&[u8]]) -> Option<Value> {
+    pub fn call(&mut self, command: &CStr, words: &[&[u8]]) -> Option<Value> {
         self.call_with(c"v", command, words)
     }
 
     /// As [`Server::call`], for a command that changes keys: replicas and the append-only file get it too.
-    pub fn call_replicated(&self, command: &CStr, words: &[&[u8]]) -> Option<Value> {
+    pub fn call_replicated(&mut self, command: &CStr, words: &[&[u8]]) -> Option<Value> {
         self.call_with(c"!v", command, words)
     }
 
-    fn call_with(&self, format: &CStr, command: &CStr, words: &[&[u8]]) -> Option<Value> {
+    fn call_with(&mut self, format: &CStr, command: &CStr, words: &[&[u8]]) -> Option<Value> {
         let texts: Vec<Text> = words.iter().map(|word| self.text(word)).collect();
         let mut pointers: Vec<*mut raw::RedisModuleString> = texts.iter().map(|text| text.0).collect();
         let (start, count) = (pointers.as_mut_ptr(), pointers.len());
@@ -201,12 +208,12 @@ impl Server {
     }
 
     /// One field of `INFO section`.
-    pub fn info_field(&self, section: &[u8], field: &str) -> Option<String> {
+    pub fn info_field(&mut self, section: &[u8], field: &str) -> Option<String> {
         self.info_fields(section, [field]).map(|[value]| value)
     }
 
     /// Several fields of `INFO section`; `None` where one of them isn't there.
-    pub fn info_fields<const N: usize>(&self, section: &[u8], fields: [&str; N]) -> Option<[String; N]> {
+    pub fn info_fields<const N: usize>(&mut self, section: &[u8], fields: [&str; N]) -> Option<[String; N]> {
         let reply = self.call(c"INFO", &[section])?;
         let text = reply.text()?;
         let value = |field| {
@@ -218,12 +225,12 @@ impl Server {
     }
 
     /// One setting of the server.
-    pub fn setting(&self, name: &str) -> Option<String> {
+    pub fn setting(&mut self, name: &str) -> Option<String> {
         self.call(c"CONFIG", &[b"GET", name.as_bytes()])?.get(name)?.text().map(str::to_owned)
     }
 
     /// Sets one; false where the server refused.
-    pub fn set_setting(&self, name: &str, value: &[u8]) -> bool {
+    pub fn set_setting(&mut self, name: &str, value: &[u8]) -> bool {
         self.call(c"CONFIG", &[b"SET", name.as_bytes(), value]).is_some()
     }
 
@@ -239,12 +246,12 @@ impl Server {
     }
 
     /// Tells those of this server who listen on a channel.
-    pub fn publish(&self, channel: &[u8], text: &[u8]) {
+    pub fn publish(&mut self, channel: &[u8], text: &[u8]) {
         self.call(c"PUBLISH", &[channel, text]);
     }
 
     /// Closes a connection, without what it would have been answered.
-    pub fn close_client(&self, client_id: u64) {
+    pub fn close_client(&mut self, client_id: u64) {
         self.call(c"CLIENT", &[b"KILL", b"ID", client_id.to_string().as_bytes()]);
     }
 
@@ -253,7 +260,7 @@ impl Server {
     ///
     /// # Panics
     /// Where `visit` does: once the server's own frames are left, no other key having been visited.
-    pub fn scan_step(&self, cursor: &ScanCursor, mut visit: impl FnMut(&ScannedName, &Key)) -> bool {
+    pub fn scan_step(&mut self, cursor: &ScanCursor, mut visit: impl FnMut(&ScannedName, &Key)) -> bool {
         let mut visitor = Visitor { visit: &mut visit, panic: None };
         let data = (&raw mut visitor).cast::<c_void>();
         // SAFETY: the cursor lives; the callback runs within this call only, and gets back the pointer that it is given.
@@ -278,7 +285,7 @@ struct Visitor<'a> {
 
 /// The server's trampoline into [`Server::scan_step`]'s closure.
 unsafe extern "C" fn scan_visit(
-    _ctx: *mut raw::RedisModuleCtx,
+    ctx: *mut raw::RedisModuleCtx,
     name: *mut raw::RedisModuleString,
     key: *mut raw::RedisModuleKey,
     data: *mut c_void,
@@ -288,7 +295,7 @@ unsafe extern "C" fn scan_visit(
     if key.is_null() || visitor.panic.is_some() {
         return;
     }
-    let handle = Key { key, owned: false, server: std::marker::PhantomData };
+    let handle = Key { key, ctx, owned: false, server: std::marker::PhantomData };
     // Asked for once: the name is looked at for partition, size and what is remembered.
     // SAFETY: the name lives during the visit.
     let name = ScannedName { text: name, bytes: unsafe { bytes_of(&name) } };
@@ -473,11 +480,49 @@ pub enum Age {
     Frequency(u8),
 }
 
-/// An open key.
+/// An open key. It has the server to itself: while it is open no other is opened, and nothing is called that could free its value.
+///
+/// ```
+/// fn size(server: &mut tenure_host::server::Server, name: &tenure_host::server::Text) -> usize {
+///     let length = server.open(name).length();
+///     length + server.open(name).length()
+/// }
+/// ```
+///
+/// Two at once don't compile:
+/// ```compile_fail,E0499
+/// fn sizes(server: &mut tenure_host::server::Server, name: &tenure_host::server::Text) -> usize {
+///     let one = server.open(name);
+///     let other = server.open(name);
+///     one.length() + other.length()
+/// }
+/// ```
+///
+/// Nor does a command that may remove it:
+/// ```compile_fail,E0499
+/// fn removed(server: &mut tenure_host::server::Server, name: &tenure_host::server::Text) -> usize {
+///     let key = server.open(name);
+///     server.call_replicated(c"UNLINK", &[name.as_ref()]);
+///     key.length()
+/// }
+/// ```
+///
+/// Nor one that outlives the callback that it was opened in:
+/// ```compile_fail,E0597
+/// fn kept<'a>(name: &tenure_host::server::Text, mut server: tenure_host::server::Server) {
+///     let key;
+///     {
+///         let mut inner = server;
+///         key = inner.open(name);
+///     }
+///     key.length();
+/// }
+/// ```
 pub struct Key<'a> {
     key: *mut raw::RedisModuleKey,
+    ctx: *mut raw::RedisModuleCtx,
     owned: bool,
-    server: std::marker::PhantomData<&'a Server>,
+    server: std::marker::PhantomData<&'a mut Server>,
 }
 
 impl Key<'_> {
@@ -499,6 +544,14 @@ impl Key<'_> {
     pub fn length(&self) -> usize {
         // SAFETY: the handle is open; an empty one has length 0.
         unsafe { api!(RedisModule_ValueLength(self.key)) }
+    }
+
+    /// What the server says that it takes with `name`, its own, in bytes; up to 64 elements exact. A call. `MEMORY USAGE` looks it up without any
+    /// of what a look-up brings: nothing expires, so the value stays.
+    pub fn memory_usage(&self, name: &[u8]) -> Option<i64> {
+        // SAFETY: the context is that of the callback that the key is open in; the call frees nothing.
+        let mut server = unsafe { Server::new(self.ctx) };
+        server.call(c"MEMORY", &[b"USAGE", name, b"SAMPLES", b"64"])?.integer()
     }
 
     /// A hash, list, set or sorted set. No stream: who waits for one is told when it goes, also where it is made again at once.

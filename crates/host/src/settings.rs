@@ -131,7 +131,7 @@ fn change<M: Module>(i: usize, value: Given) -> Result<(), String> {
 ///
 /// # Errors
 /// The argument that is wrong, or the setting that the server refused.
-pub(super) fn register<M: Module>(server: &Server, arguments: &[String]) -> Result<(), String> {
+pub(super) fn register<M: Module>(server: &mut Server, arguments: &[String]) -> Result<(), String> {
     let mut settings = M::Settings::default();
     take_arguments::<M>(&mut settings, arguments)?;
     for (i, setting) in M::Settings::declared().iter().enumerate() {
@@ -156,7 +156,7 @@ fn full_name<M: Module>(name: &CStr) -> String {
     format!("{}.{}", plain::<M>(), name.to_string_lossy())
 }
 
-fn register_one<M: Module>(server: &Server, setting: &Declared, default: Given, index: *mut c_void) -> c_int {
+fn register_one<M: Module>(server: &mut Server, setting: &Declared, default: Given, index: *mut c_void) -> c_int {
     let (ctx, name) = (server.raw(), setting.name.as_ptr());
     let plain = raw::REDISMODULE_CONFIG_DEFAULT;
     // The callbacks have the signatures asked for and live as long as the module; names are constants.
@@ -320,8 +320,8 @@ unsafe extern "C" fn apply_text<M: Module>(
         return OK;
     }
     // Not the context that is given: on Redis 7.0 nothing can be called with it.
-    let Some(server) = soon::own_context(&ConfigCall) else { return OK };
-    match counted("a setting", || callbacks::check::<M>(&server)) {
+    let Some(mut server) = soon::own_context(&ConfigCall) else { return OK };
+    match counted("a setting", || callbacks::check::<M>(&mut server)) {
         // SAFETY: the server gives a place for the message.
         Some(taken) => unsafe { told(taken, error) },
         None => OK,

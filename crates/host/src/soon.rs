@@ -83,6 +83,6 @@ pub(super) fn cancel(_proof: &impl MainThread) {
 pub(super) unsafe extern "C" fn on_timer<M: Module>(ctx: *mut raw::RedisModuleCtx, _data: *mut c_void) {
     IS_SET.store(false, Ordering::Relaxed);
     // SAFETY: the server runs this callback now, with this context.
-    let server = unsafe { Server::new(ctx) };
-    callbacks::on_idle::<M>(&server);
+    let mut server = unsafe { Server::new(ctx) };
+    callbacks::on_idle::<M>(&mut server);
 }

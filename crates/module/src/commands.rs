@@ -34,7 +34,7 @@ const SHARED_POINTS: usize = 200;
 const BY_K: [(u32, &str); SAMPLE_SIZES_MODELLED.len()] = [(1, "1"), (5, "5"), (8, "8"), (16, "16")];
 
 /// Runs one command.
-pub fn run(runtime: &mut Runtime, server: &Server, words: &[&[u8]]) -> Answer {
+pub fn run(runtime: &mut Runtime, server: &mut Server, words: &[&[u8]]) -> Answer {
     let (name, arguments) = split(words);
     if is_container(&name) && asks_for_help(arguments) {
         return help_of(&name);
@@ -378,7 +378,7 @@ fn views_named<'a>(tenure: &'a Tenure, name: &[u8]) -> Result<Vec<&'a PartitionV
 }
 
 /// `TENURE.SLEEP` and `TENURE.WAKE`.
-fn rest(tenure: &mut Tenure, server: &Server, of: &[u8], asleep: bool) -> Answer {
+fn rest(tenure: &mut Tenure, server: &mut Server, of: &[u8], asleep: bool) -> Answer {
     match partition_named(tenure, of).and_then(|id| tenure.set_rest(server, id, asleep)) {
         Ok(()) => Answer::Ok,
         Err(why) => error(why),
@@ -394,7 +394,7 @@ fn partition_named(tenure: &Tenure, name: &[u8]) -> Result<PartitionId, String> 
 }
 
 /// `TENURE.CLASS`.
-fn class(tenure: &mut Tenure, server: &Server, arguments: &[&[u8]]) -> Answer {
+fn class(tenure: &mut Tenure, server: &mut Server, arguments: &[&[u8]]) -> Answer {
     let [first, rest @ ..] = arguments else { return wrong_count("tenure.class") };
     let verb = text(first).to_ascii_uppercase();
     if tenure.settings().classes.source == Source::Off && verb != "LIST" {
@@ -438,7 +438,7 @@ fn with_class(tenure: &mut Tenure, name: &[u8], hint: impl FnOnce(&mut Tenure, C
 }
 
 /// Puts a rule in the place of the prefix's former one, in `tenure.class-rules`, where it outlives a `CONFIG REWRITE`.
-fn set_rule(tenure: &Tenure, server: &Server, prefix: &[u8], name: &str) -> Answer {
+fn set_rule(tenure: &Tenure, server: &mut Server, prefix: &[u8], name: &str) -> Answer {
     match ClassRules::with(&tenure.settings().class_rules_text, prefix, name) {
         Ok(rules) => match server.call(c"CONFIG", &[b"SET", b"tenure.class-rules", &rules]) {
             Some(_) => Answer::Ok,
@@ -475,7 +475,7 @@ fn list_classes(tenure: &Tenure) -> Answer {
 }
 
 /// Faults on purpose, for tests.
-fn debug(tenure: &mut Tenure, server: &Server, arguments: &[&[u8]]) -> Answer {
+fn debug(tenure: &mut Tenure, server: &mut Server, arguments: &[&[u8]]) -> Answer {
     let words: Vec<String> = arguments.iter().map(|word| text(word).to_ascii_lowercase()).collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     match words[..] {

@@ -65,7 +65,7 @@ pub enum When {
 /// What the main thread has while the server has called it.
 pub struct Turn<'a> {
     /// The server.
-    pub server: &'a Server,
+    pub server: &'a mut Server,
     /// The time, in µs.
     pub now_us: u64,
     /// Everything but the features.
@@ -169,7 +169,7 @@ pub trait Feature {
     fn report(&self, tenure: &Tenure, report: &mut Report);
 
     /// Gives back whatever was taken of the server: the state is about to go.
-    fn release(&mut self, server: &Server) {
+    fn release(&mut self, server: &mut Server) {
         let _ = server;
     }
 }

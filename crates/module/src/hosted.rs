@@ -46,7 +46,7 @@ impl Module for Runtime {
     }
 
     fn start(
-        server: &Server,
+        server: &mut Server,
         settings_version: u64,
         settings: Settings,
         is_server_start: bool,
@@ -55,13 +55,13 @@ impl Module for Runtime {
     }
 
     /// Minimums have to fit into the limit as it is now.
-    fn check(running: Option<&mut Runtime>, server: &Server, settings: &Settings) -> Result<(), String> {
+    fn check(running: Option<&mut Runtime>, server: &mut Server, settings: &Settings) -> Result<(), String> {
         let limit_bytes = server.info_field(b"memory", "maxmemory").and_then(|bytes| bytes.parse().ok()).unwrap_or(0);
         let room_bytes = running.and_then(|runtime| runtime.tenure.room_for_keys(server, limit_bytes));
         minimums::check(settings, limit_bytes, room_bytes)
     }
 
-    fn stop(&mut self, server: &Server) {
+    fn stop(&mut self, server: &mut Server) {
         info::keep_last_counts(self);
         self.give_back(server);
     }
@@ -70,7 +70,7 @@ impl Module for Runtime {
         counts::forget();
     }
 
-    fn after_fault(server: &Server) {
+    fn after_fault(server: &mut Server) {
         replies::release_everyone(server);
     }
 
@@ -87,14 +87,14 @@ impl Module for Runtime {
         Runtime::on_command(self, call, command, now_us);
         let tenure = &mut self.tenure;
         if let Some(touched) = tenure.observer.touches.take()
-            && let Some(server) = soon::own_context(call)
+            && let Some(mut server) = soon::own_context(call)
         {
-            tenure.on_touched(call, &server, &touched);
+            tenure.on_touched(call, &mut server, &touched);
         }
         if !tenure.observer.touches.owed.is_empty()
-            && let Some(server) = soon::own_context(call)
+            && let Some(mut server) = soon::own_context(call)
         {
-            tenure.settle_soon(&server);
+            tenure.settle_soon(&mut server);
         }
         tenure.observer.manages_modules
     }
@@ -103,11 +103,11 @@ impl Module for Runtime {
         self.tenure.observer.on_miss(db, key, now_us());
     }
 
-    fn on_key_event(&mut self, server: &Server, db: u16, event: &CStr, key: &[u8]) {
+    fn on_key_event(&mut self, server: &mut Server, db: u16, event: &CStr, key: &[u8]) {
         self.tenure.on_key_event(server, db, event, key);
     }
 
-    fn end_turn(&mut self, server: &Server) -> Life {
+    fn end_turn(&mut self, server: &mut Server) -> Life {
         if self.tenure.settings_version != settings::version() {
             let (version, now) = settings::current::<Runtime>(server);
             info::keep_counts_of_all(self, |runtime| runtime.take_settings(server, version, now));
@@ -120,41 +120,41 @@ impl Module for Runtime {
         }
     }
 
-    fn on_idle(&mut self, server: &Server) {
+    fn on_idle(&mut self, server: &mut Server) {
         self.idle(server);
     }
 
-    fn on_config_change(&mut self, server: &Server) {
+    fn on_config_change(&mut self, server: &mut Server) {
         self.server_may_have_changed(server);
     }
 
-    fn on_disconnect(&mut self, server: &Server, client_id: u64) {
+    fn on_disconnect(&mut self, server: &mut Server, client_id: u64) {
         self.on_client_gone(server, client_id);
     }
 
-    fn on_data_change(&mut self, server: &Server, change: DataChange) {
+    fn on_data_change(&mut self, server: &mut Server, change: DataChange) {
         Runtime::on_data_change(self, server, change);
     }
 
-    fn on_cron(&mut self, server: &Server) {
+    fn on_cron(&mut self, server: &mut Server) {
         self.tenure.settle_sleepers(server);
     }
 
-    fn on_shutdown(&mut self, server: &Server) {
+    fn on_shutdown(&mut self, server: &mut Server) {
         self.tenure.on_shutdown(server);
     }
 
-    fn on_message(&mut self, server: &Server, sender: &NodeId, kind: u8, body: &[u8]) {
+    fn on_message(&mut self, server: &mut Server, sender: &NodeId, kind: u8, body: &[u8]) {
         if let Some(topic) = Topic::of(kind) {
             self.event(server, &Event::Message { sender, topic, body });
         }
     }
 
-    fn on_await(&mut self, server: &Server, words: &[&[u8]]) -> Awaited {
+    fn on_await(&mut self, server: &mut Server, words: &[&[u8]]) -> Awaited {
         self.tenure.await_value(server, words)
     }
 
-    fn on_awaited(&mut self, server: &Server, words: &[&[u8]], outcome: Option<Outcome>) {
+    fn on_awaited(&mut self, server: &mut Server, words: &[&[u8]], outcome: Option<Outcome>) {
         self.tenure.finish_await(server, words, outcome);
     }
 
@@ -162,7 +162,7 @@ impl Module for Runtime {
         commands::changes(words).then(commands::no_permission)
     }
 
-    fn on_own_command(&mut self, server: &Server, words: &[&[u8]]) -> Answer {
+    fn on_own_command(&mut self, server: &mut Server, words: &[&[u8]]) -> Answer {
         commands::run(self, server, words)
     }
 

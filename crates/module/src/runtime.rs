@@ -66,7 +66,7 @@ impl Runtime {
     /// # Errors
     /// Why it can't run on this server, as a sentence.
     pub fn start(
-        server: &Server,
+        server: &mut Server,
         settings_version: u64,
         settings: Settings,
         is_server_start: bool,
@@ -106,32 +106,32 @@ impl Runtime {
     }
 
     /// Takes changed settings.
-    pub fn take_settings(&mut self, server: &Server, version: u64, settings: Settings) {
+    pub fn take_settings(&mut self, server: &mut Server, version: u64, settings: Settings) {
         self.tenure.take_settings(version, settings);
         self.event(server, &Event::Configured);
     }
 
     /// The server's configuration changed: what depends on it is read again at the end of this turn.
-    pub fn server_may_have_changed(&mut self, server: &Server) {
+    pub fn server_may_have_changed(&mut self, server: &mut Server) {
         self.tenure.server_may_have_changed();
         self.event(server, &Event::Configured);
     }
 
     /// The data set as a whole has changed, or is about to.
-    pub fn on_data_change(&mut self, server: &Server, change: DataChange) {
+    pub fn on_data_change(&mut self, server: &mut Server, change: DataChange) {
         self.tenure.on_data_change(server, change);
         self.event(server, &Event::DataSet);
     }
 
     /// A connection has ended.
-    pub fn on_client_gone(&mut self, server: &Server, client_id: u64) {
+    pub fn on_client_gone(&mut self, server: &mut Server, client_id: u64) {
         self.tenure.observer.partitions.classes.forget_connection(client_id);
         self.tenure.observer.touches.discard(client_id);
         self.event(server, &Event::ClientGone(client_id));
     }
 
     /// The end of a turn: bounded work.
-    pub fn end_turn(&mut self, server: &Server, now_us: u64) {
+    pub fn end_turn(&mut self, server: &mut Server, now_us: u64) {
         if self.features.wants.has(Wants::TURNS) {
             self.each(server, now_us, |wants| wants.has(Wants::TURNS), |feature, turn| feature.end_turn(turn));
         }
@@ -154,7 +154,7 @@ impl Runtime {
     }
 
     /// The event loop has nothing else to do, unless commands have come just now.
-    pub fn idle(&mut self, server: &Server) {
+    pub fn idle(&mut self, server: &mut Server) {
         self.tenure.settle_sleepers(server);
         if self.tenure.observer.is_busy {
             return;
@@ -164,14 +164,14 @@ impl Runtime {
         self.tenure.relieve(server, now_us(), When::Idle);
     }
 
-    fn slices(&mut self, server: &Server, now_us: u64, when: When) {
+    fn slices(&mut self, server: &mut Server, now_us: u64, when: When) {
         if self.features.wants.has(Wants::SLICES) {
             self.each(server, now_us, |wants| wants.has(Wants::SLICES), |feature, turn| feature.slice(turn, when));
         }
     }
 
     /// Runs a `TENURE.*` command that is a feature's own.
-    pub fn run(&mut self, server: &Server, name: &str, arguments: &[&[u8]]) -> Option<Answer> {
+    pub fn run(&mut self, server: &mut Server, name: &str, arguments: &[&[u8]]) -> Option<Answer> {
         let mut answer = None;
         self.each(
             server,
@@ -186,19 +186,19 @@ impl Runtime {
         answer
     }
 
-    fn tick_features(&mut self, server: &Server, now_us: u64) {
+    fn tick_features(&mut self, server: &mut Server, now_us: u64) {
         self.each(server, now_us, |_| true, |feature, turn| feature.tick(turn));
     }
 
     /// Something happened that every feature is told of.
-    pub fn event(&mut self, server: &Server, event: &Event) {
+    pub fn event(&mut self, server: &mut Server, event: &Event) {
         self.each(server, now_us(), |_| true, |feature, turn| feature.event(turn, event));
     }
 
     /// Calls `body` with each feature that `is_meant`, and sees to what they want.
     fn each(
         &mut self,
-        server: &Server,
+        server: &mut Server,
         now_us: u64,
         is_meant: impl Fn(Wants) -> bool,
         mut body: impl FnMut(&mut dyn Feature, &mut Turn),
@@ -219,7 +219,7 @@ impl Runtime {
     }
 
     /// Gives back whatever was taken of the server: the state is about to go.
-    pub fn give_back(&mut self, server: &Server) {
+    pub fn give_back(&mut self, server: &mut Server) {
         self.tenure.give_back_samples(server);
         self.tenure.end_sleep(server);
         self.features.all.iter_mut().for_each(|(feature, _)| feature.release(server));

@@ -256,7 +256,7 @@ impl Tenure {
     /// # Errors
     /// Why it can't run on this server, as a sentence.
     pub fn start(
-        server: &Server,
+        server: &mut Server,
         settings_version: u64,
         settings: Settings,
         is_server_start: bool,
@@ -420,7 +420,7 @@ impl Tenure {
     }
 
     /// A key came or went.
-    pub fn on_key_event(&mut self, server: &Server, db: u16, event: &CStr, key: &[u8]) {
+    pub fn on_key_event(&mut self, server: &mut Server, db: u16, event: &CStr, key: &[u8]) {
         match event.to_bytes() {
             b"new" => self.on_new_key(server, db, key),
             b"del" | b"expired" | b"evicted" | b"rename_from" | b"move_from" => {
@@ -433,7 +433,7 @@ impl Tenure {
     }
 
     /// A key came into being: it is accounted for, and may be the next to go.
-    fn on_new_key(&mut self, server: &Server, db: u16, key: &[u8]) {
+    fn on_new_key(&mut self, server: &mut Server, db: u16, key: &[u8]) {
         self.on_new_while_asleep(db, key);
         let partition = self.observer.on_new_key(db, key, now_us);
         let size_bytes = self.look_at_new_key(server, partition, key);
@@ -449,7 +449,7 @@ impl Tenure {
     }
 
     /// The data set as a whole has changed, or is about to.
-    pub fn on_data_change(&mut self, server: &Server, change: DataChange) {
+    pub fn on_data_change(&mut self, server: &mut Server, change: DataChange) {
         match change {
             DataChange::Emptied(db) => self.forget_sleepers(server, db),
             DataChange::Swapped(one, other) => self.swap_sleepers(one, other),
@@ -475,7 +475,7 @@ impl Tenure {
     }
 
     /// The first keys of a partition tell their size at once, and all where it tells their bin; a collection is still empty then.
-    fn look_at_new_key(&mut self, server: &Server, partition: PartitionId, key: &[u8]) -> Option<u32> {
+    fn look_at_new_key(&mut self, server: &mut Server, partition: PartitionId, key: &[u8]) -> Option<u32> {
         let are_many = self.observer.partitions.binning.of(partition).are_many();
         let sizes = self.observer.sizes();
         let are_unmet = sizes.are_unmet(partition);
@@ -487,7 +487,7 @@ impl Tenure {
         if opened.kind() != Kind::String {
             return None;
         }
-        let size_bytes = sizes.of(server, partition, &name, || KeyHash::of(key), &opened);
+        let size_bytes = sizes.of(partition, &name, || KeyHash::of(key), &opened);
         if are_unmet {
             sizes.met(partition, size_bytes);
         }
@@ -497,7 +497,7 @@ impl Tenure {
     /// A key of a bin that the walk rarely meets is noted by its name.
     fn note_newcomer(
         &mut self,
-        server: &Server,
+        server: &mut Server,
         (db, partition): (u16, PartitionId),
         key: &[u8],
         size_bytes: Option<u32>,
@@ -514,7 +514,7 @@ impl Tenure {
     }
 
     /// A newcomer that is worth less than what was met goes before it. It was met without a search, too.
-    fn offer_new_key(&mut self, server: &Server, (db, partition): (u16, PartitionId), key: &[u8]) {
+    fn offer_new_key(&mut self, server: &mut Server, (db, partition): (u16, PartitionId), key: &[u8]) {
         self.observer.partitions.keys.settle();
         let binning = &self.observer.partitions.binning;
         // Under this policy partitions are undivided.
@@ -528,7 +528,7 @@ impl Tenure {
         let name = server.text(key);
         let opened = server.open(&name);
         let hash = in_database(KeyHash::of(key), db);
-        let size_bytes = sizes.of(server, partition, &name, || hash, &opened);
+        let size_bytes = sizes.of(partition, &name, || hash, &opened);
         let entry = partitions.keys.entry(hash);
         let subject = ranks::subject(&ranks, entry.as_ref(), partition, size_bytes, &opened);
         drop(opened);
@@ -536,7 +536,7 @@ impl Tenure {
     }
 
     /// The end of a turn: bounded work, see the file's opening.
-    pub fn end_turn(&mut self, server: &Server, now_us: u64) {
+    pub fn end_turn(&mut self, server: &mut Server, now_us: u64) {
         assert!(!self.panic_please, "asked to by TENURE.DEBUG");
         self.follow_pauses(server);
         self.observer.rate = self.worker.shared.rate();
@@ -574,7 +574,7 @@ impl Tenure {
     }
 
     /// Frees what the next turn may need.
-    pub fn relieve_if_short(&mut self, server: &Server, now_us: u64) {
+    pub fn relieve_if_short(&mut self, server: &mut Server, now_us: u64) {
         if self.may_be_short {
             self.relieve(server, now_us, When::BeforeReplies);
         }
@@ -586,21 +586,21 @@ impl Tenure {
     }
 
     /// Features want other things to be heard than before.
-    pub fn heed(&mut self, server: &Server, wants: Wants) {
+    pub fn heed(&mut self, server: &mut Server, wants: Wants) {
         self.features_want = wants;
         let wanted = if wants.has(Wants::OBSERVED) { Watched::All } else { self.observer.watched() };
         self.watch(server, wanted);
     }
 
     /// What is to be seen of commands from now on. The filter stays for features too.
-    fn watch(&mut self, server: &Server, wanted: Watched) {
+    fn watch(&mut self, server: &mut Server, wanted: Watched) {
         if filter::watch(server, wanted != Watched::Nothing || self.features_want.has(Wants::COMMANDS)) {
             self.observer.watch(wanted);
         }
     }
 
     /// Frees memory: where the next turn may need it, at once, and else when the event loop is idle, so that no reply waits for it.
-    pub fn relieve(&mut self, server: &Server, now_us: u64, when: When) {
+    pub fn relieve(&mut self, server: &mut Server, now_us: u64, when: When) {
         let limit_bytes = self.memory.limit_bytes;
         let used_bytes = self.used_bytes(server);
         if when == When::BeforeReplies {
@@ -820,7 +820,7 @@ impl Tenure {
     }
 
     /// Ten times a second: key counts and mean sizes.
-    pub fn tick(&mut self, server: &Server, now_us: u64) {
+    pub fn tick(&mut self, server: &mut Server, now_us: u64) {
         self.ticked_at_us = now_us;
         self.own.tick();
         self.look_after_worker(server);
@@ -843,7 +843,7 @@ impl Tenure {
     }
 
     /// The same, after what features do: how much is watched, and a snapshot for the worker.
-    pub fn end_tick(&mut self, server: &Server, now_us: u64) {
+    pub fn end_tick(&mut self, server: &mut Server, now_us: u64) {
         self.fit_minimums(server);
         self.sleep_tick(server, now_us);
         self.watch_or_pause(server, now_us);
@@ -851,14 +851,14 @@ impl Tenure {
     }
 
     /// Counts keys where the first have come since the last tick.
-    pub fn need_key_counts(&mut self, server: &Server) {
+    pub fn need_key_counts(&mut self, server: &mut Server) {
         if self.db_sizes.is_empty() {
             self.count_keys(server);
         }
     }
 
     /// Asks which databases hold keys, and how many.
-    fn count_keys(&mut self, server: &Server) {
+    fn count_keys(&mut self, server: &mut Server) {
         self.db_sizes.clear();
         for db in 0..self.databases {
             if server.select_db(db) {
@@ -872,7 +872,7 @@ impl Tenure {
     }
 
     /// Where nothing can be short of memory soon, turns don't look, and a fast stream is watched in part.
-    fn watch_or_pause(&mut self, server: &Server, now_us: u64) {
+    fn watch_or_pause(&mut self, server: &mut Server, now_us: u64) {
         self.has_maximum = self.observer.partitions.tenants().bytes_max().iter().any(|&max| max < u64::MAX);
         self.may_be_short = self.has_maximum || self.is_near_limit(self.used_bytes(server));
         let is_clock_wanted = self.features_want.has(Wants::WRITES_OBSERVED)
@@ -898,7 +898,7 @@ impl Tenure {
     }
 
     /// What the server counts against its limit, in bytes; 0 without a limit.
-    fn used_bytes(&self, server: &Server) -> u64 {
+    fn used_bytes(&self, server: &mut Server) -> u64 {
         (server.used_memory_ratio() * self.memory.limit_bytes as f64) as u64
     }
 
@@ -908,7 +908,7 @@ impl Tenure {
     }
 
     /// Without its worker Tenure only watches: says so once.
-    fn look_after_worker(&mut self, server: &Server) {
+    fn look_after_worker(&mut self, server: &mut Server) {
         if !self.worker_died && !self.worker.is_alive() {
             self.worker_died = true;
             let why = crate::ffi::guard::last_panic();
@@ -918,7 +918,7 @@ impl Tenure {
     }
 
     /// Visits a few keys, so that mean sizes and shares are known where nothing is evicted.
-    fn census(&mut self, server: &Server) {
+    fn census(&mut self, server: &mut Server) {
         self.usage.written(self.observer.writes_of_divided());
         let may_take_time = self.usage.is_counted() && !self.usage.is_outdated();
         let wanted = if may_take_time { self.keys_for_a_round() } else { CENSUS_KEYS_MAX };
@@ -959,7 +959,7 @@ impl Tenure {
         self.db_sizes.iter().map(|(_, keys)| keys).sum()
     }
 
-    fn leave_snapshot(&mut self, server: &Server) {
+    fn leave_snapshot(&mut self, server: &mut Server) {
         let limit_bytes = self.memory.limit_bytes;
         let items: u64 = self.usage.bytes().iter().sum();
         let used_bytes = self.used_bytes(server);
@@ -992,7 +992,7 @@ impl Tenure {
     }
 
     /// Asks for the limit and the policy.
-    fn read_memory(&mut self, server: &Server, now_us: u64) {
+    fn read_memory(&mut self, server: &mut Server, now_us: u64) {
         self.memory.read_at_us = now_us;
         self.may_be_short |= self.memory.stale;
         self.memory.stale = false;
@@ -1038,7 +1038,7 @@ impl Tenure {
     }
 
     /// A key is of `class` from now on, also while it is in the cache.
-    pub fn hint_key(&mut self, server: &Server, db: u16, key: &[u8], class: Class) {
+    pub fn hint_key(&mut self, server: &mut Server, db: u16, key: &[u8], class: Class) {
         let (hash, now) = (in_database(KeyHash::of(key), db), tick(now_us()));
         let moved = self.observer.partitions.keys.moved;
         server.select_db(db);
@@ -1064,7 +1064,7 @@ impl Tenure {
 
     /// Keys of nobody that tenants' users have asked for in this turn are theirs now, where they are there and the users may use
     /// them: a command that was refused was seen as well.
-    fn settle_claims(&mut self, server: &Server) {
+    fn settle_claims(&mut self, server: &mut Server) {
         if self.observer.claims.is_empty() {
             return;
         }
@@ -1108,7 +1108,7 @@ impl Tenure {
 }
 
 /// What stands against evicting that the server has to be asked for.
-fn standing_by_state(server: &Server) -> Standing {
+fn standing_by_state(server: &mut Server) -> Standing {
     let flags = server.flags();
     if flags.is_replica() {
         Standing::Replica
@@ -1121,7 +1121,7 @@ fn standing_by_state(server: &Server) -> Standing {
     }
 }
 
-fn read_command_table(server: &Server) -> Result<CommandTable, String> {
+fn read_command_table(server: &mut Server) -> Result<CommandTable, String> {
     let reply = server.call(c"COMMAND", &[]).ok_or("the server doesn't answer COMMAND")?;
     CommandTable::from_reply(&reply).ok_or_else(|| "the server's COMMAND reply has no key specifications".to_owned())
 }

@@ -164,7 +164,7 @@ impl Evictor {
     }
 
     /// One slice of work; how many keys went.
-    pub fn relieve(&mut self, server: &Server, walk: &mut Walk, guides: &mut Guides, orders: &Orders) -> usize {
+    pub fn relieve(&mut self, server: &mut Server, walk: &mut Walk, guides: &mut Guides, orders: &Orders) -> usize {
         let started = Instant::now();
         self.pools.set_sample_sizes(orders.sample_size, orders.sample_sizes);
         self.pools.keep_to_sample_sizes(orders.keeps_to_samples);
@@ -202,7 +202,7 @@ impl Evictor {
     /// and memory is short, the longest idle of those that hold more than their target: nobody below it pays for another.
     fn find(
         &mut self,
-        server: &Server,
+        server: &mut Server,
         walk: &mut Walk,
         guides: &mut Guides,
         orders: &Orders,
@@ -252,7 +252,7 @@ impl Evictor {
     }
 
     /// A key of a giver that the walk rarely meets: its oldest, or the longest idle of K where K was chosen small.
-    fn newcomer(&mut self, server: &Server, guides: &Guides, orders: &Orders, giver: Giver) -> Option<Victim> {
+    fn newcomer(&mut self, server: &mut Server, guides: &Guides, orders: &Orders, giver: Giver) -> Option<Victim> {
         let Giver::Partition(id) = giver else { return None };
         let bin = BinId::of_pools(id);
         let keys = guides.usage.keys_of(&guides.partitions.binning, bin);
@@ -286,7 +286,7 @@ impl Evictor {
     }
 
     /// Evicts one key, unless it was used since it was shortlisted. Bytes freed.
-    fn evict(&mut self, server: &Server, guides: &mut Guides, orders: &Orders, victim: &Victim) -> Option<u64> {
+    fn evict(&mut self, server: &mut Server, guides: &mut Guides, orders: &Orders, victim: &Victim) -> Option<u64> {
         server.select_db(victim.db);
         let keys_before = server.db_size();
         let key = server.open(&victim.name);
@@ -294,6 +294,7 @@ impl Evictor {
         let hash = || hash;
         let partition = guides.partitions.of(victim.db, victim.name.as_ref());
         if key.kind() == Kind::Absent {
+            drop(key);
             // Looking it up has removed it, if nothing else has.
             let size_bytes = victim.sight.expired_bytes.filter(|_| server.db_size() < keys_before)?;
             guides.partitions.gone(victim.db, hash);
@@ -315,7 +316,7 @@ impl Evictor {
         if was_used {
             return None;
         }
-        let size_bytes = guides.sizes.of(server, partition, &victim.name, hash, &key);
+        let size_bytes = guides.sizes.of(partition, &victim.name, hash, &key);
         let subject = match orders.scoring {
             Scoring::Ranked(ranks) => {
                 Some((ranks::subject(&ranks, entry.as_ref(), partition, size_bytes, &key), ranks.clock.now))

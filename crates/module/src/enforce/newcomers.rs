@@ -86,7 +86,7 @@ impl Newcomers {
 
     /// The oldest key of the bin that wasn't asked for since it came, taken off the list; `None` where the first few were
     /// all asked for or gone.
-    pub fn oldest(&mut self, server: &Server, bin: BinId, now_us: u64) -> Option<Oldest> {
+    pub fn oldest(&mut self, server: &mut Server, bin: BinId, now_us: u64) -> Option<Oldest> {
         let list = &mut self.lists[bin.index()];
         for _ in 0..LOOKS_MAX {
             let newcomer = list.pop_front()?;
@@ -108,7 +108,7 @@ impl Newcomers {
     }
 
     /// The longest idle of `k` keys of the bin, taken off the list; `None` where too many of those looked at were gone.
-    pub fn oldest_of(&mut self, server: &Server, bin: BinId, k: usize, random: &mut Random) -> Option<Oldest> {
+    pub fn oldest_of(&mut self, server: &mut Server, bin: BinId, k: usize, random: &mut Random) -> Option<Oldest> {
         let list = &mut self.lists[bin.index()];
         let mut oldest: Option<(usize, u64)> = None;
         let mut met = 0;

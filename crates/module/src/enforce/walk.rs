@@ -84,7 +84,7 @@ impl Walk {
     /// One step in database `db`; returns how many keys were visited, which may be none.
     pub fn step(
         &mut self,
-        server: &Server,
+        server: &mut Server,
         db: u16,
         guides: &mut Guides,
         mut visit: impl FnMut(&Visit, &Keys),
@@ -105,7 +105,7 @@ impl Walk {
             let is_sized = is_counted || (guides.sizes_of == SizesOf::Collections && key.kind() == Kind::Collection);
             // The hash only finds a remembered size; strings don't need it.
             let hash = || KeyHash::of(name.as_ref());
-            let size_bytes = is_sized.then(|| guides.sizes.of(server, partition, name, hash, key));
+            let size_bytes = is_sized.then(|| guides.sizes.of(partition, name, hash, key));
             // Means are of all kinds alike: what was asked for collections' sake doesn't count.
             let counted_bytes = size_bytes.filter(|_| is_counted);
             if let Some(size_bytes) = counted_bytes {

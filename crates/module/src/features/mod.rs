@@ -11,7 +11,7 @@ use crate::feature::Feature;
 use crate::ffi::server::Server;
 
 /// All that there are on this server, in the order in which they are called.
-pub fn all(server: &Server) -> Vec<Box<dyn Feature>> {
+pub fn all(server: &mut Server) -> Vec<Box<dyn Feature>> {
     vec![
         // First, so that replicas work while the rest is done.
         Box::new(Replies::new()),

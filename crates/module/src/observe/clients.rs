@@ -167,7 +167,7 @@ impl Clients {
 /// Who a client is to a replica of a cluster. A call of the server, some µs.
 fn sender_of(call: &FilterCall, client_id: u64) -> Sender {
     let id = client_id.to_string();
-    let reply = soon::own_context(call).and_then(|server| server.call(c"CLIENT", &[b"LIST", b"ID", id.as_bytes()]));
+    let reply = soon::own_context(call).and_then(|mut server| server.call(c"CLIENT", &[b"LIST", b"ID", id.as_bytes()]));
     let text = reply.as_ref().and_then(|reply| reply.text()).unwrap_or_default();
     match text.split(' ').find_map(|field| field.strip_prefix("flags=")) {
         Some(flags) if flags.contains('M') => Sender::Primary,

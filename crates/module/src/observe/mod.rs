@@ -547,7 +547,7 @@ impl Observer {
 
     /// The event loop's turn is over and its commands have run: the sampled keys are looked at and passed on. Returns how many
     /// the turn dropped.
-    pub fn end_turn(&mut self, server: &Server, now_us: u64) -> u64 {
+    pub fn end_turn(&mut self, server: &mut Server, now_us: u64) -> u64 {
         let dropped = self.losses.ring_full + self.losses.queue_full - self.dropped_before;
         self.dropped_before += dropped;
         (self.is_busy, self.manages_modules) = (false, false);
@@ -581,7 +581,7 @@ impl Observer {
     /// What became of one sampled key, and whether it is there, so that its size is known.
     fn look_at(
         &mut self,
-        server: &Server,
+        server: &mut Server,
         db: u16,
         partition: PartitionId,
         noted: &ring::Noted,
@@ -596,7 +596,7 @@ impl Observer {
             (_, Kind::Absent) => (Op::Delete, 1),
             (effect, _) => {
                 let op = if effect == Effect::Read { Op::Read } else { Op::Write };
-                (op, self.sizes.of(server, partition, &name, || hash, &key))
+                (op, self.sizes.of(partition, &name, || hash, &key))
             }
         };
         let ttl_us = if op == Op::Delete { None } else { key.expires_in_ms() }.map_or(0, |ms| (ms * 1000).max(1));
@@ -625,7 +625,7 @@ impl Observer {
 
     /// Redis 7.0, several databases, a key that was there: the database that holds it (of several, one of those where it was used
     /// last), and one access in each sampled key's name for all that were not sampled.
-    fn find_place(&mut self, server: &Server, key: &[u8], effect: Effect) -> Option<ring::Place> {
+    fn find_place(&mut self, server: &mut Server, key: &[u8], effect: Effect) -> Option<ring::Place> {
         let name = server.text(key);
         let idle_in = |&db: &u16| {
             let key = server.select_db(db).then(|| server.open(&name)).filter(|key| key.kind() != Kind::Absent)?;

@@ -84,7 +84,6 @@ impl Sizes {
     /// What `key` of that name takes, in bytes. About 10 ns for a string; a collection that isn't remembered costs a call.
     pub fn of(
         &mut self,
-        server: &Server,
         partition: PartitionId,
         name: &impl AsRef<[u8]>,
         hash: impl FnOnce() -> KeyHash,
@@ -109,13 +108,14 @@ impl Sizes {
             return held.size_bytes;
         }
         self.asks_left = self.asks_left.saturating_sub(u32::from(is_remembered));
-        let size_bytes = saturate(memory_usage(server, name).unwrap_or(name.len() as f64 + OVERHEAD_GUESS_BYTES));
+        let size_bytes =
+            saturate(key.memory_usage(name).map_or(name.len() as f64 + OVERHEAD_GUESS_BYTES, |bytes| bytes as f64));
         self.cache[slot] = Remembered { fingerprint, elements, size_bytes };
         size_bytes
     }
 
     /// Learns the overhead of a string from the server's own word. Costs a call: for a few keys now and then.
-    pub fn calibrate(&mut self, server: &Server, partition: PartitionId, name: &[u8], length: usize) {
+    pub fn calibrate(&mut self, server: &mut Server, partition: PartitionId, name: &[u8], length: usize) {
         if let Some(usage) = memory_usage(server, name) {
             self.overhead[partition.index()].add(usage - string_bytes(name.len(), length));
         }
@@ -165,7 +165,7 @@ fn size_class(bytes: usize) -> usize {
 }
 
 /// What the server says that a key of the selected database takes, in bytes; `None` where it isn't there. Up to 64 elements exact.
-pub fn memory_usage(server: &Server, name: &[u8]) -> Option<f64> {
+pub fn memory_usage(server: &mut Server, name: &[u8]) -> Option<f64> {
     let reply = server.call(c"MEMORY", &[b"USAGE", name, b"SAMPLES", b"64"])?;
     reply.integer().map(|bytes| bytes as f64)
 }

@@ -35,7 +35,7 @@ pub fn check(settings: &Settings, limit_bytes: u64, room_bytes: Option<u64>) -> 
 
 impl Tenure {
     /// What a limit of so many bytes has for keys: without headroom, buffers and what Tenure takes. `None` without a limit.
-    pub fn room_for_keys(&self, server: &Server, limit_bytes: u64) -> Option<u64> {
+    pub fn room_for_keys(&self, server: &mut Server, limit_bytes: u64) -> Option<u64> {
         if limit_bytes == 0 {
             return None;
         }
@@ -49,7 +49,7 @@ impl Tenure {
     }
 
     /// Cuts minimums that don't fit any more, and says so once; ten times a second.
-    pub(super) fn fit_minimums(&mut self, server: &Server) {
+    pub(super) fn fit_minimums(&mut self, server: &mut Server) {
         let room_bytes = self.room_for_keys(server, self.memory.limit_bytes).unwrap_or(u64::MAX);
         let partitions = &mut self.observer.partitions;
         partitions.fit_minimums(room_bytes);

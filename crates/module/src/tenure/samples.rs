@@ -21,7 +21,7 @@ pub struct ServerSamples {
 impl Tenure {
     /// Sets the server's sampling size, where another was chosen, and gives it back, where none is to be chosen. Two comparisons
     /// else.
-    pub(super) fn follow_sample_size(&mut self, server: &Server) {
+    pub(super) fn follow_sample_size(&mut self, server: &mut Server) {
         if self.settings.policy != Policy::Dlru || !self.settings.enabled {
             return self.give_back_samples(server);
         }
@@ -38,7 +38,7 @@ impl Tenure {
     }
 
     /// Puts back what the server's setting was.
-    pub fn give_back_samples(&mut self, server: &Server) {
+    pub fn give_back_samples(&mut self, server: &mut Server) {
         if let Some(held) = self.server_samples.take()
             && server.setting(NAME).is_some_and(|now| now == held.set.to_string())
         {

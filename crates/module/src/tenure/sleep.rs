@@ -30,7 +30,7 @@ impl Tenure {
     /// Works with the spill, where there is one, on what it needs of the rest.
     fn with_spill<R>(
         &mut self,
-        server: &Server,
+        server: &mut Server,
         now_us: u64,
         body: impl FnOnce(&mut Spill, &mut Around) -> R,
     ) -> Option<R> {
@@ -49,7 +49,7 @@ impl Tenure {
     }
 
     /// What stands against sleep on this server with these settings.
-    pub(super) fn sleep_standing(&self, server: &Server) -> Cow<'static, str> {
+    pub(super) fn sleep_standing(&self, server: &mut Server) -> Cow<'static, str> {
         let flags = server.flags();
         let standing = if self.settings.spill_dir.is_empty() {
             "off: tenure.spill-dir is empty"
@@ -70,7 +70,7 @@ impl Tenure {
     }
 
     /// Opens the folder or lets go of it, as it should be; ten times a second.
-    pub(super) fn fit_spill(&mut self, server: &Server, now_us: u64) {
+    pub(super) fn fit_spill(&mut self, server: &mut Server, now_us: u64) {
         self.spill_standing = self.sleep_standing(server);
         if self.spill_standing != "ready" {
             if self.spill.is_some() {
@@ -95,7 +95,7 @@ impl Tenure {
     }
 
     /// Values of the last orderly stop, where this is the server's start: later, clients may have changed anything.
-    fn take_warm(&mut self, server: &Server, now_us: u64) {
+    fn take_warm(&mut self, server: &mut Server, now_us: u64) {
         let wanted = std::mem::take(&mut self.is_server_start) && self.settings.warm_restart;
         let text = match self.with_spill(server, now_us, |spill, around| spill.take_warm(around, wanted)) {
             Some(Ok(warm)) if warm.keys > 0 => {
@@ -117,7 +117,7 @@ impl Tenure {
     }
 
     /// Lets go of the folder and tells all clients at once: there are no turns to come.
-    pub fn end_sleep(&mut self, server: &Server) {
+    pub fn end_sleep(&mut self, server: &mut Server) {
         self.close_spill();
         let touches = &mut self.observer.touches;
         ends::settle(server, &mut touches.owed);
@@ -125,7 +125,7 @@ impl Tenure {
     }
 
     /// First at the end of each turn, while anything may sleep: what pauses of writes have left to do.
-    pub(super) fn follow_pauses(&mut self, server: &Server) {
+    pub(super) fn follow_pauses(&mut self, server: &mut Server) {
         if let Some(spill) = &mut self.spill {
             spill.note_pause(server.writes_are_paused());
         }
@@ -133,12 +133,12 @@ impl Tenure {
     }
 
     /// Where writes are no longer paused, replicas have what woke meanwhile.
-    pub fn settle_sleepers(&mut self, server: &Server) {
+    pub fn settle_sleepers(&mut self, server: &mut Server) {
         ends::settle(server, &mut self.observer.touches.owed);
     }
 
     /// The same before a command runs. It may be the one that ends the pause: so once more after this turn's commands.
-    pub fn settle_soon(&mut self, server: &Server) {
+    pub fn settle_soon(&mut self, server: &mut Server) {
         self.settle_sleepers(server);
         if !self.observer.touches.owed.is_empty() {
             soon::call_soon(server);
@@ -146,7 +146,7 @@ impl Tenure {
     }
 
     /// Tells clients of some sleepers whose value has ended. True where there is more to tell.
-    fn tell_some(&mut self, server: &Server) -> bool {
+    fn tell_some(&mut self, server: &mut Server) -> bool {
         let touches = &mut self.observer.touches;
         if touches.is_on && !touches.sleepers.any() && self.spill.is_none() && touches.owed.is_empty() {
             *touches = Touches::default();
@@ -170,7 +170,7 @@ impl Tenure {
 
     /// A transaction is about to run, unless a key that it watches is no more: so where clients watch keys, all whose value has ended
     /// are told now.
-    fn tell_watchers(&mut self, server: &Server) {
+    fn tell_watchers(&mut self, server: &mut Server) {
         let sleepers = &mut self.observer.touches.sleepers;
         let now_ms = now_ms();
         if !sleepers.have_ended(now_ms) {
@@ -193,7 +193,7 @@ impl Tenure {
     }
 
     /// A slice of falling asleep and waking. Where there is more to do, an idle event loop is asked for more.
-    pub fn sleep_some(&mut self, server: &Server, now_us: u64) {
+    pub fn sleep_some(&mut self, server: &mut Server, now_us: u64) {
         if self.tell_some(server) {
             soon::call_soon(server);
         }
@@ -211,7 +211,7 @@ impl Tenure {
     }
 
     /// Ten times a second.
-    pub(super) fn sleep_tick(&mut self, server: &Server, now_us: u64) {
+    pub(super) fn sleep_tick(&mut self, server: &mut Server, now_us: u64) {
         self.fit_spill(server, now_us);
         let may_evict = self.memory.policy != "noeviction";
         self.with_spill(server, now_us, |spill, around| {
@@ -235,7 +235,7 @@ impl Tenure {
     }
 
     /// What the filter found of sleepers in the command that is about to run.
-    pub fn on_touched(&mut self, call: &FilterCall, server: &Server, touched: &Touched) {
+    pub fn on_touched(&mut self, call: &FilterCall, server: &mut Server, touched: &Touched) {
         let asleep = self.end_if_over(server, &touched.keys);
         if touched.is_anything {
             self.observer.touches.sleepers.give_up_all();
@@ -250,7 +250,7 @@ impl Tenure {
     }
 
     /// Of these keys those that sleep; whose value has ended is told now, before a command finds them absent.
-    fn end_if_over(&mut self, server: &Server, keys: &[KeyHash]) -> Vec<KeyHash> {
+    fn end_if_over(&mut self, server: &mut Server, keys: &[KeyHash]) -> Vec<KeyHash> {
         let sleepers = &mut self.observer.touches.sleepers;
         let mut asleep = Vec::with_capacity(keys.len());
         for key in keys {
@@ -264,7 +264,7 @@ impl Tenure {
 
     /// True where the command's client will wait for the disk alone: it only reads, of a plain client outside a transaction, the
     /// server does not remember what it reads, and its user may run `TENURE.AWAIT`.
-    fn makes_wait(&self, call: &FilterCall, server: &Server) -> bool {
+    fn makes_wait(&self, call: &FilterCall, server: &mut Server) -> bool {
         let Some(client_id) = call.client_id() else { return false };
         // Some writes count as reads: GETEX and PFCOUNT ask for a value all the same.
         let writes = self.observer.command(call).is_none_or(|command| command.marks.has(Marks::WRITES));
@@ -273,7 +273,7 @@ impl Tenure {
     }
 
     /// A command that was put behind `TENURE.AWAIT` runs: its client waits, where its key still sleeps.
-    pub fn await_value(&mut self, server: &Server, words: &[&[u8]]) -> Awaited {
+    pub fn await_value(&mut self, server: &mut Server, words: &[&[u8]]) -> Awaited {
         let Some(name) = self.observer.only_key(words) else { return Awaited::Runs };
         let (db, key) = self.sleeping(server, name);
         let Some(sleeper) = self.observer.touches.sleepers.get(key).filter(|s| s.db == db && *s.name == *name) else {
@@ -295,7 +295,7 @@ impl Tenure {
     }
 
     /// The value that a client waited for was read, or was not: then its key is forgotten, so that nobody waits for it again.
-    pub fn finish_await(&mut self, server: &Server, words: &[&[u8]], outcome: Option<Outcome>) {
+    pub fn finish_await(&mut self, server: &mut Server, words: &[&[u8]], outcome: Option<Outcome>) {
         let Some(name) = self.observer.only_key(words) else { return };
         let (db, key) = self.sleeping(server, name);
         let now_us = now_us();
@@ -307,7 +307,7 @@ impl Tenure {
         server.select_db(db);
     }
 
-    fn sleeping(&self, server: &Server, name: &[u8]) -> (u16, KeyHash) {
+    fn sleeping(&self, server: &mut Server, name: &[u8]) -> (u16, KeyHash) {
         let db = server.selected_db();
         (db, in_database(KeyHash::of(name), db))
     }
@@ -322,7 +322,7 @@ impl Tenure {
     }
 
     /// What slept in a database is no more, or in any.
-    pub(super) fn forget_sleepers(&mut self, server: &Server, db: Option<u16>) {
+    pub(super) fn forget_sleepers(&mut self, server: &mut Server, db: Option<u16>) {
         let is_gone = |db_of: u16| db.is_none_or(|db| db_of == db);
         let Touches { sleepers, owed, .. } = &mut self.observer.touches;
         owed.retain(|(db, _)| !is_gone(*db));
@@ -345,14 +345,14 @@ impl Tenure {
     }
 
     /// An orderly stop: what it leaves on disk is the file of a warm restart, or nothing.
-    pub fn on_shutdown(&mut self, server: &Server) {
+    pub fn on_shutdown(&mut self, server: &mut Server) {
         if self.settings.warm_restart && self.spill.is_some() {
             self.write_warm(server);
         }
         self.spill = None;
     }
 
-    fn write_warm(&mut self, server: &Server) {
+    fn write_warm(&mut self, server: &mut Server) {
         self.count_keys(server);
         let text = match self.with_spill(server, now_us(), |spill, around| spill.write_warm(around)) {
             Some(Ok(warm)) => format!("warm restart: {} values written, {} bytes", warm.keys, warm.bytes),
@@ -366,7 +366,7 @@ impl Tenure {
     ///
     /// # Errors
     /// What stands against it.
-    pub fn set_rest(&mut self, server: &Server, partition: PartitionId, asleep: bool) -> Result<(), String> {
+    pub fn set_rest(&mut self, server: &mut Server, partition: PartitionId, asleep: bool) -> Result<(), String> {
         let now_us = now_us();
         self.fit_spill(server, now_us);
         if self.spill.is_none() {

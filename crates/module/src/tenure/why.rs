@@ -55,7 +55,7 @@ impl Tenure {
     ///
     /// # Errors
     /// Under another policy, where nothing is known of the key, and where no key was looked at yet.
-    pub fn why(&mut self, server: &Server, db: u16, key: &[u8]) -> Result<Why, String> {
+    pub fn why(&mut self, server: &mut Server, db: u16, key: &[u8]) -> Result<Why, String> {
         if self.settings.policy != Policy::Density {
             let policy = self.settings.policy.name();
             return Err(format!("tenure.policy is {policy}; TENURE.WHY is for the policy density"));
@@ -79,7 +79,7 @@ impl Tenure {
             ));
         }
         let size_bytes = match is_there {
-            true => sizes.of(server, partition, &key, || hash, &opened),
+            true => sizes.of(partition, &key, || hash, &opened),
             false => sizes.mean_bytes(partition),
         };
         let own = subject(&ranks, entry.as_ref(), partition, size_bytes, &opened);

@@ -10,7 +10,7 @@ use super::sleepers::Sleeper;
 use crate::ffi::server::{Kind, Server};
 
 /// Tells that a value which slept is no more. About 1 µs, and 3 where the server expires it.
-pub fn tell(server: &Server, sleeper: &Sleeper) {
+pub fn tell(server: &mut Server, sleeper: &Sleeper) {
     server.select_db(sleeper.db);
     let name = server.text(&sleeper.name);
     if sleeper.is_over(now_ms()) {
@@ -23,7 +23,7 @@ pub fn tell(server: &Server, sleeper: &Sleeper) {
 }
 
 /// Tells those who watch a key of an emptied database. The server has told those who cache any of it, and no event says so of any.
-pub fn tell_emptied(server: &Server, sleeper: &Sleeper) {
+pub fn tell_emptied(server: &mut Server, sleeper: &Sleeper) {
     server.select_db(sleeper.db);
     server.signal_modified(&server.text(&sleeper.name));
 }
@@ -32,7 +32,7 @@ pub fn tell_emptied(server: &Server, sleeper: &Sleeper) {
 pub type Owed = Vec<(u16, Box<[u8]>)>;
 
 /// Puts a value back into memory. While writes are paused nothing may be replicated, so that is owed until they no longer are.
-pub fn restore(server: &Server, record: &Record, owed: &mut Owed) -> bool {
+pub fn restore(server: &mut Server, record: &Record, owed: &mut Owed) -> bool {
     server.select_db(record.db);
     let (expires, idle) = (record.expires_at_ms.to_string(), record.idle_seconds.to_string());
     let words: [&[u8]; 6] = [record.name, expires.as_bytes(), record.payload, b"ABSTTL", b"IDLETIME", idle.as_bytes()];
@@ -49,7 +49,7 @@ pub fn restore(server: &Server, record: &Record, owed: &mut Owed) -> bool {
 
 /// Replicates what is owed, as it is now, as soon as writes are no longer paused: before one of those held back runs, as a rule,
 /// and else right after it. A server that follows another now gives up what its primary never had.
-pub fn settle(server: &Server, owed: &mut Owed) {
+pub fn settle(server: &mut Server, owed: &mut Owed) {
     if owed.is_empty() || server.writes_are_paused() {
         return;
     }

@@ -139,7 +139,7 @@ impl Rhythm {
 /// What the rest of Tenure lends for a moment.
 pub struct Around<'a> {
     /// The server.
-    pub server: &'a Server,
+    pub server: &'a mut Server,
     /// Who is who, and who is asleep.
     pub observer: &'a mut Observer,
     /// What each partition holds.
@@ -487,7 +487,7 @@ impl Spill {
         around.server.select_db(db);
         let key = around.server.open(name);
         let partition = around.observer.partitions.of(db, name.as_ref());
-        let size_bytes = around.observer.sizes().of(around.server, partition, name, || hash, &key) as usize;
+        let size_bytes = around.observer.sizes().of(partition, name, || hash, &key) as usize;
         if key.kind() == Kind::Absent || size_bytes > VALUE_BYTES_MAX || self.pending.contains_key(&hash.0) {
             return;
         }
@@ -713,13 +713,13 @@ fn lifted(target_bytes: &[u64], held: &[Option<u64>], is_guaranteed: impl Fn(usi
 }
 
 /// True where this server may change keys by itself: not where it follows another, or loads.
-fn may_change_keys(server: &Server) -> bool {
+fn may_change_keys(server: &mut Server) -> bool {
     let flags = server.flags();
     !flags.is_replica() && !flags.is_loading()
 }
 
 /// The record of a key as it is now.
-fn record_of(server: &Server, pending: &Pending) -> Option<Vec<u8>> {
+fn record_of(server: &mut Server, pending: &Pending) -> Option<Vec<u8>> {
     server.select_db(pending.db);
     let value = server.call(c"DUMP", &[&pending.name])?;
     let record = Record {

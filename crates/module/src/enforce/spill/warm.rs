@@ -104,7 +104,7 @@ impl Spill {
     }
 
     /// How many keys there are of each heat.
-    fn heats(&self, around: &Around) -> [u64; HEATS] {
+    fn heats(&self, around: &mut Around) -> [u64; HEATS] {
         let mut heats = [0; HEATS];
         for &(db, _) in around.db_sizes {
             for_each_key(around.server, db, |_, key| heats[heat_of(key)] += 1);
@@ -132,7 +132,7 @@ impl Spill {
 }
 
 /// Name, idle seconds and expiry of the keys of one heat. One walk through the database.
-fn names_of_heat(server: &Server, db: u16, heat: usize, volatile_only: bool) -> Vec<(Text, u32, u64)> {
+fn names_of_heat(server: &mut Server, db: u16, heat: usize, volatile_only: bool) -> Vec<(Text, u32, u64)> {
     let mut names = Vec::new();
     for_each_key(server, db, |name, key| {
         let is_large = key.kind() == Kind::String && key.length() > VALUE_BYTES_MAX;
@@ -144,7 +144,7 @@ fn names_of_heat(server: &Server, db: u16, heat: usize, volatile_only: bool) -> 
     names
 }
 
-fn for_each_key(server: &Server, db: u16, mut visit: impl FnMut(&crate::ffi::server::ScannedName, &Key)) {
+fn for_each_key(server: &mut Server, db: u16, mut visit: impl FnMut(&crate::ffi::server::ScannedName, &Key)) {
     if server.select_db(db) {
         let cursor = ScanCursor::new(server);
         while !server.scan_step(&cursor, &mut visit) {}

@@ -138,7 +138,8 @@ impl Clustered {
         if view.replicas.is_empty() {
             return;
         }
-        let (server, tenure) = (turn.server, &*turn.tenure);
+        let Turn { server, tenure, .. } = turn;
+        let tenure = &**tenure;
         let is_news = self.taught.0 != tenure.published_version() || self.taught.1 != view.replicas;
         if let Some(published) = tenure.current().filter(|_| is_news) {
             self.taught = (tenure.published_version(), view.replicas.clone());

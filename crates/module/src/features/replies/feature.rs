@@ -67,7 +67,7 @@ impl Feature for Replies {
         report.info.extend(fields.map(|(name, value)| (name.to_owned(), value)));
     }
 
-    fn release(&mut self, server: &Server) {
+    fn release(&mut self, server: &mut Server) {
         self.stop(server, false);
     }
 }

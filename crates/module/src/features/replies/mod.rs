@@ -281,17 +281,17 @@ impl Replies {
         if holding.has_pending(call, client_id).is_none() {
             return;
         }
-        let Some(server) = soon::own_context(call) else { return };
+        let Some(mut server) = soon::own_context(call) else { return };
         let is_refused = marks.has(Marks::WRITES) && mode != Mode::Async && self.gate(mode).opened().is_some();
         match is_refused {
-            true if self.refusal.is_none() => self.refuse(&server),
+            true if self.refusal.is_none() => self.refuse(&mut server),
             true => {}
-            false => self.stop_refusing(&server),
+            false => self.stop_refusing(&mut server),
         }
     }
 
-    fn refuse(&mut self, server: &Server) {
-        let setting = |name| server.setting(name);
+    fn refuse(&mut self, server: &mut Server) {
+        let mut setting = |name| server.setting(name);
         let (Some(replicas_to_write), Some(max_lag)) =
             (setting("min-replicas-to-write"), setting("min-replicas-max-lag"))
         else {
@@ -304,7 +304,7 @@ impl Replies {
         self.refusal = Some(Refusal { replicas_to_write, max_lag });
     }
 
-    fn stop_refusing(&mut self, server: &Server) {
+    fn stop_refusing(&mut self, server: &mut Server) {
         if let Some(before) = self.refusal.take() {
             server.set_setting("min-replicas-to-write", before.replicas_to_write.as_bytes());
             server.set_setting("min-replicas-max-lag", before.max_lag.as_bytes());
@@ -339,7 +339,7 @@ impl Replies {
 
 /// What the end of a turn works with.
 struct Turn<'a> {
-    server: &'a Server,
+    server: &'a mut Server,
     holding: Holding,
     now_us: u64,
     is_tick: bool,
@@ -350,7 +350,7 @@ struct Turn<'a> {
 /// At the end of a turn.
 impl Replies {
     /// The turn's commands have run and none of its replies has left, but for those of who is held.
-    pub fn end_of_turn(&mut self, server: &Server, now_us: u64) {
+    pub fn end_of_turn(&mut self, server: &mut Server, now_us: u64) {
         self.stop_refusing(server);
         if self.is_stale {
             self.fit(server);
@@ -361,20 +361,20 @@ impl Replies {
         self.has_written = false;
         let is_tick = now_us >= self.ticked_at_us + TICK_US;
         let has_heard = std::mem::take(&mut self.has_heard);
-        let turn = Turn { server, holding, now_us, is_tick, has_heard };
+        let mut turn = Turn { server, holding, now_us, is_tick, has_heard };
         if is_tick {
-            self.tick(&turn);
+            self.tick(&mut turn);
         }
-        self.sort_writers(&turn);
-        self.end_sent(&turn);
-        self.end_acked(&turn);
+        self.sort_writers(&mut turn);
+        self.end_sent(&mut turn);
+        self.end_acked(&mut turn);
         self.writers.clear();
-        self.open_what_is_overdue(&turn);
+        self.open_what_is_overdue(&mut turn);
     }
 
     /// Takes out who has got no answer: clients that are blocked, who can't be held, or nobody would see them leave, and those that
     /// want none.
-    fn sort_writers(&mut self, turn: &Turn) {
+    fn sort_writers(&mut self, turn: &mut Turn) {
         let Replies { writers, blocked, tickets, any_wait_otherwise, .. } = self;
         let is_paused = !writers.is_empty() && turn.server.writes_are_paused();
         writers.retain_mut(|writer| {
@@ -398,7 +398,7 @@ impl Replies {
         });
     }
 
-    fn end_sent(&mut self, turn: &Turn) {
+    fn end_sent(&mut self, turn: &mut Turn) {
         let is_open = self.sent.opened().is_some();
         let has_new = self.writers.iter().any(|writer| writer.mode == Mode::Sent);
         let has_work = has_new || self.sent.is_waiting() || (is_open && turn.is_tick);
@@ -426,19 +426,19 @@ impl Replies {
     }
 
     /// Whether as many replicas as needed have the whole stream in their sockets.
-    fn are_sent(&mut self, turn: &Turn) -> bool {
-        let is_enough = |replies: &Replies| {
+    fn are_sent(&mut self, turn: &mut Turn) -> bool {
+        let is_enough = |replies: &Replies, turn: &mut Turn| {
             replies.replicas.n_sent(turn.server, &turn.holding) >= replies.n_needed(replies.replicas.len())
         };
-        if is_enough(self) {
+        if is_enough(self, turn) {
             return true;
         }
         // One may have come or gone since the last tick.
         self.replicas.refresh(turn.server);
-        is_enough(self)
+        is_enough(self, turn)
     }
 
-    fn end_acked(&mut self, turn: &Turn) {
+    fn end_acked(&mut self, turn: &mut Turn) {
         let is_open = self.acked.opened().is_some();
         let has_new = self.writers.iter().any(|writer| writer.mode == Mode::Acked);
         let may_pass = (self.acked.is_waiting() || is_open) && (turn.has_heard || turn.is_tick);
@@ -471,7 +471,7 @@ impl Replies {
     }
 
     /// This turn's writers under `mode` wait for the stream to come to `target`.
-    fn hold(&mut self, turn: &Turn, mode: Mode, target: u64) {
+    fn hold(&mut self, turn: &mut Turn, mode: Mode, target: u64) {
         let is_held = |writer: &&Writer| {
             (writer.is_held && !writer.may_block) || turn.holding.hold(turn.server, writer.client_id)
         };
@@ -486,7 +486,7 @@ impl Replies {
     }
 
     /// This turn's writers under `mode` need not wait, unless they do for an earlier write.
-    fn let_go(&self, turn: &Turn, mode: Mode) {
+    fn let_go(&self, turn: &mut Turn, mode: Mode) {
         let held = self.writers.iter().filter(|writer| writer.mode == mode && writer.is_held);
         for writer in held.filter(|writer| !self.tickets.contains_key(&writer.client_id)) {
             turn.holding.release(turn.server, writer.client_id);
@@ -495,7 +495,7 @@ impl Replies {
 }
 
 /// A connection's group goes: it is let go, unless it waits for a later write too.
-fn pass(tickets: &mut Tickets, turn: &Turn, client_id: u64, ticket: (Mode, u64)) {
+fn pass(tickets: &mut Tickets, turn: &mut Turn, client_id: u64, ticket: (Mode, u64)) {
     if tickets.get(&client_id) == Some(&ticket) {
         tickets.remove(&client_id);
         turn.holding.release(turn.server, client_id);
@@ -505,7 +505,7 @@ fn pass(tickets: &mut Tickets, turn: &Turn, client_id: u64, ticket: (Mode, u64))
 /// When replicas can't follow, and when they can again.
 impl Replies {
     /// Ten times a second.
-    fn tick(&mut self, turn: &Turn) {
+    fn tick(&mut self, turn: &mut Turn) {
         self.ticked_at_us = turn.now_us;
         self.replicas.refresh(turn.server);
         let n = self.replicas.len();
@@ -515,7 +515,7 @@ impl Replies {
         }
     }
 
-    fn open_what_is_overdue(&mut self, turn: &Turn) {
+    fn open_what_is_overdue(&mut self, turn: &mut Turn) {
         for mode in [Mode::Sent, Mode::Acked] {
             let is_used = self.modes.uses(mode) && self.gate(mode).opened().is_none();
             if let Some(threads) = self.threads.clone().filter(|_| is_used) {
@@ -531,7 +531,7 @@ impl Replies {
     }
 
     /// Nobody waits under `mode` from now on.
-    fn open(&mut self, turn: &Turn, mode: Mode, why: String) {
+    fn open(&mut self, turn: &mut Turn, mode: Mode, why: String) {
         let closes = self.on_timeout == OnTimeout::Refuse;
         let n = self.give_up(turn, mode, closes);
         let text = if closes {
@@ -545,7 +545,7 @@ impl Replies {
     }
 
     /// Lets all go who wait under `mode`, or closes them: what became of their writes is for them to find out. Returns how many.
-    fn give_up(&mut self, turn: &Turn, mode: Mode, closes: bool) -> u64 {
+    fn give_up(&mut self, turn: &mut Turn, mode: Mode, closes: bool) -> u64 {
         let mut n = 0;
         for (client_id, ticket) in self.gate_mut(mode).take_all() {
             if self.tickets.get(&client_id) == Some(&(mode, ticket)) {
@@ -563,7 +563,7 @@ impl Replies {
     }
 
     /// While the gate of `acked` is open: closes it where replicas acknowledge in time again.
-    fn probe(&mut self, turn: &Turn, n_needed: usize) {
+    fn probe(&mut self, turn: &mut Turn, n_needed: usize) {
         let is_there = |target| self.replicas.n_acked(target) >= n_needed;
         let own = || own_offset(turn.server);
         let (may_close, asks) = self.acked.probe(own, is_there, turn.now_us, self.timeout_us);
@@ -574,7 +574,7 @@ impl Replies {
         }
     }
 
-    fn close(&mut self, turn: &Turn, mode: Mode) {
+    fn close(&mut self, turn: &mut Turn, mode: Mode) {
         self.gate_mut(mode).close();
         let text = format!("tenure.replies {}: replicas follow again, replies wait for them", mode.name());
         turn.server.log(Level::Notice, &text);
@@ -589,7 +589,7 @@ impl Replies {
 /// When it is on at all.
 impl Replies {
     /// The settings, the role or the threads may have changed.
-    fn fit(&mut self, server: &Server) {
+    fn fit(&mut self, server: &mut Server) {
         self.is_stale = false;
         let flags = server.flags();
         let threads = server.setting("io-threads");
@@ -625,12 +625,12 @@ impl Replies {
     }
 
     /// Under a mode that nobody's writes are under any more nobody waits.
-    fn leave_unused_gates(&mut self, server: &Server) {
+    fn leave_unused_gates(&mut self, server: &mut Server) {
         let Some(holding) = self.holding else { return };
-        let turn = Turn { server, holding, now_us: 0, is_tick: false, has_heard: false };
+        let mut turn = Turn { server, holding, now_us: 0, is_tick: false, has_heard: false };
         for mode in [Mode::Sent, Mode::Acked] {
             if !self.modes.uses(mode) {
-                self.give_up(&turn, mode, false);
+                self.give_up(&mut turn, mode, false);
                 self.gate_mut(mode).close();
             }
         }
@@ -638,11 +638,11 @@ impl Replies {
 
     /// Holds nothing any more. Who waits is let go, or closed where this server's writes are no longer what counts: it follows
     /// another now.
-    pub fn stop(&mut self, server: &Server, closes: bool) {
+    pub fn stop(&mut self, server: &mut Server, closes: bool) {
         self.stop_refusing(server);
         let Some(holding) = self.holding.take() else { return };
-        let turn = Turn { server, holding, now_us: 0, is_tick: false, has_heard: false };
-        let n = self.give_up(&turn, Mode::Sent, closes) + self.give_up(&turn, Mode::Acked, closes);
+        let mut turn = Turn { server, holding, now_us: 0, is_tick: false, has_heard: false };
+        let n = self.give_up(&mut turn, Mode::Sent, closes) + self.give_up(&mut turn, Mode::Acked, closes);
         let writers = std::mem::take(&mut self.writers);
         for writer in &writers {
             if closes {
@@ -666,7 +666,7 @@ impl Replies {
 }
 
 /// After a fault, when nothing of the state can be relied upon: lets go of every connection there is.
-pub fn release_everyone(server: &Server) {
+pub fn release_everyone(server: &mut Server) {
     let (Ok(holding), Some(reply)) = (holding::holding(), server.call(c"CLIENT", &[b"LIST"])) else { return };
     let id_of = |line: &str| line.split(' ').find_map(|field| field.strip_prefix("id=")?.parse().ok());
     reply.text().unwrap_or_default().lines().filter_map(id_of).for_each(|client_id| holding.release(server, client_id));

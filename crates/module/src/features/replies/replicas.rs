@@ -24,7 +24,7 @@ pub struct Replicas {
 
 impl Replicas {
     /// Asks the server who there is.
-    pub fn refresh(&mut self, server: &Server) {
+    pub fn refresh(&mut self, server: &mut Server) {
         let Some(reply) = server.call(c"CLIENT", &[b"LIST", b"TYPE", b"replica"]) else { return };
         self.set(reply.text().unwrap_or_default().lines().filter_map(following));
     }
@@ -61,7 +61,7 @@ impl Replicas {
     }
 
     /// How many of them have the whole stream in their sockets.
-    pub fn n_sent(&self, server: &Server, holding: &Holding) -> usize {
+    pub fn n_sent(&self, server: &mut Server, holding: &Holding) -> usize {
         self.replicas.iter().filter(|replica| holding.has_pending(server, replica.client_id) == Some(false)).count()
     }
 
@@ -78,7 +78,7 @@ fn following(line: &str) -> Option<u64> {
 }
 
 /// How long the stream is, in bytes. Where the server doesn't say, longer than any replica will ever have it.
-pub fn own_offset(server: &Server) -> u64 {
+pub fn own_offset(server: &mut Server) -> u64 {
     let reply = server.call(c"INFO", &[b"replication"]);
     reply.and_then(|reply| parse_offset(reply.text()?)).unwrap_or(u64::MAX)
 }

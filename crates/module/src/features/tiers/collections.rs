@@ -69,7 +69,7 @@ impl Collections {
     }
 
     /// Ten times a second; now and then the server is asked whether collections may move at all.
-    pub fn tick(&mut self, server: &Server) {
+    pub fn tick(&mut self, server: &mut Server) {
         self.begin_slice();
         if self.ticks.is_multiple_of(TICKS_PER_QUESTION) {
             self.may_move(server);
@@ -88,7 +88,7 @@ impl Collections {
     }
 
     /// True where collections may move in this slice. Asks the server once.
-    fn may_move(&mut self, server: &Server) -> bool {
+    fn may_move(&mut self, server: &mut Server) -> bool {
         if !self.is_asked {
             (self.is_asked, self.refusal) = (true, refusal(server));
         }
@@ -121,7 +121,7 @@ impl Collections {
     pub fn move_to(
         &mut self,
         slow: &mut SlowCollections,
-        server: &Server,
+        server: &mut Server,
         (hash, name): (KeyHash, &Text),
         tier: Tier,
     ) -> Moved {
@@ -143,7 +143,7 @@ impl Collections {
     fn restore(
         &mut self,
         slow: &mut SlowCollections,
-        server: &Server,
+        server: &mut Server,
         (hash, copy): (KeyHash, &Copy),
         tier: Tier,
     ) -> Moved {
@@ -163,7 +163,8 @@ impl Collections {
             return if left.bytes > 0 { Moved::There(left.bytes.into()) } else { Moved::Already };
         }
         // Loaded under limits that were lowered since, it may be made of many small parts now.
-        if !is_compact(server, copy.name) || self.memory.within(server, || copy.restore(server)) != Some(true) {
+        let proof = server.proof();
+        if !is_compact(server, copy.name) || self.memory.within(&proof, || copy.restore(server)) != Some(true) {
             return Moved::Unfit;
         }
         let counted = count().zip(outside).map(|(after, outside)| difference(after, outside));
@@ -199,7 +200,7 @@ struct Copy<'a> {
 
 impl Copy<'_> {
     /// `None` where the key holds no collection that moves.
-    fn of<'a>(server: &Server, name: &'a Text) -> Option<Copy<'a>> {
+    fn of<'a>(server: &mut Server, name: &'a Text) -> Option<Copy<'a>> {
         let key = server.open(name);
         let lives = key.expires_in_ms().is_none_or(|ms| ms >= LIFE_MIN_MS);
         if !key.is_plain_collection() || name.as_ref().len() > NAME_BYTES_MAX || !lives {
@@ -221,7 +222,7 @@ impl Copy<'_> {
     }
 
     /// Makes the key anew, in the memory that is chosen. Refused by the server it is as it was.
-    fn restore(&self, server: &Server) -> bool {
+    fn restore(&self, server: &mut Server) -> bool {
         let [age, of_age] = &self.age;
         let words: [&[u8]; 7] = [
             self.name.as_ref(),
@@ -236,13 +237,13 @@ impl Copy<'_> {
     }
 }
 
-fn is_compact(server: &Server, name: &Text) -> bool {
+fn is_compact(server: &mut Server, name: &Text) -> bool {
     let encoding = server.call(c"OBJECT", &[b"ENCODING", name.as_ref()]);
     encoding.is_some_and(|reply| reply.text().is_some_and(|text| COMPACT.contains(&text)))
 }
 
 /// Why no collection may be made anew now: somebody would notice.
-fn refusal(server: &Server) -> Option<&'static str> {
+fn refusal(server: &mut Server) -> Option<&'static str> {
     let flags = server.flags();
     if flags.is_replica() && !flags.is_read_only() {
         return Some("this replica may be written to");

@@ -115,11 +115,11 @@ impl Feature for MemoryTiers {
     fn command(&mut self, tenure: &mut Tenure, call: &mut FilterCall, command: Option<Entry>) {
         let Some(tiers) = &mut self.tiers else { return };
         let Some(store) = tenure.observer.stores(call, command) else { return };
-        let Some(server) = soon::own_context(call) else { return };
+        let Some(mut server) = soon::own_context(call) else { return };
         if !tiers.stores_slow(&tenure.observer, store.key, store.value.len()) {
             return;
         }
-        let Some(stored) = tiers.stored(&server, store.value) else { return };
+        let Some(stored) = tiers.stored(&mut server, store.value) else { return };
         let (key, value_at) = (store.key, store.value_at);
         if call.replace_word(value_at, stored)
             && let Some(placements) = &mut tenure.observer.partitions.keys.placements
@@ -409,7 +409,7 @@ impl MemoryTiers {
         self.with_tiers(TURN_BUDGET, turn, |tiers, around| tiers.move_key(around, db, key, tier)).ok_or(off)
     }
 
-    fn tier_of_key(&self, turn: &Turn, db: u16, key: &[u8]) -> Result<&'static str, String> {
+    fn tier_of_key(&self, turn: &mut Turn, db: u16, key: &[u8]) -> Result<&'static str, String> {
         let tiers = self.tiers.as_ref().ok_or_else(|| self.status.clone())?;
         let slow_collections = &turn.tenure.observer.partitions.keys.slow_collections;
         Ok(tiers.tier_of(turn.server, slow_collections, (db, key)).map_or("none", Tier::as_str))

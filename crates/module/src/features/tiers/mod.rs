@@ -99,7 +99,7 @@ pub struct Counts {
 /// What a slice works on, and within which limits.
 pub struct Around<'a> {
     /// The server.
-    pub server: &'a Server,
+    pub server: &'a mut Server,
     /// Knows the keys.
     pub observer: &'a mut Observer,
     /// How much each partition has.
@@ -178,7 +178,7 @@ impl Tiers {
     ///
     /// # Errors
     /// Why there is none, as a sentence, with what to set.
-    pub fn start(server: &Server, place: &Place) -> Result<Tiers, String> {
+    pub fn start(server: &mut Server, place: &Place) -> Result<Tiers, String> {
         let tcache_bytes = check_allocator()?;
         let memory = SlowMemory::open(server, place)?;
         let mut tiers = Tiers {
@@ -246,7 +246,7 @@ impl Tiers {
     /// Ten times a second: what the settings and the server's limit say, and whether the slow tier is to be given up.
     pub fn tick(
         &mut self,
-        server: &Server,
+        server: &mut Server,
         slow_collections: &SlowCollections,
         (fast_bytes, limit_bytes): (u64, u64),
         is_wanted: bool,
@@ -274,7 +274,7 @@ impl Tiers {
     }
 
     /// What was stored in a file faster than slices put it there goes there now, so that memory doesn't fill with it.
-    pub fn catch_up(&mut self, server: &Server) {
+    pub fn catch_up(&mut self, server: &mut Server) {
         if self.memory.is_behind() {
             self.memory.flush(server, PAGES_BEHIND, false);
         }
@@ -305,7 +305,7 @@ impl Tiers {
     }
 
     /// A copy of a string in slow memory; `None` where it would lie elsewhere.
-    pub fn stored(&mut self, server: &Server, string: &[u8]) -> Option<Text> {
+    pub fn stored(&mut self, server: &mut Server, string: &[u8]) -> Option<Text> {
         let stored = self.strings.take(server, self.memory, string)?;
         self.counts.stored_slow += 1;
         Some(stored)
@@ -607,6 +607,7 @@ impl Tiers {
     ) -> bool {
         let started = Instant::now();
         around.server.select_db(db);
+        let proof = around.server.proof();
         let mut key = around.server.open(name);
         let moved = if key.kind() == Kind::Collection {
             drop(key);
@@ -614,7 +615,7 @@ impl Tiers {
             self.collections.move_to(slow, around.server, (hash, name), tier)
         } else {
             around.observer.partitions.keys.slow_collections.remove(|| hash);
-            self.mover.move_to(around.server, &mut key, tier)
+            self.mover.move_to(&proof, &mut key, tier)
         };
         match moved {
             Moved::There(bytes) => {
@@ -663,7 +664,7 @@ impl Tiers {
     /// In which tier a key's value lies.
     pub fn tier_of(
         &self,
-        server: &Server,
+        server: &mut Server,
         slow_collections: &SlowCollections,
         (db, name): (u16, &[u8]),
     ) -> Option<Tier> {

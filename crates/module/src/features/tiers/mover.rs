@@ -9,7 +9,8 @@
 //! cut to one byte, and grown where it is to be. Which way it was is told by looking where the value lies.
 //! Cost: two allocations and copies; large ones three. On the main thread; nothing sees the string in between.
 
-use crate::ffi::server::{Key, Kind, Server};
+use crate::ffi::MainThread;
+use crate::ffi::server::{Key, Kind};
 use crate::ffi::tier_memory::SlowMemory;
 use tenure_core::tiers::Tier;
 
@@ -77,7 +78,7 @@ impl Mover {
     }
 
     /// Moves a value; `key` has to be open for writing.
-    pub fn move_to(&mut self, server: &Server, key: &mut Key, tier: Tier) -> Moved {
+    pub fn move_to(&mut self, proof: &impl MainThread, key: &mut Key, tier: Tier) -> Moved {
         match self.tier_of(key) {
             None => return Moved::Unfit,
             Some(held) if held == tier => return Moved::Already,
@@ -85,10 +86,10 @@ impl Mover {
         }
         let length = key.length();
         if length < LARGE_BYTES {
-            self.reallocate(server, key, tier, length);
+            self.reallocate(proof, key, tier, length);
         }
         if self.tier_of(key) != Some(tier) {
-            self.copy(server, key, tier);
+            self.copy(proof, key, tier);
         }
         assert_eq!(key.length(), length, "a moved value has its length");
         if self.tier_of(key) != Some(tier) {
@@ -101,9 +102,9 @@ impl Mover {
     }
 
     /// Longer by more than the allocator's rounding, in fast memory, and cut where it is to be.
-    fn reallocate(&self, server: &Server, key: &mut Key, tier: Tier, length: usize) {
+    fn reallocate(&self, proof: &impl MainThread, key: &mut Key, tier: Tier, length: usize) {
         if key.set_length(length + length / 4 + 64) {
-            self.within(server, tier, || key.set_length(length));
+            self.within(proof, tier, || key.set_length(length));
             // Where the arena couldn't be chosen.
             if key.length() != length {
                 key.set_length(length);
@@ -111,13 +112,13 @@ impl Mover {
         }
     }
 
-    fn copy(&mut self, server: &Server, key: &mut Key, tier: Tier) {
+    fn copy(&mut self, proof: &impl MainThread, key: &mut Key, tier: Tier) {
         self.aside.clear();
         match key.bytes() {
             Some(bytes) => self.aside.extend_from_slice(bytes),
             None => return,
         }
-        let is_whole = key.set_length(1) && self.within(server, tier, || fill(key, &self.aside)) == Some(true);
+        let is_whole = key.set_length(1) && self.within(proof, tier, || fill(key, &self.aside)) == Some(true);
         if !is_whole {
             // Where the arena couldn't be chosen; the server doesn't refuse what it did before.
             assert!(fill(key, &self.aside), "a value is put back");
@@ -126,9 +127,9 @@ impl Mover {
         self.aside.shrink_to(LARGE_BYTES);
     }
 
-    fn within<R>(&self, server: &Server, tier: Tier, body: impl FnOnce() -> R) -> Option<R> {
+    fn within<R>(&self, proof: &impl MainThread, tier: Tier, body: impl FnOnce() -> R) -> Option<R> {
         match tier {
-            Tier::Slow => self.memory.within(server, body),
+            Tier::Slow => self.memory.within(proof, body),
             Tier::Fast => Some(body()),
         }
     }

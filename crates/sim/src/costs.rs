@@ -18,8 +18,10 @@ pub enum CostSpec {
     ByKey(Vec<f32>),
     /// `by-tenant:US,US…`: tenants in the order in which they first appear, round and round.
     ByTenant(Vec<f32>),
-    /// `column`: as the trace says; 0 where it doesn't.
+    /// `column`: as the trace says; 0 where it doesn't. A trace that never does is refused.
     Column,
+    /// `column:US`: as the trace says; so much where it doesn't.
+    ColumnOr(f32),
 }
 
 /// What a specification looks like, and what was given.
@@ -28,7 +30,7 @@ pub struct CostSpecError(String);
 
 impl fmt::Display for CostSpecError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let allowed = "fixed:US, by-key:US,US…, by-tenant:US,US… or column, with penalties in µs of 0 or more";
+        let allowed = "fixed:US, by-key:US,US…, by-tenant:US,US…, column or column:US (where the trace says nothing), with penalties in µs of 0 or more";
         write!(f, "cost specification '{}' is none of {allowed}", self.0)
     }
 }
@@ -36,14 +38,15 @@ impl fmt::Display for CostSpecError {
 impl std::error::Error for CostSpecError {}
 
 impl CostSpec {
-    /// The penalty of a miss of `key` by `tenant`, in µs; `column_us` is what the trace says of it, 0 where nothing.
+    /// The penalty of a miss of `key` by `tenant`, in µs; `column_us` is what the trace says of it.
     #[inline]
-    pub fn penalty_us(&self, key: KeyHash, tenant: TenantId, column_us: f32) -> f32 {
+    pub fn penalty_us(&self, key: KeyHash, tenant: TenantId, column_us: Option<f32>) -> f32 {
         match self {
             CostSpec::Fixed(us) => *us,
             CostSpec::ByKey(backends) => backends[backend_of(key, backends.len())],
             CostSpec::ByTenant(tenants) => tenants[tenant.0 as usize % tenants.len()],
-            CostSpec::Column => column_us,
+            CostSpec::Column => column_us.unwrap_or(0.0),
+            CostSpec::ColumnOr(us) => column_us.unwrap_or(*us),
         }
     }
 }
@@ -110,6 +113,7 @@ impl FromStr for CostSpec {
         }
         match (kind, penalties.as_slice()) {
             ("fixed", &[us]) => Ok(CostSpec::Fixed(us)),
+            ("column", &[us]) => Ok(CostSpec::ColumnOr(us)),
             ("by-key", _) => Ok(CostSpec::ByKey(penalties)),
             ("by-tenant", _) => Ok(CostSpec::ByTenant(penalties)),
             _ => Err(bad()),
@@ -125,6 +129,7 @@ impl fmt::Display for CostSpec {
             CostSpec::ByKey(us) => write!(f, "by-key:{}", list(us)),
             CostSpec::ByTenant(us) => write!(f, "by-tenant:{}", list(us)),
             CostSpec::Column => write!(f, "column"),
+            CostSpec::ColumnOr(us) => write!(f, "column:{us}"),
         }
     }
 }
@@ -135,7 +140,7 @@ mod tests {
 
     #[test]
     fn specifications_are_read_and_bad_ones_refused() {
-        for text in ["fixed:100", "by-key:120,1000", "by-tenant:200,400,1000,2000", "column"] {
+        for text in ["fixed:100", "by-key:120,1000", "by-tenant:200,400,1000,2000", "column", "column:1000"] {
             assert_eq!(text.parse::<CostSpec>().unwrap().to_string(), text);
         }
         for text in ["", "fixed", "fixed:", "fixed:1,2", "fixed:-1", "by-key:1,x", "by-tenant:nan", "by-hash:1"] {
@@ -171,7 +176,7 @@ mod tests {
     #[test]
     fn tenants_take_penalties_in_turn() {
         let spec = CostSpec::ByTenant(vec![1.0, 2.0]);
-        let got: Vec<f32> = (0..4).map(|t| spec.penalty_us(KeyHash(0), TenantId(t), 9.0)).collect();
+        let got: Vec<f32> = (0..4).map(|t| spec.penalty_us(KeyHash(0), TenantId(t), Some(9.0))).collect();
         assert_eq!(got, [1.0, 2.0, 1.0, 2.0]);
     }
 }

@@ -18,6 +18,10 @@ const CHUNKS_WAITING: usize = 4;
 /// A line longer than this is no trace.
 const LINE_BYTES_MAX: usize = 1 << 24;
 
+/// How packed traces begin that can't be unpacked here.
+const NOT_UNPACKED: [(&[u8], &str); 4] =
+    [(b"\xfd7zX", "xz"), (b"BZh", "bzip2"), (b"\x04\x22\x4d\x18", "lz4"), (b"PK\x03\x04", "zip")];
+
 /// The unpacked bytes of one trace, line by line or record by record.
 pub(super) struct Input {
     chunks: Receiver<io::Result<Vec<u8>>>,
@@ -118,6 +122,9 @@ fn next_chunk(from: &mut impl Read) -> io::Result<Vec<u8>> {
 fn unpack(mut packed: impl Read + Send + 'static) -> io::Result<Box<dyn Read + Send>> {
     let mut magic = Vec::new();
     packed.by_ref().take(4).read_to_end(&mut magic)?;
+    if let Some((_, name)) = NOT_UNPACKED.iter().find(|(begins, _)| magic.starts_with(begins)) {
+        return Err(io::Error::other(format!("it is packed with {name}; read are gzip, zstd and plain traces")));
+    }
     let whole = io::Cursor::new(magic.clone()).chain(packed);
     Ok(match magic.as_slice() {
         [0x1f, 0x8b, ..] => Box::new(MultiGzDecoder::new(io::BufReader::with_capacity(CHUNK_BYTES, whole))),
@@ -159,6 +166,12 @@ mod tests {
             assert_eq!(got.len(), 200_000);
             assert!(got.iter().enumerate().all(|(i, line)| *line == format!("line {i}")));
         }
+    }
+
+    #[test]
+    fn what_cannot_be_unpacked_is_named() {
+        let error = Input::from_reader(io::Cursor::new(b"\xfd7zXZ\x00\x00\x04".to_vec())).err().unwrap();
+        assert!(error.to_string().contains("packed with xz"), "{error}");
     }
 
     #[test]

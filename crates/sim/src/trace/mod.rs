@@ -81,7 +81,8 @@ pub struct Request<'a> {
     pub key: &'a [u8],
 }
 
-/// Reads a trace from its start to its end. After an error it ends, unless bad lines are skipped.
+/// Reads a trace from its start to its end. After an error it ends, unless bad lines are skipped. A trace without any access is an
+/// error at its end.
 ///
 /// Times start at 0 and never go back: where a trace's lines are out of order, a late one counts as simultaneous with
 /// the one before it.
@@ -94,6 +95,9 @@ pub struct TraceReader {
     row: Row,
     n_lines: u64,
     n_bad: u64,
+    n_accesses: u64,
+    /// Accesses of which the trace says what a miss costs.
+    n_priced: u64,
     start_us: Option<u64>,
     now_us: u64,
     ended: bool,
@@ -150,9 +154,21 @@ impl TraceReader {
         };
         let parser = Parser::new(format, &options.parameters).map_err(|what| whole(&name, what))?;
         let tenants = Tenants::new(options.tenants.clone());
-        let row = Row::new();
-        let (n_lines, n_bad, start_us, now_us, ended) = (0, 0, None, 0, false);
-        Ok(TraceReader { name, input, parser, options, tenants, row, n_lines, n_bad, start_us, now_us, ended })
+        Ok(TraceReader {
+            name,
+            input,
+            parser,
+            options,
+            tenants,
+            row: Row::new(),
+            n_lines: 0,
+            n_bad: 0,
+            n_accesses: 0,
+            n_priced: 0,
+            start_us: None,
+            now_us: 0,
+            ended: false,
+        })
     }
 
     /// The next access with the text of its key; `None` at the end.
@@ -171,6 +187,11 @@ impl TraceReader {
         self.n_bad
     }
 
+    /// True where some access told what a miss of it costs.
+    pub fn tells_costs(&self) -> bool {
+        self.n_priced > 0
+    }
+
     /// What errors call the trace.
     pub fn name(&self) -> &str {
         &self.name
@@ -182,12 +203,25 @@ impl TraceReader {
         let tenant = self.tenants.of(row, key)?;
         let start_us = *self.start_us.get_or_insert(row.time_us);
         self.now_us = self.now_us.max(row.time_us.saturating_sub(start_us));
-        let size_bytes = self.options.sizes.size_bytes(key, row.size_bytes);
-        let penalty_us = match &self.options.costs {
-            Some(costs) => costs.penalty_us(key, tenant, row.penalty_us),
-            None => row.penalty_us,
-        };
+        let size_bytes = self.options.sizes.size_bytes(key, row.size_bytes)?;
+        let penalty_us =
+            self.options.costs.as_ref().unwrap_or(&CostSpec::ColumnOr(0.0)).penalty_us(key, tenant, row.penalty_us);
+        self.n_accesses += 1;
+        self.n_priced += u64::from(row.penalty_us.is_some());
         Ok(Access { key, op: row.op, tenant, size_bytes, time_us: self.now_us, ttl_us: row.ttl_us, penalty_us })
+    }
+
+    /// What is wrong with the trace as a whole, now that it has been read.
+    fn verdict(&self) -> Option<String> {
+        if self.n_accesses == 0 {
+            let all_bad = if self.n_bad > 0 { ": every line is malformed" } else { "" };
+            return Some(format!("it holds no access{all_bad}"));
+        }
+        let costs_wanted = self.options.costs == Some(CostSpec::Column);
+        (costs_wanted && self.n_priced == 0).then(|| {
+            "no row says what a miss costs: --costs column needs a column penalty_us; column:US gives rows without one US µs"
+                .to_owned()
+        })
     }
 
     fn fail(&mut self, what: String) -> TraceError {
@@ -220,8 +254,9 @@ impl Iterator for TraceReader {
             }
             self.n_bad += 1;
         }
-        self.ended = true;
-        None
+        let has_ended = std::mem::replace(&mut self.ended, true);
+        let wrong = if has_ended { None } else { self.verdict() };
+        wrong.map(|what| Err(whole(&self.name, what)))
     }
 }
 

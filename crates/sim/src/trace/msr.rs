@@ -27,7 +27,7 @@ pub(super) fn parse(line: &[u8], row: &mut Row) -> Result<(), String> {
     row.key.push(b':');
     row.key.extend_from_slice(offset);
     row.size_bytes = parse_size(size)?;
-    row.penalty_us = number(response, "response time")? as f32 / 10.0;
+    row.penalty_us = Some(number(response, "response time")? as f32 / 10.0);
     Ok(())
 }
 

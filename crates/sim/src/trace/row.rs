@@ -14,8 +14,8 @@ pub(super) struct Row {
     pub time_us: u64,
     /// µs; 0 = for ever.
     pub ttl_us: u64,
-    /// µs; 0 where the trace doesn't say.
-    pub penalty_us: f32,
+    /// µs; `None` where the trace doesn't say.
+    pub penalty_us: Option<f32>,
     /// What the trace calls the tenant; empty where it doesn't.
     pub tenant: Vec<u8>,
     /// What the trace calls the client, where it tells one beside the tenant; else empty.
@@ -25,7 +25,7 @@ pub(super) struct Row {
 impl Row {
     pub fn new() -> Self {
         let (key, tenant, client) = (Vec::new(), Vec::new(), Vec::new());
-        Row { key, op: Op::Read, size_bytes: None, time_us: 0, ttl_us: 0, penalty_us: 0.0, tenant, client }
+        Row { key, op: Op::Read, size_bytes: None, time_us: 0, ttl_us: 0, penalty_us: None, tenant, client }
     }
 
     /// Forgets the row before.
@@ -33,7 +33,7 @@ impl Row {
         self.key.clear();
         self.tenant.clear();
         self.client.clear();
-        (self.op, self.size_bytes, self.time_us, self.ttl_us, self.penalty_us) = (Op::Read, None, 0, 0, 0.0);
+        (self.op, self.size_bytes, self.time_us, self.ttl_us, self.penalty_us) = (Op::Read, None, 0, 0, None);
     }
 }
 
@@ -102,14 +102,15 @@ pub(super) fn parse_time(field: &[u8], name: &str) -> Result<u64, String> {
     parse_seconds_us(field).ok_or_else(|| format!("{name} {} is not a number of seconds, 0 or more", shown(field)))
 }
 
-/// A penalty in µs, or what is wrong with it. A blank is 0.
-pub(super) fn parse_penalty(field: &[u8]) -> Result<f32, String> {
+/// A penalty in µs, or what is wrong with it. A blank is unknown.
+pub(super) fn parse_penalty(field: &[u8]) -> Result<Option<f32>, String> {
     if field.is_empty() {
-        return Ok(0.0);
+        return Ok(None);
     }
     let value = std::str::from_utf8(field).ok().and_then(|text| text.trim().parse::<f32>().ok());
     value
         .filter(|us| us.is_finite() && *us >= 0.0)
+        .map(Some)
         .ok_or_else(|| format!("penalty {} is not a number of µs, 0 or more", shown(field)))
 }
 

@@ -25,14 +25,20 @@ impl Default for Sizes {
 
 impl Sizes {
     /// The size of `key`, in bytes, at least 1; `told` is what the trace says.
+    ///
+    /// # Errors
+    /// A size that the trace says and that is above 4 GiB: no value of a cache is so large.
     #[inline]
-    pub fn size_bytes(&self, key: KeyHash, told: Option<u64>) -> u32 {
+    pub fn size_bytes(&self, key: KeyHash, told: Option<u64>) -> Result<u32, String> {
         let size = match (self, told) {
-            (Sizes::Fixed(size), _) | (Sizes::TraceOr(size), None) => u64::from(*size),
-            (Sizes::TraceOrDrawn(drawn), None) => u64::from(drawn.size_bytes(key)),
-            (_, Some(size)) => size,
+            (Sizes::Fixed(size), _) | (Sizes::TraceOr(size), None) => *size,
+            (Sizes::TraceOrDrawn(drawn), None) => drawn.size_bytes(key),
+            (_, Some(size)) => {
+                let allowed = || format!("size {size} is above {}, the largest that a value may have", u32::MAX);
+                u32::try_from(size).map_err(|_| allowed())?
+            }
         };
-        size.clamp(1, u64::from(u32::MAX)) as u32
+        Ok(size.max(1))
     }
 }
 
@@ -88,9 +94,11 @@ mod tests {
     #[test]
     fn the_trace_is_believed_unless_told_otherwise() {
         let key = KeyHash(7);
-        assert_eq!(Sizes::Fixed(10).size_bytes(key, Some(3)), 10);
-        assert_eq!(Sizes::TraceOr(10).size_bytes(key, Some(3)), 3);
-        assert_eq!(Sizes::TraceOr(10).size_bytes(key, None), 10);
-        assert_eq!(Sizes::TraceOr(10).size_bytes(key, Some(0)), 1, "no size is below a byte");
+        assert_eq!(Sizes::Fixed(10).size_bytes(key, Some(3)), Ok(10));
+        assert_eq!(Sizes::TraceOr(10).size_bytes(key, Some(3)), Ok(3));
+        assert_eq!(Sizes::TraceOr(10).size_bytes(key, None), Ok(10));
+        assert_eq!(Sizes::TraceOr(10).size_bytes(key, Some(0)), Ok(1), "no size is below a byte");
+        assert!(Sizes::TraceOr(10).size_bytes(key, Some(1 << 32)).unwrap_err().contains("above 4294967295"));
+        assert_eq!(Sizes::Fixed(10).size_bytes(key, Some(1 << 32)), Ok(10));
     }
 }

@@ -58,6 +58,20 @@ fn a_column_of_penalties_is_the_cost_unless_another_is_asked_for() {
     };
     assert_eq!(penalties(None), [250.5, 0.0]);
     assert_eq!(penalties(Some(CostSpec::Fixed(9.0))), [9.0, 9.0]);
+    assert_eq!(penalties(Some(CostSpec::Column)), [250.5, 0.0]);
+    assert_eq!(penalties(Some(CostSpec::ColumnOr(7.0))), [250.5, 7.0]);
+    let options = TraceOptions { costs: Some(CostSpec::Column), ..TraceOptions::default() };
+    let last = reader("time_s,key,op,size,tenant\n,a,get,1,\n", options).unwrap().last().unwrap();
+    assert!(last.unwrap_err().to_string().starts_with("t: no row says what a miss costs"));
+}
+
+#[test]
+fn a_trace_without_accesses_and_sizes_beyond_a_value_are_errors() {
+    assert_eq!(error_of("time_s,key,op,size,tenant\n"), "t: it holds no access");
+    assert_eq!(
+        error_of("time_s,key,op,size,tenant\n,a,get,4294967296,\n"),
+        "t:2: size 4294967296 is above 4294967295, the largest that a value may have"
+    );
 }
 
 #[test]

@@ -19,12 +19,13 @@ use tenure_core::units::format_bytes;
 use tenure_plots::{LineChart, Page, Series};
 use tenure_sim::policies::PolicyName;
 
-use self::feed::{Cut, Job, Seen, SizesBytes, feed, survey};
+use self::feed::{Cut, Job, Seen, SizesBytes, Survey, feed, survey};
 use self::models::{Curve, ModelName, Spec, rounded, usage};
 use crate::print;
 use crate::progress::Progress;
 use crate::trace_args::{
-    Amount, ThreadArgs, TraceArgs, parse_amount, parse_rate, parse_size, report_bad_lines, trace_name,
+    Amount, SAMPLE_KEYS_MIN, ThreadArgs, TraceArgs, parse_amount, parse_plot, parse_rate, parse_size_above_0,
+    report_bad_lines, sampling_at_least, trace_name,
 };
 
 /// The options of `tenure mrc`.
@@ -35,9 +36,8 @@ pub struct Arguments {
     trace: Option<PathBuf>,
 
     /// Models, apart by commas: exact, shards and eaet for LRU, krr for K-LRU, merged for the best of several K, miniature
-    /// for any policy.
-    #[arg(long, value_name = "NAME,…", value_delimiter = ',', default_value = "krr",
-          value_parser = |text: &str| text.parse::<ModelName>())]
+    /// for any policy. Default: krr; for the accuracy eaet, shards, krr and miniature.
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',', value_parser = |text: &str| text.parse::<ModelName>())]
     model: Vec<ModelName>,
 
     /// Sampling sizes K of krr, merged and miniature, 1 to 64, apart by commas.
@@ -53,8 +53,13 @@ pub struct Arguments {
     #[arg(long, value_name = "SHARE,…", value_delimiter = ',', default_value = "0.01", value_parser = parse_rate)]
     rate: Vec<SampleRate>,
 
+    /// Sample more than that share where it would be fewer keys than this: a sample of few keys says nothing, and few keys cost nothing.
+    #[arg(long, value_name = "N", default_value_t = SAMPLE_KEYS_MIN)]
+    sample_keys_min: u64,
+
     /// Sample at most so many keys, in place of a share: memory stays bounded however long the trace.
-    #[arg(long, value_name = "N", conflicts_with = "rate", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", conflicts_with_all = ["rate", "sample_keys_min"],
+          value_parser = clap::value_parser!(u64).range(1..))]
     sample_keys: Option<u64>,
 
     /// How many cache sizes, evenly up to the largest.
@@ -62,7 +67,7 @@ pub struct Arguments {
     sizes: u64,
 
     /// The largest cache size, in bytes (64mb); the trace's footprint where not given.
-    #[arg(long, value_name = "BYTES", value_parser = parse_size)]
+    #[arg(long, value_name = "BYTES", value_parser = parse_size_above_0)]
     memory_max: Option<u64>,
 
     #[command(flatten)]
@@ -76,7 +81,7 @@ pub struct Arguments {
     #[arg(long, value_name = "ACCESSES", default_value_t = 0)]
     window: u64,
 
-    /// Seed of all that is random.
+    /// Seed of all that is random, of which keys are sampled too.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
 
@@ -88,7 +93,7 @@ pub struct Arguments {
     json: bool,
 
     /// Plot all curves into FILE.svg or FILE.png.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = parse_plot)]
     plot: Option<PathBuf>,
 
     /// Write one HTML page with the table and the plot, to be sent to somebody.
@@ -102,6 +107,10 @@ pub struct Arguments {
     /// For the accuracy: at rates below 1, the mean of so many samples of keys.
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=1000))]
     accuracy_samples: u64,
+
+    /// For the accuracy: what is made of each trace, apart by commas.
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',', default_value = "fixed,variable,deletes,ttl")]
+    accuracy_variants: Vec<accuracy::Variant>,
 }
 
 /// Runs the subcommand.
@@ -113,8 +122,9 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         return accuracy::run(folder, arguments);
     }
     let path = arguments.trace.as_deref().context("no trace given")?;
-    let specs = arguments.specs();
-    let (sizes, cut) = arguments.sizes_and_cut(path, &specs)?;
+    let mut specs = arguments.specs();
+    let (sizes, cut, survey) = arguments.sizes_and_cut(path, &specs)?;
+    specs.iter_mut().for_each(|spec| spec.settle_rate(survey.as_ref().map(|survey| survey.n_keys)));
     let known = match &sizes {
         SizesBytes::Given(sizes) => sizes.as_slice(),
         SizesBytes::Even(_) => &[],
@@ -122,10 +132,14 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     let jobs = specs.into_iter().map(|spec| spec.build(known).map(|running| Job::new(spec, running)));
     let jobs = jobs.collect::<Result<Vec<Job>>>()?;
     let (reader, progress) = Progress::open(path, arguments.reading.options(), "reading the trace")?;
-    let (jobs, seen) = feed(reader, &progress, jobs, &sizes, cut, arguments.threads.count())?;
+    let (jobs, seen) = feed(reader, &progress, jobs, &sizes, cut, arguments.seed, arguments.threads.count())?;
     drop(progress);
     let name = trace_name(path);
     report_bad_lines(&name, seen.n_bad);
+    report_small_samples(&jobs, &seen);
+    if !seen.tells_costs && jobs.iter().any(|job| job.spec.policy.is_some_and(PolicyName::knows_costs)) {
+        arguments.reading.report_costs(&name);
+    }
     if let Some(plot) = &arguments.plot {
         chart(&name, &jobs).save(plot)?;
     }
@@ -144,14 +158,15 @@ impl Arguments {
     fn samplings(&self) -> Vec<Sampling> {
         match self.sample_keys {
             Some(keys) => vec![Sampling::Keys(keys as usize)],
-            None => self.rate.iter().map(|&rate| Sampling::Rate(rate)).collect(),
+            None => self.rate.iter().map(|&rate| sampling_at_least(rate, self.sample_keys_min)).collect(),
         }
     }
 
     /// One model per name, K and rate; what a model has none of isn't multiplied.
     fn specs(&self) -> Vec<Spec> {
         let mut specs: Vec<Spec> = Vec::new();
-        for &model in &self.model {
+        let models = if self.model.is_empty() { &[ModelName::Krr] } else { self.model.as_slice() };
+        for &model in models {
             let policy = self.policy.filter(|_| model == ModelName::Miniature);
             let has_k = model == ModelName::Krr || (model == ModelName::Miniature && policy.is_none());
             let all_k: Vec<Option<u32>> = if has_k { self.k.iter().map(|&k| Some(k)).collect() } else { vec![None] };
@@ -159,7 +174,7 @@ impl Arguments {
             for k in all_k {
                 for &sampling in &samplings {
                     let merged_k = if model == ModelName::Merged { self.k.clone() } else { Vec::new() };
-                    let spec = Spec { model, k, policy, sampling, seed: self.seed, merged_k };
+                    let spec = Spec { model, k, policy, sampling, seed: self.seed, merged_k, rate_asked: None };
                     if !specs.contains(&spec) {
                         specs.push(spec);
                     }
@@ -170,23 +185,30 @@ impl Arguments {
     }
 
     /// The sizes of the curves and how the trace is cut; takes a first pass where that must be known before.
-    fn sizes_and_cut(&self, path: &Path, specs: &[Spec]) -> Result<(SizesBytes, Cut)> {
+    fn sizes_and_cut(&self, path: &Path, specs: &[Spec]) -> Result<(SizesBytes, Cut, Option<Survey>)> {
         let n_sizes = self.sizes as usize;
         let given = self.memory_max.map(|bytes| SizesBytes::Given(even_sizes(bytes, n_sizes)));
         let needs_sizes = self.window > 0 || specs.iter().any(Spec::needs_sizes);
         if let (Amount::Accesses(warmup), true) = (self.warmup, given.is_some() || !needs_sizes) {
-            return Ok((given.unwrap_or(SizesBytes::Even(n_sizes)), Cut { warmup, window: self.window }));
+            let needs_keys = specs.iter().any(Spec::needs_keys) && path != Path::new("-");
+            let cut = Cut { warmup, window: self.window };
+            let survey = if needs_keys { Some(self.survey(path)?) } else { None };
+            return Ok((given.unwrap_or(SizesBytes::Even(n_sizes)), cut, survey));
         }
         if path == Path::new("-") {
             let what = "standard input can be read once only: a warm-up must be a number of accesses, and windows and \
                         miniature simulation need --memory-max";
             return Err(usage(what));
         }
+        let survey = self.survey(path)?;
+        let warmup = self.warmup.of(survey.n_accesses);
+        let sizes = given.unwrap_or_else(|| SizesBytes::Given(even_sizes(survey.footprint_bytes, n_sizes)));
+        Ok((sizes, Cut { warmup, window: self.window }, Some(survey)))
+    }
+
+    fn survey(&self, path: &Path) -> Result<Survey> {
         let (reader, progress) = Progress::open(path, self.reading.options(), "looking for the footprint")?;
-        let (n_accesses, footprint_bytes) = survey(reader, &progress)?;
-        let warmup = self.warmup.of(n_accesses);
-        let sizes = given.unwrap_or_else(|| SizesBytes::Given(even_sizes(footprint_bytes, n_sizes)));
-        Ok((sizes, Cut { warmup, window: self.window }))
+        survey(reader, &progress)
     }
 }
 
@@ -197,6 +219,29 @@ fn curves<'a>(jobs: &'a [Job], seen: &'a Seen) -> impl Iterator<Item = (&'a Job,
         windows.map(move |(i, (curve, &requests))| (job, (job.curves.len() > 1).then_some(i + 1), requests, curve))
     };
     jobs.iter().flat_map(of_job)
+}
+
+/// Keys in a model's sample, about.
+fn sampled_keys(job: &Job, seen: &Seen) -> u64 {
+    (seen.n_keys as f64 * job.running.sample_rate().rate()).round() as u64
+}
+
+/// Fewer keys than these say little: with 400 a miss ratio of one half is off by 0.025 (one standard error).
+const KEYS_ENOUGH: u64 = 400;
+
+/// Says on standard error where a sample is too small to say much.
+fn report_small_samples(jobs: &[Job], seen: &Seen) {
+    for job in jobs.iter().filter(|job| job.running.sample_rate() < SampleRate::ALL) {
+        let n = sampled_keys(job, seen);
+        if n < KEYS_ENOUGH {
+            let more = "take more with --rate, --sample-keys or --sample-keys-min";
+            eprintln!(
+                "{}: a sample of about {n} of {} keys, so the curve is rough; {more}",
+                job.spec.label(),
+                seen.n_keys
+            );
+        }
+    }
 }
 
 fn ns_per_request(job: &Job, seen: &Seen) -> f64 {
@@ -211,10 +256,13 @@ fn to_json(name: &str, jobs: &[Job], seen: &Seen) -> Value {
             if let Some(k) = curve.k.get(i) {
                 value["k"] = json!(k);
             }
+            if let Some(penalty_us) = curve.penalty_us.get(i) {
+                value["penalty_us_mean"] = json!(penalty_us);
+            }
             value
         });
-        let rate = match job.spec.sampling {
-            Sampling::Rate(rate) => json!(rounded(rate)),
+        let rate = match job.spec.asked() {
+            Sampling::Rate(rate) | Sampling::AtLeast { rate, .. } => json!(rounded(rate)),
             Sampling::Keys(_) => Value::Null,
         };
         let mut value = json!({
@@ -222,6 +270,8 @@ fn to_json(name: &str, jobs: &[Job], seen: &Seen) -> Value {
             "model": job.spec.model.to_string(),
             "k": job.spec.k,
             "rate": rate,
+            "rate_taken": rounded(job.running.sample_rate()),
+            "sampled_keys": sampled_keys(job, seen),
             "requests": requests,
             "curve": points.collect::<Vec<Value>>(),
             "ns_per_request": ns_per_request(job, seen),
@@ -250,21 +300,30 @@ fn title(job: &Job, window: Option<usize>) -> String {
     }
 }
 
+/// The column of what misses cost.
+const COST_TITLE: &str = "us lost/request";
+
 fn table(name: &str, jobs: &[Job], seen: &Seen) -> String {
     let mut text = String::new();
     let requests: u64 = seen.requests.iter().sum();
     let footprint = format_bytes(seen.footprint_bytes);
     let _ = writeln!(text, "{name}: {requests} requests counted, footprint {footprint}\n");
     let width = jobs.iter().map(|job| job.spec.label().len()).max().unwrap_or(0).max(5);
-    let _ = writeln!(text, "{:width$}  {:>10}  {:>10}", "model", "ns/request", "memory");
+    let _ = writeln!(text, "{:width$}  {:>12}  {:>10}  {:>10}", "model", "sampled keys", "ns/request", "memory");
     for job in jobs {
         let memory = format_bytes(job.running.memory_bytes() as u64);
-        let _ = writeln!(text, "{:width$}  {:>10.1}  {memory:>10}", job.spec.label(), ns_per_request(job, seen));
+        let (keys, ns) = (sampled_keys(job, seen), ns_per_request(job, seen));
+        let _ = writeln!(text, "{:width$}  {keys:>12}  {ns:>10.1}  {memory:>10}", job.spec.label());
     }
     let columns: Vec<(String, &Curve)> =
         curves(jobs, seen).map(|(job, window, _, curve)| (title(job, window), curve)).collect();
     let _ = write!(text, "\n{:>10}", "size");
-    columns.iter().for_each(|(title, _)| _ = write!(text, "  {title:>12}"));
+    for (title, curve) in &columns {
+        let _ = write!(text, "  {title:>12}");
+        if !curve.penalty_us.is_empty() {
+            let _ = write!(text, "  {COST_TITLE}");
+        }
+    }
     text.push('\n');
     let rows = columns.first().map_or(0, |(_, curve)| curve.curve.points().len());
     for row in 0..rows {
@@ -274,6 +333,9 @@ fn table(name: &str, jobs: &[Job], seen: &Seen) -> String {
             let k = curve.k.get(row).map(|k| format!(" K={k}")).unwrap_or_default();
             let value = format!("{:.4}{k}", curve.curve.miss_ratio_at(bytes));
             let _ = write!(text, "  {value:>width$}", width = title.len().max(12));
+            if let Some(penalty_us) = curve.penalty_us.get(row) {
+                let _ = write!(text, "  {penalty_us:>width$.1}", width = COST_TITLE.len());
+            }
         }
         text.push('\n');
     }

@@ -12,14 +12,14 @@ use tenure_core::curve::even_sizes;
 use tenure_core::model::census::Census;
 use tenure_core::model::krr::Krr;
 use tenure_core::model::{Counted, CurveModel};
-use tenure_core::sampling::{SampleRate, Sampling};
+use tenure_core::sampling::SampleRate;
 use tenure_core::units::{TenantId, format_bytes};
 use tenure_view::nodes::{connect, parse_address};
 use tenure_view::plan::{Answer, Known, choose, of_servers, share_of};
 
 use crate::print;
 use crate::progress::Progress;
-use crate::trace_args::{TraceArgs, parse_rate, report_bad_lines};
+use crate::trace_args::{SAMPLE_KEYS_MIN, TraceArgs, parse_rate, report_bad_lines, sampling_at_least};
 
 /// Sizes that a trace's curve is made at.
 const CURVE_POINTS: usize = 400;
@@ -45,7 +45,7 @@ pub struct Arguments {
     #[arg(long, value_name = "K", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=64))]
     k: u32,
 
-    /// Of a trace: the share of keys to sample, above 0 and up to 1.
+    /// Of a trace: the share of keys to sample, above 0 and up to 1; more where that is fewer than 8192 keys.
     #[arg(long, value_name = "SHARE", default_value = "0.1", value_parser = parse_rate)]
     rate: SampleRate,
 
@@ -81,7 +81,8 @@ fn of_server(arguments: &Arguments) -> Result<Known> {
 
 fn of_trace(path: &Path, arguments: &Arguments) -> Result<Known> {
     let (mut reader, progress) = Progress::open(path, arguments.reading.options(), "reading the trace")?;
-    let mut model = Krr::new(arguments.k, Sampling::Rate(arguments.rate), Counted::ReadsAndWrites, 1)?;
+    let sampling = sampling_at_least(arguments.rate, SAMPLE_KEYS_MIN);
+    let mut model = Krr::new(arguments.k, sampling, Counted::ReadsAndWrites, 1)?;
     let mut census = Census::new(CENSUS_KEYS);
     let mut wanted: Option<TenantId> = None;
     let mut n = 0_u64;

@@ -7,7 +7,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
@@ -26,7 +26,8 @@ use tenure_sim::trace::{TraceOptions, TraceReader};
 
 use crate::bench::parse_setting;
 use crate::trace_args::{
-    Amount, ThreadArgs, TraceArgs, parse_amount, parse_share, parse_size, report_bad_lines, trace_name,
+    Amount, ThreadArgs, TraceArgs, parse_amount, parse_plot, parse_share, parse_size, parse_us, report_bad_lines,
+    trace_name,
 };
 
 /// Replay a trace under several policies and memory sizes.
@@ -52,7 +53,7 @@ pub struct Arguments {
     warmup: Amount,
 
     /// What a hit costs, in µs.
-    #[arg(long, value_name = "US", default_value_t = 20.0)]
+    #[arg(long, value_name = "US", default_value = "20", value_parser = parse_us)]
     hit_us: f64,
 
     /// How far off the penalties are that policies hear of, each access by itself: standard deviation as a share of the penalty (50%), 57% at
@@ -69,7 +70,8 @@ pub struct Arguments {
     settings: Vec<(String, String)>,
 
     /// Plan at most this often, in requests; the same as --set tenure.window-requests.
-    #[arg(long, value_name = "REQUESTS", default_value_t = density::WINDOW_REQUESTS)]
+    #[arg(long, value_name = "REQUESTS", default_value_t = density::WINDOW_REQUESTS,
+          value_parser = clap::value_parser!(u64).range(1..))]
     window_requests: u64,
 
     /// What makes a partition for predis: class (sixteen ranges of miss penalty) or tenant.
@@ -101,7 +103,7 @@ pub struct Arguments {
     json: bool,
 
     /// Plot mean latency by memory (and, beside it, allocation and K over time where windows are asked for) into FILE.svg or FILE.png.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = parse_plot)]
     plot: Option<PathBuf>,
 
     /// Write one HTML page with the table and the plot, to be sent to somebody.
@@ -194,6 +196,8 @@ pub fn run(args: &Arguments) -> Result<()> {
     }
     let path = args.trace.as_deref().context("a trace is needed")?;
     let (survey, rows) = simulate(args, path)?;
+    let counted = rows.iter().all(|row| row.report.requests > 0);
+    ensure!(counted, "{}: no request is left to count behind the warm-up (--warmup)", path.display());
     if let Some(file) = &args.plot {
         plot(args, path, &rows, file)?;
     }
@@ -232,7 +236,7 @@ fn list(out: &mut impl Write) -> Result<()> {
 fn settings(args: &Arguments) -> Result<Settings> {
     let mut settings = Settings::from(PlanConfig {
         partitioning: args.partitions,
-        window_requests: args.window_requests.max(1),
+        window_requests: args.window_requests,
         granularity_bytes: args.granularity,
         objective: args.objective,
         size_classes: args.size_classes as usize,
@@ -249,7 +253,10 @@ fn simulate(args: &Arguments, path: &Path) -> Result<(Option<Survey>, Vec<Row>)>
         memory(args).iter().any(|memory| matches!(memory, Memory::Share(_))) || matches!(args.warmup, Amount::Share(_));
     let once = path == Path::new("-");
     if policies(args)?.iter().any(|policy| policy.is_offline()) || (once && shares) {
-        let accesses = load(path, args.reading.options(), usize::MAX)?.0;
+        let mut reader = TraceReader::open(path, args.reading.options())?;
+        let accesses = reader.by_ref().collect::<Result<Arc<[Access]>, _>>()?;
+        report_bad_lines(reader.name(), reader.n_bad());
+        report_costs(args, &reader);
         let survey = Survey::of(accesses.iter().map(|access| Ok::<_, anyhow::Error>(*access)))?;
         let config = grid_config(args, survey)?;
         let bar = progress_bar(survey.accesses * (config.policies.len() * config.capacities_bytes.len()) as u64);
@@ -264,6 +271,7 @@ fn simulate(args: &Arguments, path: &Path) -> Result<(Option<Survey>, Vec<Row>)>
     let rows = replay_stream(&mut reader, &config, &|n| bar.inc(n))?;
     bar.finish_and_clear();
     report_bad_lines(reader.name(), reader.n_bad());
+    report_costs(args, &reader);
     Ok((survey, rows))
 }
 
@@ -291,6 +299,12 @@ fn policies(args: &Arguments) -> Result<Vec<PolicyName>> {
 
 fn named(names: &str) -> Result<Vec<PolicyName>> {
     names.split(',').map(|name| name.parse().map_err(anyhow::Error::msg)).collect()
+}
+
+fn report_costs(args: &Arguments, reader: &TraceReader) {
+    if !reader.tells_costs() {
+        args.reading.report_costs(reader.name());
+    }
 }
 
 /// The first accesses of a trace, and how many tenants they name.

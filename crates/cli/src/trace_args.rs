@@ -4,10 +4,14 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use tenure_core::sampling::SampleRate;
+use tenure_core::sampling::{SampleRate, Sampling};
 use tenure_core::units::parse_bytes;
 use tenure_sim::costs::CostSpec;
 use tenure_sim::trace::{Format, LogNormalSizes, Sizes, TenantSource, TraceOptions};
+
+/// What a miss costs where neither the trace nor the command line says it, in µs: all alike, so that a policy that goes by cost goes
+/// by hits.
+const PENALTY_US_DEFAULT: f32 = 1000.0;
 
 /// How a trace is read.
 #[derive(Args, Clone, Debug)]
@@ -24,12 +28,12 @@ pub struct TraceArgs {
     #[arg(long, value_name = "SOURCE", default_value = "column", value_parser = |text: &str| text.parse::<TenantSource>())]
     pub tenants: TenantSource,
 
-    /// What a miss costs: fixed:US, by-key:US,US…, by-tenant:US,US… or column.
+    /// What a miss costs: fixed:US, by-key:US,US…, by-tenant:US,US…, column, or column:US where rows may say nothing. Default: column:1000.
     #[arg(long, value_name = "SPEC")]
     pub costs: Option<CostSpec>,
 
-    /// Give every key this size in bytes, whatever the trace says.
-    #[arg(long, value_name = "BYTES", conflicts_with = "missing_size")]
+    /// Give every key this size in bytes, above 0, whatever the trace says.
+    #[arg(long, value_name = "BYTES", conflicts_with = "missing_size", value_parser = clap::value_parser!(u32).range(1..))]
     pub fixed_size: Option<u32>,
 
     /// Size of keys that the trace tells none of: bytes, or `lognormal` (50 B to 64 KiB by the key's hash, median 1810 B).
@@ -58,6 +62,15 @@ fn parse_missing_size(text: &str) -> Result<Sizes, String> {
 }
 
 impl TraceArgs {
+    /// Says on standard error what misses are taken to cost, where the command line doesn't. For a trace that says nothing of it.
+    pub fn report_costs(&self, trace: &str) {
+        if self.costs.is_none() {
+            eprintln!(
+                "{trace}: nothing says what a miss costs; each is taken to cost {PENALTY_US_DEFAULT} µs (--costs)"
+            );
+        }
+    }
+
     /// The same for the reader.
     pub fn options(&self) -> TraceOptions {
         TraceOptions {
@@ -65,7 +78,7 @@ impl TraceArgs {
             parameters: self.trace_type_params.clone(),
             tenants: self.tenants.clone(),
             sizes: self.fixed_size.map_or(self.missing_size, Sizes::Fixed),
-            costs: self.costs.clone(),
+            costs: Some(self.costs.clone().unwrap_or(CostSpec::ColumnOr(PENALTY_US_DEFAULT))),
             skip_bad: self.skip_bad,
         }
     }
@@ -106,6 +119,31 @@ impl Amount {
     }
 }
 
+/// Reads a number of bytes above 0.
+pub fn parse_size_above_0(text: &str) -> Result<u64, String> {
+    parse_size(text)?.checked_sub(1).map(|below| below + 1).ok_or_else(|| "0 bytes hold nothing".to_owned())
+}
+
+/// Reads the name of a file to plot into.
+pub fn parse_plot(text: &str) -> Result<PathBuf, String> {
+    let path = PathBuf::from(text);
+    if !path.extension().is_some_and(|extension| extension == "svg" || extension == "png") {
+        return Err(format!("'{text}' ends neither in .svg nor in .png"));
+    }
+    match path.parent() {
+        Some(folder) if folder != Path::new("") && !folder.is_dir() => {
+            Err(format!("there is no folder '{}'", folder.display()))
+        }
+        _ => Ok(path),
+    }
+}
+
+/// Reads a time in µs, 0 or more.
+pub fn parse_us(text: &str) -> Result<f64, String> {
+    let us = text.parse().ok().filter(|us: &f64| us.is_finite() && *us >= 0.0);
+    us.ok_or_else(|| format!("'{text}' is not a number of µs, 0 or more"))
+}
+
 /// Reads a number of bytes: `1000` or `64mb`.
 pub fn parse_size(text: &str) -> Result<u64, String> {
     parse_bytes(text).map_err(|e| e.to_string())
@@ -115,6 +153,18 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
 pub fn parse_rate(text: &str) -> Result<SampleRate, String> {
     let rate: f64 = text.parse().map_err(|_| format!("'{text}' is not a number"))?;
     SampleRate::new(rate).map_err(|e| e.to_string())
+}
+
+/// Keys that a sample takes at the least, unless said otherwise: as many as SHARDS (FAST'15, sec. 5) found to be enough.
+pub const SAMPLE_KEYS_MIN: u64 = 8192;
+
+/// The share `rate` of keys, and at least so many.
+pub fn sampling_at_least(rate: SampleRate, keys: u64) -> Sampling {
+    match keys {
+        0 => Sampling::Rate(rate),
+        _ if rate == SampleRate::ALL => Sampling::ALL,
+        keys => Sampling::AtLeast { rate, keys: keys as usize },
+    }
 }
 
 /// Reads an [`Amount`]: `1000` or `20%`.
@@ -178,6 +228,15 @@ mod tests {
         assert_eq!(parse_amount("1000"), Ok(Amount::Accesses(1000)));
         assert!(["100%", "-1%", "x", ""].iter().all(|text| parse_amount(text).is_err()));
         assert_eq!([Amount::Share(0.2).of(50), Amount::Accesses(7).of(50)], [10, 7]);
+    }
+
+    #[test]
+    fn what_means_nothing_is_refused() {
+        assert!(["nan", "inf", "-1", "", "x"].iter().all(|text| parse_us(text).is_err()));
+        assert_eq!(parse_us("0.5"), Ok(0.5));
+        assert_eq!((parse_size_above_0("1kb"), parse_size_above_0("0").is_err()), (Ok(1024), true));
+        assert!(["a.gif", "nowhere/at-all/a.svg", "svg"].iter().all(|text| parse_plot(text).is_err()));
+        assert_eq!(parse_plot("a.svg"), Ok(PathBuf::from("a.svg")));
     }
 
     #[test]

@@ -125,6 +125,83 @@ fn error_between(trace: &Path, model: &[&str], truth: &[&str]) -> f64 {
     model.iter().zip(&truth).map(|(a, b)| (a - b).abs()).sum::<f64>() / truth.len() as f64
 }
 
+/// 1 % of ten keys is none, and would say that everything hits.
+#[test]
+fn few_keys_are_all_sampled_and_a_small_sample_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = file(folder.path(), "loop.csv", &a_loop());
+    let trace = trace.to_str().unwrap();
+    let curve = json(&[trace, "--model", "shards", "--sizes", "2"]);
+    assert_eq!(
+        (&curve["rate"], &curve["rate_taken"], &curve["sampled_keys"]),
+        (&serde_json::json!(0.01), &serde_json::json!(1.0), &serde_json::json!(10))
+    );
+    let got = miss_ratios(&curve);
+    assert!(got[0] == 1.0 && (got[1] - 0.01).abs() < 1e-9, "{got:?}");
+    for model in ["krr", "eaet", "merged", "miniature"] {
+        let got = miss_ratios(&json(&[trace, "--model", model, "--sizes", "2"]));
+        assert!(got[0] > 0.3 && (got[1] - 0.01).abs() < 1e-9, "{model}: {got:?}");
+    }
+    check_failure("mrc", &[trace, "--sample-keys-min", "0", "--rate", "0.5"], 0, "of 10 keys, so the curve is rough");
+    let silent = tenure("mrc", &[trace]);
+    assert!(silent.stderr.is_empty(), "{}", String::from_utf8_lossy(&silent.stderr));
+}
+
+/// 2,000 keys of which few come often: which of them a small sample takes, the seed says.
+#[test]
+fn a_seed_chooses_the_sample() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut text = "time_s,key,op,size,tenant\n".to_owned();
+    for i in 0..20_000_u64 {
+        text += &format!(",k{},get,100,\n", i.wrapping_mul(i) % 1_999 % (1 + i % 1_999));
+    }
+    let trace = file(folder.path(), "some.csv", &text);
+    let curve = |seed: &str| {
+        json(&[trace.to_str().unwrap(), "--model", "shards", "--sample-keys", "100", "--seed", seed])["curve"].clone()
+    };
+    assert_eq!(curve("1"), curve("1"));
+    assert_ne!(curve("1"), curve("2"));
+}
+
+/// Twenty keys in turn, every other one expensive: where half of them fit, a policy that goes by cost keeps more of those.
+#[test]
+fn a_miniature_of_a_policy_tells_what_misses_cost() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut text = "time_s,key,op,size,tenant,penalty_us\n".to_owned();
+    for i in 0..10_000 {
+        let penalty_us = if i % 2 == 0 { 5_000 } else { 10 };
+        text += &format!("{i},k{},get,100,,{penalty_us}\n", i % 20);
+    }
+    let trace = file(folder.path(), "turns.csv", &text);
+    let lost = |policy: &str| {
+        let curve = json(&[trace.to_str().unwrap(), "--model", "miniature", "--policy", policy, "--sizes", "2"]);
+        let points = curve["curve"].as_array().unwrap().clone();
+        points.iter().map(|point| point["penalty_us_mean"].as_f64().unwrap()).collect::<Vec<f64>>()
+    };
+    let (lru, tenure) = (lost("lru"), lost("tenure"));
+    assert!((lru[0] - 2_505.0).abs() < 1e-6 && lru[1] < 10.0, "{lru:?}");
+    assert!(tenure[0] < 1_000.0 && tenure[1] < 10.0, "{tenure:?}");
+}
+
+#[test]
+fn what_means_nothing_is_bad_usage_and_an_empty_trace_a_failure() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = file(folder.path(), "loop.csv", &a_loop());
+    let check = |arguments: &[&str], said| {
+        check_failure("mrc", &[&[trace.to_str().unwrap()], arguments].concat(), 2, said);
+    };
+    check(&["--fixed-size", "0"], "--fixed-size");
+    check(&["--memory-max", "0"], "0 bytes");
+    check(&["--plot", folder.path().join("none/curve.svg").to_str().unwrap()], "no folder");
+    check(&["--plot", folder.path().join("curve.gif").to_str().unwrap()], ".svg");
+    assert!(!folder.path().join("none").exists());
+    let empty = file(folder.path(), "empty.csv", "time_s,key,op,size,tenant\n");
+    check_failure("mrc", &[empty.to_str().unwrap()], 1, "empty.csv: it holds no access");
+    let xz = folder.path().join("trace.csv.xz");
+    std::fs::write(&xz, b"\xfd7zXZ\x00\x00\x04").unwrap();
+    check_failure("mrc", &[xz.to_str().unwrap()], 1, "packed with xz");
+}
+
 #[test]
 fn real_traces_are_modelled_within_the_stated_errors() {
     let Some(folder) = traces() else { return };

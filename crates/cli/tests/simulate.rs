@@ -121,6 +121,19 @@ fn bad_usage_is_2_and_a_bad_trace_is_1_and_says_where() {
     check(&[bad, "--policies", "best"], 2, "klru");
     check(&[bad, "--memory", "0"], 2, "above 0");
     check(&[bad, "--costs", "free"], 2, "free");
+    check(&[bad, "--hit-us", "nan"], 2, "0 or more");
+    check(&[bad, "--hit-us=-1"], 2, "0 or more");
+    check(&[bad, "--window-requests", "0"], 2, "--window-requests");
+    check(&[bad, "--fixed-size", "0"], 2, "--fixed-size");
+    let good = file(folder.path(), "loop.csv", &a_loop());
+    let good = good.to_str().unwrap();
+    check(&[good, "--costs", "column"], 1, "loop.csv: no row says what a miss costs");
+    check(&[good], 0, "nothing says what a miss costs; each is taken to cost 1000 µs");
+    check(&[good, "--warmup", "5000"], 1, "behind the warm-up");
+    let large = file(folder.path(), "large.csv", "time_s,key,op,size,tenant\n0,a,get,5000000000,\n");
+    check(&[large.to_str().unwrap()], 1, "large.csv:2: size 5000000000 is above");
+    let empty = file(folder.path(), "empty.csv", "time_s,key,op,size,tenant\n");
+    check(&[empty.to_str().unwrap()], 1, "it holds no access");
     check(&["--ladder", folder.path().join("none").to_str().unwrap()], 1, "none");
 }
 

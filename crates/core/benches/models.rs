@@ -55,6 +55,7 @@ fn models(sampling: Sampling, sizes_bytes: &[u64]) -> Vec<(&'static str, Box<dyn
     let mut models: Vec<(&'static str, Box<dyn CurveModel>)> = vec![
         ("shards", Box::new(Shards::new(sampling, counted))),
         ("eaet", Box::new(Eaet::with_clock(sampling, counted, Clock::Bytes))),
+        ("eaet, calibrated", Box::new(Eaet::calibrated(sampling, counted))),
         ("krr K=1", krr(1)),
         ("krr K=5", krr(5)),
         ("krr K=16", krr(16)),

@@ -62,6 +62,14 @@ pub enum Sampling {
     Rate(SampleRate),
     /// At most this many keys: every key at first, and a lower rate whenever there are more. Memory is bounded.
     Keys(usize),
+    /// A fixed share of keys, and more of them where that share would be fewer than `keys`: every key at first, and a lower rate,
+    /// down to `rate`, whenever there are more. Few keys cost nothing, and a sample of few says nothing.
+    AtLeast {
+        /// The rate where there are keys enough.
+        rate: SampleRate,
+        /// What is enough: between 4/5 of this and all of it.
+        keys: usize,
+    },
 }
 
 impl Sampling {
@@ -72,14 +80,31 @@ impl Sampling {
     pub fn rate(self) -> SampleRate {
         match self {
             Sampling::Rate(rate) => rate,
-            Sampling::Keys(_) => SampleRate::ALL,
+            Sampling::Keys(_) | Sampling::AtLeast { .. } => SampleRate::ALL,
         }
     }
 
-    /// True where `n_keys` are too many, and the rate has to fall.
+    /// The rate below which no number of keys brings it.
+    pub fn floor(self) -> SampleRate {
+        match self {
+            Sampling::Rate(rate) | Sampling::AtLeast { rate, .. } => rate,
+            Sampling::Keys(_) => SampleRate::from_threshold(0),
+        }
+    }
+
+    /// True where `n_keys` at the rate `now` are too many, and the rate has to fall.
     #[inline]
-    pub fn is_exceeded_by(self, n_keys: usize) -> bool {
-        matches!(self, Sampling::Keys(keys_max) if n_keys > keys_max)
+    pub fn is_exceeded_by(self, n_keys: usize, now: SampleRate) -> bool {
+        match self {
+            Sampling::Rate(_) => false,
+            Sampling::Keys(keys) => n_keys > keys,
+            Sampling::AtLeast { rate, keys } => n_keys > keys && now > rate,
+        }
+    }
+
+    /// The rate that comes after `now` where that is exceeded.
+    pub fn lowered(self, now: SampleRate) -> SampleRate {
+        now.lowered().max(self.floor())
     }
 }
 
@@ -93,6 +118,17 @@ mod tests {
             assert!(SampleRate::new(rate).is_err(), "{rate}");
         }
         assert_eq!(SampleRate::new(1.0), Ok(SampleRate::ALL));
+    }
+
+    #[test]
+    fn a_share_of_few_keys_is_all_of_them() {
+        let rate = SampleRate::new(0.5).unwrap();
+        let sampling = Sampling::AtLeast { rate, keys: 100 };
+        assert_eq!((sampling.rate(), sampling.floor()), (SampleRate::ALL, rate));
+        assert!(!sampling.is_exceeded_by(100, SampleRate::ALL) && sampling.is_exceeded_by(101, SampleRate::ALL));
+        let steps = (0..9).scan(SampleRate::ALL, |now, _| Some(std::mem::replace(now, sampling.lowered(*now))));
+        assert_eq!(steps.last(), Some(rate));
+        assert!(!sampling.is_exceeded_by(1_000, rate), "no lower than the share asked for");
     }
 
     #[test]

@@ -7,6 +7,8 @@ use std::fmt;
 
 use xxhash_rust::xxh3::xxh3_64;
 
+use crate::random::Random;
+
 /// The hash that a key is known by everywhere outside the server: XXH3, 64 bits, seed 0.
 ///
 /// Spatial sampling, tables and traces all use it, so a key sampled in the server is sampled in the simulator too.
@@ -18,6 +20,16 @@ impl KeyHash {
     #[inline]
     pub fn of(key: &[u8]) -> Self {
         KeyHash(xxh3_64(key))
+    }
+
+    /// The same key under another hash, so that a sample takes others; seed 0 leaves it as it is.
+    #[inline]
+    pub fn seeded(self, seed: u64) -> Self {
+        if seed == 0 {
+            self
+        } else {
+            KeyHash(Random::new(self.0 ^ seed.wrapping_mul(0x9e37_79b9_7f4a_7c15)).next_u64())
+        }
     }
 
     /// Hashes a key that is known by number only, as the keys of many traces are.

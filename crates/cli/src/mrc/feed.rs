@@ -70,8 +70,12 @@ pub struct Seen {
     pub accesses: u64,
     /// The last sizes of all distinct keys added up, in bytes.
     pub footprint_bytes: u64,
+    /// Distinct keys, about.
+    pub n_keys: u64,
     /// Malformed lines that were passed over.
     pub n_bad: u64,
+    /// Some access said what a miss of it costs.
+    pub tells_costs: bool,
 }
 
 enum Message {
@@ -90,6 +94,7 @@ pub fn feed(
     jobs: Vec<Job>,
     sizes: &SizesBytes,
     cut: Cut,
+    seed: u64,
     n_threads: usize,
 ) -> Result<(Vec<Job>, Seen)> {
     let n_threads = n_threads.clamp(1, jobs.len().max(1));
@@ -105,7 +110,7 @@ pub fn feed(
                 (sender, scope.spawn(move || run(share, &receiver)))
             })
             .unzip();
-        let seen = read(&mut reader, progress, &senders, sizes, cut);
+        let seen = read(&mut reader, progress, &senders, sizes, cut, seed);
         drop(senders);
         let mut jobs = Vec::new();
         for thread in threads {
@@ -144,6 +149,7 @@ fn read(
     senders: &[SyncSender<Message>],
     sizes: &SizesBytes,
     cut: Cut,
+    seed: u64,
 ) -> Result<Seen> {
     let mut census = Census::new(CENSUS_KEYS);
     let mut seen = Seen::default();
@@ -162,7 +168,8 @@ fn read(
         let wanted = until_cut.min(CHUNK_ACCESSES as u64) as usize;
         let mut chunk = Vec::with_capacity(wanted);
         for access in reader.by_ref().take(wanted) {
-            chunk.push(access?);
+            let access = access?;
+            chunk.push(Access { key: access.key.seeded(seed), ..access });
         }
         let n = chunk.len() as u64;
         seen.accesses += n;
@@ -188,7 +195,8 @@ fn read(
         anyhow::bail!("the trace ended within the warm-up of {} accesses", cut.warmup);
     }
     seen.footprint_bytes = census.footprint_bytes() as u64;
-    seen.n_bad = reader.n_bad();
+    seen.n_keys = census.n_keys() as u64;
+    (seen.n_bad, seen.tells_costs) = (reader.n_bad(), reader.tells_costs());
     Ok(seen)
 }
 
@@ -199,11 +207,21 @@ fn sizes_now(sizes: &SizesBytes, census: &Census) -> Vec<u64> {
     }
 }
 
-/// What a first pass over the trace finds: its accesses, and its footprint in bytes.
+/// What a first pass over a trace finds.
+pub struct Survey {
+    /// Accesses of any kind.
+    pub n_accesses: u64,
+    /// Distinct keys, about.
+    pub n_keys: u64,
+    /// Their last sizes added up, in bytes, about.
+    pub footprint_bytes: u64,
+}
+
+/// Takes a first pass over the trace.
 ///
 /// # Errors
 /// What the reader says.
-pub fn survey(reader: TraceReader, progress: &Progress) -> Result<(u64, u64)> {
+pub fn survey(reader: TraceReader, progress: &Progress) -> Result<Survey> {
     let mut census = Census::new(CENSUS_KEYS);
     let mut n_accesses = 0_u64;
     for access in reader {
@@ -213,5 +231,5 @@ pub fn survey(reader: TraceReader, progress: &Progress) -> Result<(u64, u64)> {
             progress.update();
         }
     }
-    Ok((n_accesses, census.footprint_bytes() as u64))
+    Ok(Survey { n_accesses, n_keys: census.n_keys() as u64, footprint_bytes: census.footprint_bytes() as u64 })
 }

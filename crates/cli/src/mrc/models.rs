@@ -6,7 +6,7 @@ use std::str::FromStr;
 use anyhow::Result;
 use tenure_core::access::Access;
 use tenure_core::curve::MissRatioCurve;
-use tenure_core::model::eaet::{Clock, Eaet};
+use tenure_core::model::eaet::Eaet;
 use tenure_core::model::exact::{Exact, Measure};
 use tenure_core::model::krr::Krr;
 use tenure_core::model::merged::MergedKrr;
@@ -74,12 +74,29 @@ pub struct Spec {
     pub seed: u64,
     /// The sampling sizes of a merged curve.
     pub merged_k: Vec<u32>,
+    /// The rate that was asked for, where the model samples at another.
+    pub rate_asked: Option<SampleRate>,
 }
 
 impl Spec {
     /// True where the sizes must be known before the first access.
     pub fn needs_sizes(&self) -> bool {
         self.model == ModelName::Miniature
+    }
+
+    /// True where how many keys there are must be known before: miniature caches are as small as their sample's rate.
+    pub fn needs_keys(&self) -> bool {
+        self.model == ModelName::Miniature && matches!(self.sampling, Sampling::AtLeast { .. })
+    }
+
+    /// Miniature simulation samples at a fixed rate: that which takes keys enough of `n_keys`, where their number is known.
+    pub fn settle_rate(&mut self, n_keys: Option<u64>) {
+        let Sampling::AtLeast { rate, keys } = self.sampling else { return };
+        if self.model == ModelName::Miniature {
+            let enough = n_keys.map_or(0.0, |n_keys| (keys as f64 / n_keys.max(1) as f64).min(1.0));
+            self.sampling = Sampling::Rate(SampleRate::new(enough).map_or(rate, |enough| enough.max(rate)));
+            self.rate_asked = Some(rate);
+        }
     }
 
     /// The model, for caches of `sizes_bytes`.
@@ -92,10 +109,10 @@ impl Spec {
         Ok(match self.model {
             ModelName::Exact => Running::Plain(Box::new(Exact::new(Measure::Bytes))),
             ModelName::Shards => Running::Plain(Box::new(Shards::new(self.sampling, counted))),
-            ModelName::Eaet => Running::Plain(Box::new(Eaet::with_clock(self.sampling, counted, Clock::Bytes))),
+            ModelName::Eaet => Running::Plain(Box::new(Eaet::calibrated(self.sampling, counted))),
             ModelName::Krr => Running::Plain(Box::new(Krr::new(k, self.sampling, counted, self.seed)?)),
             ModelName::Merged => Running::Merged(MergedKrr::new(&self.merged_k, self.sampling, counted, self.seed)?),
-            ModelName::Miniature => Running::Plain(Box::new(self.miniature(sizes_bytes)?)),
+            ModelName::Miniature => Running::Miniature(self.miniature(sizes_bytes)?),
         })
     }
 
@@ -134,12 +151,17 @@ impl Spec {
             (None, Some(k)) => format!("{} K={k}", self.model),
             (None, None) => self.model.to_string(),
         };
-        match self.sampling {
+        match self.asked() {
             Sampling::Rate(SampleRate::ALL) => {}
-            Sampling::Rate(rate) => label += &format!(" rate {}", rounded(rate)),
+            Sampling::Rate(rate) | Sampling::AtLeast { rate, .. } => label += &format!(" rate {}", rounded(rate)),
             Sampling::Keys(keys) => label += &format!(" {keys} keys"),
         }
         label
+    }
+
+    /// How it was asked to sample.
+    pub fn asked(&self) -> Sampling {
+        self.rate_asked.map_or(self.sampling, Sampling::Rate)
     }
 }
 
@@ -165,6 +187,8 @@ pub enum Running {
     Plain(Box<dyn CurveModel + Send>),
     /// One curve with a K at each point.
     Merged(MergedKrr),
+    /// One curve with what misses cost at each point.
+    Miniature(Miniature),
 }
 
 /// A curve, and the K of each of its points where the model chose one.
@@ -174,14 +198,25 @@ pub struct Curve {
     pub curve: MissRatioCurve,
     /// K by point; empty for most models.
     pub k: Vec<u32>,
+    /// Time lost to misses by point, in µs per request; empty for all but miniature simulation.
+    pub penalty_us: Vec<f64>,
 }
 
 impl Running {
+    fn model(&self) -> &dyn CurveModel {
+        match self {
+            Running::Plain(model) => model,
+            Running::Merged(model) => model,
+            Running::Miniature(model) => model,
+        }
+    }
+
     /// Takes accesses of the stream.
     pub fn record_all(&mut self, accesses: &[Access]) {
         match self {
             Running::Plain(model) => accesses.iter().for_each(|access| model.record(access)),
             Running::Merged(model) => accesses.iter().for_each(|access| model.record(access)),
+            Running::Miniature(model) => accesses.iter().for_each(|access| model.record(access)),
         }
     }
 
@@ -190,26 +225,37 @@ impl Running {
         match self {
             Running::Plain(model) => model.forget_counts(),
             Running::Merged(model) => model.forget_counts(),
+            Running::Miniature(model) => model.forget_counts(),
         }
     }
 
     /// The curve at `sizes_bytes`.
     pub fn curve(&self, sizes_bytes: &[u64]) -> Curve {
+        let (k, penalty_us) = (Vec::new(), Vec::new());
         match self {
-            Running::Plain(model) => Curve { curve: model.curve(sizes_bytes), k: Vec::new() },
+            Running::Plain(model) => Curve { curve: model.curve(sizes_bytes), k, penalty_us },
             Running::Merged(model) => {
                 let merged = model.merged(sizes_bytes);
-                Curve { curve: merged.curve().clone(), k: merged.points().iter().map(|point| point.k).collect() }
+                Curve {
+                    curve: merged.curve().clone(),
+                    k: merged.points().iter().map(|point| point.k).collect(),
+                    penalty_us,
+                }
+            }
+            Running::Miniature(model) => {
+                Curve { curve: model.curve(sizes_bytes), k, penalty_us: model.penalties_us(sizes_bytes) }
             }
         }
     }
 
+    /// The share of keys that the model looks at now.
+    pub fn sample_rate(&self) -> SampleRate {
+        self.model().sample_rate()
+    }
+
     /// The model's own memory, in bytes.
     pub fn memory_bytes(&self) -> usize {
-        match self {
-            Running::Plain(model) => model.memory_bytes(),
-            Running::Merged(model) => model.memory_bytes(),
-        }
+        self.model().memory_bytes()
     }
 }
 

@@ -55,7 +55,7 @@ impl Census {
     pub fn beside(sampling: Sampling) -> Self {
         match sampling {
             Sampling::Rate(rate) if rate < SampleRate::ALL => Census::new(CENSUS_KEYS),
-            Sampling::Keys(keys) if keys < CENSUS_KEYS => Census::new(CENSUS_KEYS),
+            Sampling::Keys(keys) | Sampling::AtLeast { keys, .. } if keys < CENSUS_KEYS => Census::new(CENSUS_KEYS),
             _ => Census { threshold: 0, ..Census::new(1) },
         }
     }

@@ -1,7 +1,8 @@
 //! A histogram of stack distances: how many requests a cache of a given size would have hit.
 //!
 //! The sampled models keep distances to 1 part in 1024, so that memory stays bounded (1024 entries per doubling of the
-//! distance, and only those that occurred); the oracle keeps them exactly, and its memory grows with their number. New
+//! distance, and only those that occurred), and of each such bucket the mean: where all are alike, as in a loop, it is exact.
+//! The oracle keeps them exactly, and its memory grows with their number. New
 //! distances are collected and merged into a sorted list now and then: about 20 ns each, amortized.
 
 use crate::curve::{CurvePoint, MissRatioCurve};
@@ -16,9 +17,19 @@ const FRESH_MIN: usize = 4096;
 #[derive(Clone, Debug)]
 pub(super) struct Distances {
     exact: bool,
-    /// (distance, weight), distances strictly increasing.
-    sorted: Vec<(u64, f64)>,
-    fresh: Vec<(u64, f64)>,
+    /// Buckets strictly increasing.
+    sorted: Vec<Entry>,
+    fresh: Vec<Entry>,
+}
+
+/// Requests whose distances fall into one bucket.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Entry {
+    /// The lowest distance that falls into it.
+    bucket: u64,
+    /// The mean of those that did.
+    mean: f64,
+    weight: f64,
 }
 
 impl Distances {
@@ -34,8 +45,8 @@ impl Distances {
 
     /// Adds `weight` requests at `distance`.
     pub fn add(&mut self, distance: u64, weight: f64) {
-        let distance = if self.exact { distance } else { round(distance) };
-        self.fresh.push((distance, weight));
+        let bucket = if self.exact { distance } else { bucket_of(distance) };
+        self.fresh.push(Entry { bucket, mean: distance as f64, weight });
         if self.fresh.len() >= self.sorted.len().max(FRESH_MIN) {
             self.sorted = self.merged();
             self.fresh.clear();
@@ -44,7 +55,7 @@ impl Distances {
 
     /// Multiplies every weight by `factor`.
     pub fn scale(&mut self, factor: f64) {
-        self.sorted.iter_mut().chain(&mut self.fresh).for_each(|entry| entry.1 *= factor);
+        self.sorted.iter_mut().chain(&mut self.fresh).for_each(|entry| entry.weight *= factor);
     }
 
     /// Forgets everything.
@@ -53,15 +64,17 @@ impl Distances {
         self.fresh.clear();
     }
 
-    /// (distance, weight), distances strictly increasing. O(n log n) in what came since the last merge.
-    pub fn merged(&self) -> Vec<(u64, f64)> {
+    /// All entries, buckets strictly increasing. O(n log n) in what came since the last merge.
+    fn merged(&self) -> Vec<Entry> {
         let mut all = self.sorted.clone();
         all.extend_from_slice(&self.fresh);
-        all.sort_by_key(|entry| entry.0);
+        all.sort_by_key(|entry| entry.bucket);
         all.dedup_by(|later, kept| {
-            let same = later.0 == kept.0;
+            let same = later.bucket == kept.bucket;
             if same {
-                kept.1 += later.1;
+                kept.weight += later.weight;
+                // In this order equal distances stay what they are, to the last bit.
+                kept.mean += (later.mean - kept.mean) * (later.weight / kept.weight);
             }
             same
         });
@@ -77,13 +90,9 @@ impl Distances {
         let mut hits = hits_at_zero;
         let merged = self.merged();
         let mut next = merged.iter().peekable();
-        let fits = |distance: u64, bytes: u64| {
-            if stretch == 1.0 { distance <= bytes } else { distance as f64 * stretch <= bytes as f64 }
-        };
         let point = |&bytes: &u64| {
-            while let Some(&&(_, weight)) = next.peek().filter(|entry| fits(entry.0, bytes)) {
-                hits += weight;
-                next.next();
+            while let Some(entry) = next.next_if(|entry| entry.mean * stretch <= bytes as f64) {
+                hits += entry.weight;
             }
             CurvePoint { bytes, miss_ratio: 1.0 - hits / requests }
         };
@@ -92,14 +101,14 @@ impl Distances {
 
     /// Own memory, in bytes.
     pub fn memory_bytes(&self) -> usize {
-        (self.sorted.capacity() + self.fresh.capacity()) * size_of::<(u64, f64)>()
+        (self.sorted.capacity() + self.fresh.capacity()) * size_of::<Entry>()
     }
 }
 
-/// The middle of the bucket that `distance` falls in; itself below 1024.
-fn round(distance: u64) -> u64 {
+/// The lowest distance of the bucket that `distance` falls in; itself below 1024.
+fn bucket_of(distance: u64) -> u64 {
     let drop = (u64::BITS - distance.leading_zeros()).saturating_sub(BITS_KEPT);
-    if drop == 0 { distance } else { (distance >> drop << drop) + (1 << (drop - 1)) }
+    distance >> drop << drop
 }
 
 #[cfg(test)]
@@ -107,11 +116,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rounding_stays_within_a_thousandth() {
+    fn buckets_are_a_thousandth_wide() {
         for distance in [0, 1, 1023, 1024, 1025, 123_456_789, u64::MAX / 3] {
-            let error = round(distance).abs_diff(distance) as f64;
-            assert!(error <= distance as f64 / 1024.0, "{distance} became {}", round(distance));
+            let error = (distance - bucket_of(distance)) as f64;
+            assert!(error <= distance as f64 / 512.0, "{distance} became {}", bucket_of(distance));
         }
+    }
+
+    #[test]
+    fn distances_alike_stay_what_they_are() {
+        let mut distances = Distances::rounded();
+        (0..10_000).for_each(|i| distances.add(12_370_001, 1.0 / f64::from(1 + i % 7)));
+        let merged = distances.merged();
+        assert_eq!((merged.len(), merged[0].mean), (1, 12_370_001.0));
     }
 
     #[test]
@@ -131,7 +148,7 @@ mod tests {
         for i in 0..1_000_000_u64 {
             distances.add(i.wrapping_mul(i) % 1_000_003, 1.0);
         }
-        let total: f64 = distances.merged().iter().map(|entry| entry.1).sum();
+        let total: f64 = distances.merged().iter().map(|entry| entry.weight).sum();
         assert_eq!(total, 1_000_000.0);
         assert!(distances.memory_bytes() < 1 << 20, "{}", distances.memory_bytes());
     }

@@ -15,13 +15,16 @@
 //! Time runs in bytes, as the paper's decomposition into single bytes has it, or in requests ([`Clock`]), which is as good where
 //! sizes don't come in phases, and all that a caller can tell that doesn't look at the size of every request.
 //! Sampled input carries the SHARDS-adj correction (Waldspurger et al., FAST'15): shares are taken of the accesses that were
-//! *expected* in the sample (requests × rate), which is the same as adding the difference at reuse time 0. In `record` a
-//! census corrects the rate itself (`census.rs`).
+//! *expected* in the sample (requests × rate), which is the same as adding the difference at reuse time 0, less the misses that
+//! deletes outside the sample cause (`deletes.rs`). In `record` a census corrects the rate itself (`census.rs`).
+//! Where all accesses are seen, the depths are put right by distances measured on a thousand keys (`calibration.rs`).
 //! Cost: O(1) per sampled access, O(buckets) per curve; 45 KiB plus about 40 bytes per sampled key.
 
 pub use super::Counted;
 use super::CurveModel;
+use super::calibration::Calibration;
 use super::census::{Census, Correction};
+use super::deletes::Deletes;
 use super::key_map::{self, KeyMap};
 use super::reuse_time::ReuseTimes;
 use crate::access::{Access, Op};
@@ -99,11 +102,14 @@ pub struct Eaet {
     requests: f64,
     /// Of the sampled ones those that say nothing; decays likewise.
     unknown_requests: f64,
+    deletes: Deletes,
     /// The stream's time by the history it knew; the last `open` stretches still last.
     stretches: Vec<Stretch>,
     open: usize,
     joined: Option<Joined>,
     census: Census,
+    /// Where it is asked for.
+    calibration: Option<Box<Calibration>>,
 }
 
 /// Stretches of less weight than this count for nothing.
@@ -136,10 +142,38 @@ impl Eaet {
             remembers_from: 0,
             requests: 0.0,
             unknown_requests: 0.0,
+            deletes: Deletes::default(),
             stretches: vec![Stretch { from: 0, to: 0, weight: 1.0 }],
             open: 1,
             joined: None,
             census: Census::beside(sampling),
+            calibration: None,
+        }
+    }
+
+    /// A model whose time runs in bytes, and whose depths are put right by distances measured on a thousand keys (`calibration.rs`).
+    /// It has to see all accesses ([`CurveModel::record`]), with their sizes.
+    pub fn calibrated(sampling: Sampling, counted: Counted) -> Self {
+        let calibration = Some(Box::new(Calibration::new(counted)));
+        Eaet { calibration, ..Eaet::with_clock(sampling, counted, Clock::Bytes) }
+    }
+
+    /// A model without a census.
+    pub(super) fn uncorrected(sampling: Sampling, counted: Counted, unit: Clock) -> Self {
+        Eaet { census: Census::beside(Sampling::ALL), ..Eaet::with_clock(sampling, counted, unit) }
+    }
+
+    /// How long ago the key of `access`, the next of the stream, was accessed when it comes; `None` where it isn't known.
+    pub(super) fn reuse_time_of(&self, access: &Access) -> Option<u64> {
+        self.seen.get(&access.key).map(|seen| (self.clock + self.moving(access) - seen.at).max(1))
+    }
+
+    /// By how much an access moves the clock.
+    fn moving(&self, access: &Access) -> u64 {
+        match (access.op, self.unit) {
+            (Op::Delete, _) => 0,
+            (_, Clock::Bytes) => u64::from(access.size_bytes),
+            (_, Clock::Requests) => 1,
         }
     }
 
@@ -153,6 +187,12 @@ impl Eaet {
         self.stretches[first_open..].iter_mut().for_each(|stretch| stretch.to += moving);
     }
 
+    /// Counts deletes of the stream, as [`Eaet::advance`] counts requests. Where they are told, the curve takes the misses behind those
+    /// that the sample lacks into account (`deletes.rs`).
+    pub fn advance_deletes(&mut self, deletes: u64) {
+        self.deletes.advance(deletes as f64);
+    }
+
     /// Takes one access of a key in the sample, at time `at` of the model's clock (never less than at an earlier call for
     /// the key). The requests themselves are told by [`Eaet::advance`].
     pub fn record_sampled(&mut self, access: &Access, at: u64) {
@@ -163,6 +203,7 @@ impl Eaet {
         }
         let history = self.history(access.key, at);
         if access.op == Op::Delete {
+            self.deletes.count(alive.is_some());
             if let Some(seen) = alive {
                 self.count_removal(at - seen.at, history, seen.size_bytes);
             }
@@ -181,6 +222,7 @@ impl Eaet {
                 }
             }
             None => {
+                self.deletes.began(requests > 0.0);
                 self.slowdowns.add(history, f64::from(access.size_bytes));
                 if last.is_none() && self.is_unknown(access.key) {
                     self.unknown_requests += requests;
@@ -191,8 +233,8 @@ impl Eaet {
         }
         let expires_us = expires_us_after(access, alive.map(|seen| seen.expires_us));
         self.remember(access.key, Seen { at, time_us: access.time_us, expires_us, size_bytes: access.size_bytes });
-        if self.sampling.is_exceeded_by(self.seen.len()) {
-            self.thin(self.rate.lowered());
+        if self.sampling.is_exceeded_by(self.seen.len(), self.rate) {
+            self.thin(self.sampling.lowered(self.rate));
         }
     }
 
@@ -235,6 +277,7 @@ impl Eaet {
     pub fn decay(&mut self, decay: f64) {
         self.scale(decay);
         self.requests *= decay;
+        self.deletes.decay_stream(decay);
         self.stretches.iter_mut().for_each(|stretch| stretch.weight *= decay);
         self.begin_stretch();
     }
@@ -333,6 +376,7 @@ impl Eaet {
         self.cold_requests *= factor;
         self.pushed_bytes *= factor;
         self.unknown_requests *= factor;
+        self.deletes.scale_sample(factor);
     }
 
     /// Sampled keys that are remembered now.
@@ -376,25 +420,38 @@ impl Eaet {
         if expected <= 0.0 {
             return MissRatioCurve::default();
         }
-        let mut tail_requests = self.cold_requests + self.reuses.sum();
-        let mut pushed_bytes = self.pushed_bytes;
-        let mut bytes = 0.0;
+        let depths = self.depths(rate, size_factor);
+        let factors = self.calibration.as_ref().map(|calibration| calibration.factors());
         let bytes_max = self.stored_bytes_max / rate * size_factor;
+        let mut tail_requests = self.cold_requests + self.reuses.sum() + self.deletes.misses_missing(rate);
+        let mut bytes = 0.0;
         let mut steps = Steps::default();
-        for ((first, width, requests), (_, _, slowdown)) in self.reuses.iter().zip(self.slowdowns.iter()).skip(1) {
+        for (i, ((_, _, requests), depth)) in self.reuses.iter().zip(depths).enumerate().skip(1) {
             steps.push(bytes, tail_requests / expected);
             tail_requests -= requests;
+            let factor = factors.as_ref().map_or(1.0, |factors| factors[i]);
+            bytes = f64::max(bytes, depth * factor).min(bytes_max);
+        }
+        steps.push(bytes, tail_requests / expected);
+        steps.into_curve()
+    }
+
+    /// How deep a block lies, in bytes, when it is as old as a bucket's last reuse time, for all buckets.
+    pub(super) fn depths(&self, rate: f64, size_factor: f64) -> Vec<f64> {
+        let (mut pushed_bytes, mut bytes) = (self.pushed_bytes, 0.0);
+        let mut depths = vec![0.0];
+        for (first, width, slowdown) in self.slowdowns.iter().skip(1) {
             pushed_bytes -= slowdown;
             // Eq. 2 over one bucket, whose reuse times lie evenly in it: the speed at each of its ages, added up.
             let width = width as f64;
             let pushed_in_bucket = pushed_bytes * width + slowdown * (width + 1.0) / 2.0;
             let meeting = self.time_with_history(first as f64 - 1.0 + (width - 1.0) / 2.0) * rate;
             if meeting > 0.0 {
-                bytes = f64::min(bytes + (pushed_in_bucket / meeting).max(0.0) * size_factor, bytes_max);
+                bytes += (pushed_in_bucket / meeting).max(0.0) * size_factor;
             }
+            depths.push(bytes);
         }
-        steps.push(bytes, tail_requests / expected);
-        steps.into_curve()
+        depths
     }
 
     /// The stream's time in which at least `history` was known: what a block of that age can have met.
@@ -456,9 +513,13 @@ impl Steps {
 
 impl CurveModel for Eaet {
     fn record(&mut self, access: &Access) {
-        if access.op != Op::Delete {
-            let moving = if self.unit == Clock::Bytes { u64::from(access.size_bytes) } else { 1 };
-            self.advance(moving, u64::from(self.counted.includes(access.op)));
+        if let Some(calibration) = &mut self.calibration {
+            calibration.record(access);
+        }
+        if access.op == Op::Delete {
+            self.advance_deletes(1);
+        } else {
+            self.advance(self.moving(access), u64::from(self.counted.includes(access.op)));
         }
         self.census.record(access);
         if self.rate.takes(access.key) {
@@ -468,6 +529,9 @@ impl CurveModel for Eaet {
 
     fn forget_counts(&mut self) {
         self.decay(0.0);
+        if let Some(calibration) = &mut self.calibration {
+            calibration.forget_counts();
+        }
     }
 
     fn curve(&self, sizes_bytes: &[u64]) -> MissRatioCurve {
@@ -479,12 +543,17 @@ impl CurveModel for Eaet {
         MissRatioCurve::new(sizes_bytes.iter().map(at).collect())
     }
 
+    fn sample_rate(&self) -> SampleRate {
+        self.rate
+    }
+
     fn memory_bytes(&self) -> usize {
         size_of::<Self>()
             + key_map::memory_bytes(&self.seen)
             + self.reuses.memory_bytes()
             + self.slowdowns.memory_bytes()
             + self.census.memory_bytes()
+            + self.calibration.as_ref().map_or(0, |calibration| calibration.memory_bytes())
     }
 }
 

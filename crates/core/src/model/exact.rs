@@ -12,6 +12,7 @@ use super::distances::Distances;
 use super::lru_stack::{Depth, LruStack};
 use crate::access::Access;
 use crate::curve::MissRatioCurve;
+use crate::sampling::SampleRate;
 
 /// What the size of a cache is measured in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,7 +43,7 @@ impl CurveModel for Exact {
     fn record(&mut self, access: &Access) {
         let size = if self.measure == Measure::Bytes { access.size_bytes } else { 1 };
         match self.stack.access(access, size) {
-            Depth::NotARequest => return,
+            Depth::Deleted(_) => return,
             Depth::Cold => {}
             Depth::At { depth_bytes, .. } => self.distances.add(depth_bytes, 1.0),
         }
@@ -56,6 +57,10 @@ impl CurveModel for Exact {
 
     fn curve(&self, sizes_bytes: &[u64]) -> MissRatioCurve {
         self.distances.curve(sizes_bytes, 1.0, self.requests as f64, 0.0)
+    }
+
+    fn sample_rate(&self) -> SampleRate {
+        SampleRate::ALL
     }
 
     fn memory_bytes(&self) -> usize {

@@ -74,11 +74,17 @@ impl Krr {
         self.sample.tally.advance(counted as f64);
     }
 
+    /// Counts deletes of the stream, as [`super::eaet::Eaet::advance_deletes`] does.
+    pub fn advance_deletes(&mut self, deletes: u64) {
+        self.sample.tally.advance_deletes(deletes as f64);
+    }
+
     /// Takes one access of a key in the sample.
     pub fn record_sampled(&mut self, access: &Access) {
         self.expire(access.time_us);
         let known = self.known.get(&access.key).copied();
         if access.op == Op::Delete {
+            self.sample.tally.count_delete(known.is_some());
             if let Some(known) = known {
                 self.known.remove(&access.key);
                 self.stack.remove(known.id);
@@ -108,8 +114,8 @@ impl Krr {
             self.known.insert(access.key, Known { id, expires_us });
             self.expiries.push(access.key, expires_us);
         }
-        if self.sampling.is_exceeded_by(self.known.len()) {
-            self.thin(self.sample.rate.lowered());
+        if self.sampling.is_exceeded_by(self.known.len(), self.sample.rate) {
+            self.thin(self.sampling.lowered(self.sample.rate));
         }
     }
 
@@ -222,6 +228,10 @@ impl CurveModel for Krr {
 
     fn curve(&self, sizes_bytes: &[u64]) -> MissRatioCurve {
         self.sample.curve(sizes_bytes)
+    }
+
+    fn sample_rate(&self) -> SampleRate {
+        self.sample.rate
     }
 
     fn memory_bytes(&self) -> usize {

@@ -14,13 +14,14 @@ use std::collections::BinaryHeap;
 use super::key_map::KeyMap;
 use crate::access::{Access, Op};
 use crate::expiry::{ExpiryQueue, expires_us_after};
+use crate::sampling::SampleRate;
 use crate::units::KeyHash;
 
 /// What an access met in the stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Depth {
-    /// A delete: no request.
-    NotARequest,
+    /// A delete, which is no request: true where it found the key.
+    Deleted(bool),
     /// The key wasn't there: a miss in every cache.
     Cold,
     /// It was there.
@@ -79,7 +80,7 @@ impl LruStack {
                 self.entries.remove(&access.key);
                 self.leave_hole(entry.slot);
             }
-            return Depth::NotARequest;
+            return Depth::Deleted(entry.is_some());
         }
         self.replace(entry.map(|entry| entry.slot), size_bytes);
         let expires_us = expires_us_after(access, entry.map(|entry| entry.expires_us));
@@ -96,6 +97,12 @@ impl LruStack {
         if let Some(entry) = self.entries.remove(&key) {
             self.shrink_slot(entry.slot, u32::MAX);
         }
+    }
+
+    /// Takes all keys out that a sample of the share `rate` doesn't take.
+    pub fn keep(&mut self, rate: SampleRate) {
+        let out: Vec<KeyHash> = self.entries.keys().copied().filter(|&key| !rate.takes(key)).collect();
+        out.into_iter().for_each(|key| self.forget(key));
     }
 
     /// Keys in the stack.

@@ -130,6 +130,11 @@ impl MergedKrr {
         self.each(|model| model.advance(counted));
     }
 
+    /// As [`Krr::advance_deletes`].
+    pub fn advance_deletes(&mut self, deletes: u64) {
+        self.each(|model| model.advance_deletes(deletes));
+    }
+
     /// As [`Krr::record_sampled`].
     pub fn record_sampled(&mut self, access: &Access) {
         self.each(|model| model.record_sampled(access));
@@ -199,6 +204,10 @@ impl CurveModel for MergedKrr {
 
     fn curve(&self, sizes_bytes: &[u64]) -> MissRatioCurve {
         self.merged(sizes_bytes).curve().clone()
+    }
+
+    fn sample_rate(&self) -> SampleRate {
+        self.rate()
     }
 
     fn memory_bytes(&self) -> usize {

@@ -8,8 +8,9 @@
 //! Cost: one access of the policy per sampled access and size; the memory of its caches.
 
 use super::census::Census;
+use super::deletes::Deletes;
 use super::{Counted, CurveModel};
-use crate::access::Access;
+use crate::access::{Access, Op};
 use crate::curve::{CurvePoint, MissRatioCurve};
 use crate::policy::cache::{Cache, Outcome};
 use crate::sampling::{SampleRate, Sampling};
@@ -21,12 +22,15 @@ pub struct Miniature {
     caches: Vec<Simulated>,
     /// Counted requests of the stream, sampled or not.
     requests: f64,
+    deletes: Deletes,
     census: Census,
 }
 
 struct Simulated {
     size_bytes: u64,
     misses: f64,
+    /// Miss penalties of the reads among them, in µs.
+    penalty_us: f64,
     cache: Box<dyn Cache + Send>,
 }
 
@@ -41,10 +45,48 @@ impl Miniature {
     ) -> Self {
         let simulated = |&size_bytes: &u64| {
             let capacity_bytes = (size_bytes as f64 * rate.rate()).round().max(1.0) as u64;
-            Simulated { size_bytes, misses: 0.0, cache: build(capacity_bytes) }
+            Simulated { size_bytes, misses: 0.0, penalty_us: 0.0, cache: build(capacity_bytes) }
         };
         let caches = sizes_bytes.iter().map(simulated).collect();
-        Miniature { rate, counted, caches, requests: 0.0, census: Census::beside(Sampling::Rate(rate)) }
+        let (deletes, census) = (Deletes::default(), Census::beside(Sampling::Rate(rate)));
+        Miniature { rate, counted, caches, requests: 0.0, deletes, census }
+    }
+
+    /// The time lost to misses by cache size, in µs per request, at each of `sizes_bytes` (strictly increasing): between the sizes that
+    /// were simulated linear, below them that of the smallest. Where a policy goes by cost it may miss more and lose less. Empty where
+    /// there were no requests.
+    pub fn penalties_us(&self, sizes_bytes: &[u64]) -> Vec<f64> {
+        let (expected, stretch) = self.expected_and_stretch();
+        if expected <= 0.0 || self.caches.is_empty() {
+            return Vec::new();
+        }
+        let at = |simulated: &Simulated| (simulated.size_bytes as f64 * stretch, simulated.penalty_us / expected);
+        let points: Vec<(f64, f64)> = self.caches.iter().map(at).collect();
+        let lost_at = |&bytes: &u64| {
+            let bytes = bytes as f64;
+            let after = points.partition_point(|point| point.0 < bytes).min(points.len() - 1);
+            let (before, after) = (points[after.saturating_sub(1)], points[after]);
+            let share =
+                if after.0 > before.0 { ((bytes - before.0) / (after.0 - before.0)).clamp(0.0, 1.0) } else { 1.0 };
+            before.1 + share * (after.1 - before.1)
+        };
+        sizes_bytes.iter().map(lost_at).collect()
+    }
+
+    /// Requests that the sample should hold, and what a miniature's size is to be multiplied by, by the census.
+    fn expected_and_stretch(&self) -> (f64, f64) {
+        let correction = self.census.correction(self.rate);
+        (self.requests * correction.rate, self.rate.rate() / correction.rate * correction.size_factor)
+    }
+
+    /// A delete found its key where the largest cache holds less afterwards.
+    fn delete(&mut self, access: &Access) {
+        let used = |caches: &[Simulated]| caches.last().map_or(0, |largest| largest.cache.used_bytes());
+        let before = used(&self.caches);
+        for simulated in &mut self.caches {
+            simulated.cache.access(access);
+        }
+        self.deletes.count(used(&self.caches) < before);
     }
 }
 
@@ -53,37 +95,50 @@ impl CurveModel for Miniature {
         let counts = self.counted.includes(access.op);
         self.requests += f64::from(u8::from(counts));
         self.census.record(access);
+        if access.op == Op::Delete {
+            self.deletes.advance(1.0);
+        }
         if !self.rate.takes(access.key) {
             return;
         }
+        if access.op == Op::Delete {
+            return self.delete(access);
+        }
+        let penalty_us = if access.op == Op::Read { f64::from(access.penalty_us) } else { 0.0 };
         for simulated in &mut self.caches {
-            let missed = simulated.cache.access(access) == Outcome::Miss;
-            simulated.misses += f64::from(u8::from(missed && counts));
+            if simulated.cache.access(access) == Outcome::Miss && counts {
+                simulated.misses += 1.0;
+                simulated.penalty_us += penalty_us;
+            }
         }
     }
 
     fn forget_counts(&mut self) {
         self.requests = 0.0;
-        self.caches.iter_mut().for_each(|simulated| simulated.misses = 0.0);
+        self.deletes = Deletes::default();
+        self.caches.iter_mut().for_each(|simulated| (simulated.misses, simulated.penalty_us) = (0.0, 0.0));
     }
 
     fn curve(&self, sizes_bytes: &[u64]) -> MissRatioCurve {
-        if self.requests == 0.0 {
+        let (expected, stretch) = self.expected_and_stretch();
+        if expected <= 0.0 {
             return MissRatioCurve::default();
         }
-        let correction = self.census.correction(self.rate);
-        let stretch = self.rate.rate() / correction.rate * correction.size_factor;
-        let expected = self.requests * correction.rate;
+        let missing = self.deletes.misses_missing(self.census.correction(self.rate).rate);
         let mut points: Vec<CurvePoint> = Vec::new();
         for simulated in &self.caches {
             let bytes = (simulated.size_bytes as f64 * stretch).round() as u64;
             if points.last().is_none_or(|last| last.bytes < bytes) {
-                points.push(CurvePoint { bytes, miss_ratio: simulated.misses / expected });
+                points.push(CurvePoint { bytes, miss_ratio: (simulated.misses + missing) / expected });
             }
         }
         let simulated = MissRatioCurve::new(points);
         let at = |&bytes: &u64| CurvePoint { bytes, miss_ratio: simulated.miss_ratio_at(bytes) };
         MissRatioCurve::new(sizes_bytes.iter().map(at).collect())
+    }
+
+    fn sample_rate(&self) -> SampleRate {
+        self.rate
     }
 
     fn memory_bytes(&self) -> usize {

@@ -2,7 +2,9 @@
 //!
 //! `exact` is the oracle that the others are tested against.
 
+mod calibration;
 pub mod census;
+mod deletes;
 mod distances;
 pub mod eaet;
 pub mod exact;
@@ -23,6 +25,7 @@ mod testing;
 
 use crate::access::{Access, Op};
 use crate::curve::MissRatioCurve;
+use crate::sampling::SampleRate;
 
 /// Which requests the miss ratio is about. All of them push keys down the stack either way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,6 +63,9 @@ pub trait CurveModel {
     /// Predicted miss ratio over all requests so far at each of `sizes_bytes` (strictly increasing).
     fn curve(&self, sizes_bytes: &[u64]) -> MissRatioCurve;
 
+    /// The share of keys that it looks at now.
+    fn sample_rate(&self) -> SampleRate;
+
     /// The model's own memory, in bytes, within a few percent.
     fn memory_bytes(&self) -> usize;
 }
@@ -75,6 +81,10 @@ impl<M: CurveModel + ?Sized> CurveModel for Box<M> {
 
     fn curve(&self, sizes_bytes: &[u64]) -> MissRatioCurve {
         (**self).curve(sizes_bytes)
+    }
+
+    fn sample_rate(&self) -> SampleRate {
+        (**self).sample_rate()
     }
 
     fn memory_bytes(&self) -> usize {

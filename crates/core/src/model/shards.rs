@@ -4,7 +4,8 @@
 //! (sec. 3.1) or a fixed number of keys (sec. 3.2), where the key of the highest hash leaves and the threshold falls to it, what was
 //! counted before being rescaled; SHARDS-adj (sec. 3.3) makes up for requests that the sample lacks.
 //! Differs from the paper: distances in bytes, with deletes and expiry (`lru_stack.rs`); only the bytes above a key are scaled
-//! (`tally.rs`); at a fixed rate a census corrects the rate (`census.rs`). At rate 1 it equals `exact` up to 1/1024 in size.
+//! (`tally.rs`); at a fixed rate a census corrects the rate (`census.rs`), and deletes
+//! the requests (`deletes.rs`). At rate 1 it equals `exact` up to 1/1024 in size.
 //! Cost: O(log n) per sampled access; about 70 bytes per sampled key, so constant memory with a fixed number of keys.
 
 use std::collections::BinaryHeap;
@@ -51,7 +52,7 @@ impl Shards {
 
     fn record_sampled(&mut self, access: &Access) {
         match self.stack.access(access, access.size_bytes) {
-            Depth::NotARequest => {}
+            Depth::Deleted(found) => self.sample.tally.count_delete(found),
             Depth::Cold => {
                 self.sample.tally.count(access, None);
                 self.limit_keys(access.key);
@@ -63,15 +64,20 @@ impl Shards {
     }
 
     fn limit_keys(&mut self, new: KeyHash) {
-        if !matches!(self.sampling, Sampling::Keys(_)) {
+        let floor = self.sampling.floor();
+        if self.sample.rate == floor {
+            self.highest = BinaryHeap::new();
             return;
         }
         self.highest.push(new);
-        while self.sampling.is_exceeded_by(self.stack.n_keys())
+        while self.sampling.is_exceeded_by(self.stack.n_keys(), self.sample.rate)
             && let Some(out) = self.highest.pop()
         {
-            self.stack.forget(out);
-            self.sample.set_rate(SampleRate::from_threshold(out.0.saturating_sub(1)));
+            let below = SampleRate::from_threshold(out.0.saturating_sub(1)).max(floor);
+            if !below.takes(out) {
+                self.stack.forget(out);
+            }
+            self.sample.set_rate(below);
         }
     }
 }
@@ -89,6 +95,10 @@ impl CurveModel for Shards {
 
     fn curve(&self, sizes_bytes: &[u64]) -> MissRatioCurve {
         self.sample.curve(sizes_bytes)
+    }
+
+    fn sample_rate(&self) -> SampleRate {
+        self.sample.rate
     }
 
     fn memory_bytes(&self) -> usize {
@@ -139,5 +149,30 @@ mod tests {
             model.memory_bytes()
         };
         assert!(memory(400_000) < memory(100_000) * 3 / 2);
+    }
+
+    /// All 10,000 keys lie as deep as they can: rounded up, no cache of their size would hold them.
+    #[test]
+    fn a_loop_fits_at_its_full_size() {
+        let (n, size_bytes) = (10_000, 1_237);
+        let accesses: Vec<Access> = (0..5 * n).map(|i| Access::read(KeyHash::of_number(i % n), size_bytes)).collect();
+        let sizes = [n * u64::from(size_bytes) - 1, n * u64::from(size_bytes)];
+        let curve = fed(shards(Sampling::ALL), &accesses).curve(&sizes);
+        assert_eq!(curve, exact_curve(&accesses, &sizes));
+        assert!((curve.points()[1].miss_ratio - 0.2).abs() < 1e-9, "the first round");
+    }
+
+    #[test]
+    fn a_share_is_taken_only_of_keys_enough() {
+        let rate = SampleRate::new(0.1).unwrap();
+        let sampling = Sampling::AtLeast { rate, keys: 1_000 };
+        for (keys, sampled) in [(900, 900..=900), (5_000, 990..=1_000), (40_000, 3_800..=4_200)] {
+            let accesses: Vec<Access> = (0..2 * keys).map(|i| Access::read(KeyHash::of_number(i % keys), 1)).collect();
+            let model = fed(shards(sampling), &accesses);
+            assert!(sampled.contains(&model.sampled_keys()), "{keys}: {}", model.sampled_keys());
+            let curve = model.curve(&[keys * 3 / 4, keys * 5 / 4]);
+            assert!(curve.points()[0].miss_ratio > 0.9, "{keys}: {curve:?}");
+            assert!((curve.points()[1].miss_ratio - 0.5).abs() < 0.03, "{keys}: {curve:?}");
+        }
     }
 }

@@ -2,15 +2,17 @@
 //!
 //! Sources: SHARDS (Waldspurger et al., FAST'15) for scaling distances by 1 / rate and for SHARDS-adj: the requests that the
 //! sample holds too few or too many of, against requests × rate, belong to a few hot keys and are counted as hits in any
-//! cache. The rate may be corrected by a census (`census.rs`).
+//! cache, but for those that deletes outside the sample turn into misses (`deletes.rs`). The rate may be corrected by a census
+//! (`census.rs`).
 //!
 //! Our own is [`distance_at_rate_one`]: of a distance only the bytes *above* the key are a sample and are scaled; its own bytes
 //! are known. Scaling both puts every distance off by (1 / rate - 1) × its size, half a bucket of 40 at 80 sampled keys.
 
 use super::Counted;
 use super::census::Correction;
+use super::deletes::Deletes;
 use super::distances::Distances;
-use crate::access::Access;
+use crate::access::{Access, Op};
 use crate::curve::MissRatioCurve;
 use crate::sampling::SampleRate;
 
@@ -34,6 +36,7 @@ pub(super) struct Tally {
     requests: f64,
     /// Counted requests of sampled keys.
     sampled: f64,
+    deletes: Deletes,
 }
 
 /// The unit is made 1 again where it falls below this.
@@ -41,7 +44,14 @@ const UNIT_MIN: f64 = 1e-100;
 
 impl Tally {
     pub fn new(counted: Counted) -> Self {
-        Tally { counted, distances: Distances::rounded(), unit: 1.0, requests: 0.0, sampled: 0.0 }
+        Tally {
+            counted,
+            distances: Distances::rounded(),
+            unit: 1.0,
+            requests: 0.0,
+            sampled: 0.0,
+            deletes: Deletes::default(),
+        }
     }
 
     /// Counts requests of the stream.
@@ -49,17 +59,33 @@ impl Tally {
         self.requests += requests;
     }
 
-    /// Counts one access of the stream, where it is a request that counts.
+    /// Counts deletes of the stream.
+    pub fn advance_deletes(&mut self, deletes: f64) {
+        self.deletes.advance(deletes);
+    }
+
+    /// Counts one access of the stream, where it is a request that counts, or a delete.
     #[inline]
     pub fn advance_by(&mut self, access: &Access) {
         if self.counted.includes(access.op) {
             self.requests += 1.0;
+        } else if access.op == Op::Delete {
+            self.deletes.advance(1.0);
         }
+    }
+
+    /// Counts one delete of a sampled key, and whether the key was there.
+    pub fn count_delete(&mut self, found: bool) {
+        self.deletes.count(found);
     }
 
     /// Counts one access of a sampled key and the least capacity that holds it; `None` where no cache does.
     pub fn count(&mut self, access: &Access, distance_bytes: Option<u64>) {
-        if !self.counted.includes(access.op) {
+        let counts = self.counted.includes(access.op);
+        if distance_bytes.is_none() {
+            self.deletes.began(counts);
+        }
+        if !counts {
             return;
         }
         self.sampled += 1.0;
@@ -78,12 +104,14 @@ impl Tally {
     /// Everything counted so far weighs `decay` of what it did.
     pub fn decay(&mut self, decay: f64) {
         self.requests *= decay;
+        self.deletes.decay_stream(decay);
         self.thin(decay);
     }
 
     /// The sample is thinned to the share `share` of what it was. O(1), amortized.
     pub fn thin(&mut self, share: f64) {
         self.sampled *= share;
+        self.deletes.scale_sample(share);
         self.unit *= share;
         if self.unit == 0.0 {
             self.distances.clear();
@@ -98,7 +126,8 @@ impl Tally {
     pub fn curve(&self, sizes_bytes: &[u64], rate: SampleRate, correction: Correction) -> MissRatioCurve {
         let expected = self.requests * correction.rate;
         let stretch = rate.rate() / correction.rate * correction.size_factor;
-        self.distances.curve(sizes_bytes, stretch, expected / self.unit, (expected - self.sampled) / self.unit)
+        let hits_missing = expected - self.sampled - self.deletes.misses_missing(correction.rate);
+        self.distances.curve(sizes_bytes, stretch, expected / self.unit, hits_missing / self.unit)
     }
 
     /// Own memory, in bytes.

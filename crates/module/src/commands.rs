@@ -195,7 +195,7 @@ fn miss_ratios(tenure: &Tenure) -> String {
     if choice.sampled_keys == 0 { String::new() } else { pairs.collect::<Vec<_>>().join(" ") }
 }
 
-/// The sampling sizes in force, ascending, apart by spaces.
+/// The sampling sizes in force, ascending, separated by spaces.
 fn sample_sizes(tenure: &Tenure) -> String {
     let bins = 0..tenure.observer.partitions.binning.len() as u8;
     let mut sizes: Vec<u32> = bins.map(|bin| tenure.sample_size_of(BinId(bin))).collect();

@@ -35,7 +35,7 @@ impl Default for ClassLimits {
 }
 
 impl ClassLimits {
-    /// Reads limits in µs, apart by spaces; none: the paper's.
+    /// Reads space-separated limits in µs; none: the paper's.
     ///
     /// # Errors
     /// A sentence that says what is wrong and what is allowed.

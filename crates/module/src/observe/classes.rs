@@ -40,7 +40,7 @@ pub struct ClassRules {
 }
 
 impl ClassRules {
-    /// Reads entries `NAME=PREFIX*`, apart by spaces.
+    /// Reads entries `NAME=PREFIX*`, separated by spaces.
     ///
     /// # Errors
     /// A sentence that says which entry is wrong, and what is allowed.
@@ -74,7 +74,7 @@ impl ClassRules {
         Ok(ClassRules { rules })
     }
 
-    /// The entries as they are written, apart by spaces.
+    /// The entries as they are written, separated by spaces.
     fn entries(text: &[u8]) -> impl Iterator<Item = &[u8]> {
         text.split(u8::is_ascii_whitespace).filter(|entry| !entry.is_empty())
     }

@@ -1,6 +1,6 @@
 //! Who is who: tenants as `tenure.tenants` states them, and whose any key is.
 //!
-//! Grammar: entries apart by spaces, each `NAME=SELECTOR[,min=BYTES][,max=BYTES][,weight=N][,replies=MODE]`, a selector being
+//! Grammar: space-separated entries, each `NAME=SELECTOR[,min=BYTES][,max=BYTES][,weight=N][,replies=MODE]`, a selector being
 //! `PREFIX*`, `user:USERNAME` or `db:N`; what ends in `*` is a prefix, `user:*` too. The longest prefix that fits wins, then the user
 //! who created the key, then the database, then `other`. Without entries every logical database in use is a tenant, named `db0`,
 //! `db1`, ….

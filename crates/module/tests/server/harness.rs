@@ -108,7 +108,7 @@ pub fn wait_for(what: &str, condition: impl FnMut() -> bool) {
     tenure_servers::wait_for(DEADLINE, what, condition).unwrap();
 }
 
-/// Sends one line, words apart by spaces.
+/// Sends one line, words separated by spaces.
 #[track_caller]
 pub fn send<T: FromRedisValue>(connection: &mut Connection, line: &str) -> T {
     command(line).query(connection).unwrap_or_else(|why| panic!("{line}: {why}"))

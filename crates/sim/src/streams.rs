@@ -1,7 +1,7 @@
 //! Streams made for what policies that learn are weak at: bursts of dear keys that never come again, prices and popularity that change,
-//! loops, scans; and, for comparison, streams on which nothing is to be won.
+//! loops, scans, dear keys that die after a few accesses beside large cheap ones that live; and, for comparison, streams on which nothing is to be won.
 //!
-//! All are Zipfian over the same keys of 1 KiB, behind two backends, but for what each is named after. They answer what a trace can't: the change
+//! All are Zipfian over the same keys of 1 KiB, behind two backends, but for what each is named after; those of dead and living keys have tenants of one price each. They answer what a trace can't: the change
 //! is at a known request, so one sees how long a policy takes to get over it. Nobody's measured traffic.
 
 use std::fmt;
@@ -20,6 +20,16 @@ const PENALTIES_US: [f32; 2] = [120.0, 1000.0];
 /// How many times the dearest price dear bursts have.
 const DEARER: f32 = 5.0;
 const ALPHA: f64 = 0.9;
+/// What the living and the dying cost in the streams of both, in µs.
+const LIVING_US: f32 = 200.0;
+const DYING_US: f32 = 10.0 * LIVING_US;
+/// Values of the living that are large, in bytes.
+const LARGE_BYTES: u32 = 11 * SIZE_BYTES;
+/// Keys that are accessed twice are so after this many others of theirs.
+const TWICE_AFTER: u64 = 101;
+/// Bursts of dying keys are each as long, come after nine times as many accesses, and have each key three times.
+const DYING_BURST: u64 = 20_000;
+const DYING_KEYS: u64 = 200;
 
 /// What a stream is made for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,13 +52,19 @@ pub enum Stream {
     Drift,
     /// A scan over half as many keys as there are, new ones each time, at the tenth, third, fifth … tenth of the stream.
     Scans,
+    /// A quarter of the requests are for keys that are accessed twice within a short while and never again, at ten times the price of keys that live and are large.
+    TwiceDead,
+    /// In a tenth of the time, by bursts, most requests are for keys that are accessed three times and never again, at ten times the price: as long as you like.
+    DyingBursts,
+    /// A quarter of the requests are for small keys at ten times the price that never come again, half for large cheap ones that live.
+    LargeLive,
     /// One price.
     Equal,
 }
 
 impl Stream {
     /// All of them.
-    pub const ALL: [Stream; 10] = [
+    pub const ALL: [Stream; 13] = [
         Stream::DearBurst,
         Stream::Burst,
         Stream::DearBursts,
@@ -58,6 +74,9 @@ impl Stream {
         Stream::Swap,
         Stream::Drift,
         Stream::Scans,
+        Stream::TwiceDead,
+        Stream::DyingBursts,
+        Stream::LargeLive,
         Stream::Equal,
     ];
 
@@ -73,6 +92,9 @@ impl Stream {
             Stream::Swap => "swap",
             Stream::Drift => "drift",
             Stream::Scans => "scans",
+            Stream::TwiceDead => "twice-dead",
+            Stream::DyingBursts => "dying-bursts",
+            Stream::LargeLive => "large-live",
             Stream::Equal => "equal",
         }
     }
@@ -92,6 +114,10 @@ impl Stream {
         let (zipf, mut random) = (Zipf::new(keys, ALPHA), Random::new(seed));
         (0..n)
             .map(|i| {
+                let dying = self.dying(i, keys, &mut random);
+                if let Some((number, penalty_us, size_bytes)) = dying {
+                    return Access { penalty_us, time_us: i, ..Access::read(KeyHash::of_number(number), size_bytes) };
+                }
                 let (number, penalty_us) = self.request(i, n, keys, &zipf, &mut random);
                 let key = KeyHash::of_number(number);
                 let swapped = usize::from(self == Stream::Swap && i >= n / 2);
@@ -102,6 +128,38 @@ impl Stream {
                 Access { penalty_us: penalty_us.unwrap_or(own_us), time_us: i, ..Access::read(key, SIZE_BYTES) }
             })
             .collect()
+    }
+
+    /// Of the streams of living and dying keys: the key of request `i`, its price and its size. A tenant in four, a quarter of the keys each.
+    fn dying(self, i: u64, keys: u64, random: &mut Random) -> Option<(u64, f32, u32)> {
+        if !matches!(self, Stream::TwiceDead | Stream::DyingBursts | Stream::LargeLive) {
+            return None;
+        }
+        let (tenant, own) = (i % 4, i / 4);
+        // A flatter draw than the other streams': what is large has to be missed to be missed.
+        let of_tenant = |tenant: u64, random: &mut Random| {
+            let drawn = (random.below(1 << 20) as f64 / f64::from(1 << 20)).powi(2);
+            tenant * keys + (drawn * (keys / 4) as f64) as u64
+        };
+        let living = |tenant: u64, random: &mut Random| match tenant {
+            0 => (of_tenant(0, random), LIVING_US, LARGE_BYTES),
+            1 => (of_tenant(1, random), LIVING_US, SIZE_BYTES),
+            _ => (of_tenant(2, random), DYING_US, SIZE_BYTES),
+        };
+        let dead = 4 * keys;
+        Some(match self {
+            Stream::TwiceDead if tenant == 3 => {
+                let number = if own % 2 == 0 { own } else { own.saturating_sub(TWICE_AFTER) };
+                (dead + number, DYING_US, SIZE_BYTES)
+            }
+            Stream::DyingBursts if i % (10 * DYING_BURST) >= 9 * DYING_BURST && tenant > 0 => {
+                let number = i / (3 * DYING_KEYS) * DYING_KEYS + i % DYING_KEYS;
+                (dead + number, DYING_US, SIZE_BYTES)
+            }
+            Stream::LargeLive if tenant == 3 => (dead + i, DYING_US, SIZE_BYTES),
+            Stream::LargeLive if tenant == 1 => living(0, random),
+            _ => living(tenant.min(2), random),
+        })
     }
 
     /// The key of request `i` of `n`, and its price where that isn't its backend's.

@@ -8,3 +8,4 @@ pub mod bloom_classes;
 pub mod dlru;
 pub mod hyperbolic;
 pub mod miniatures;
+pub mod sieve;

@@ -19,6 +19,7 @@ use tenure_core::policy::s3fifo::S3Fifo;
 use tenure_core::policy::sampled::Sampled;
 use tenure_lab::dlru::Dlru;
 use tenure_lab::hyperbolic::{self, Hyperbolic};
+use tenure_lab::sieve::Sieve;
 
 use crate::belady::{self, Belady};
 use crate::offline::Offline;
@@ -91,6 +92,9 @@ pub const POLICIES: &[Entry] = &[
         boxed(SampledGdsf::cache(s.parameter.unwrap_or(gdsf::SAMPLE_SIZE), s.capacity_bytes, s.seed))
     }),
     online("s3fifo", None, false, "three queues in order of entry", |s| boxed(Ok(S3Fifo::cache(s.capacity_bytes)))),
+    online("sieve", None, false, "one queue, and a hand that passes over what was accessed", |s| {
+        boxed(Ok(Sieve::cache(s.capacity_bytes)))
+    }),
     online("dlru", None, false, "K-LRU with K chosen by miniature caches", |s| {
         boxed(Ok(Dlru::cache(s.capacity_bytes, s.settings.plan.window_requests, s.seed)))
     }),

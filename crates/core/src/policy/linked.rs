@@ -15,13 +15,20 @@ struct Links {
 
 /// `N` lists that share their links. A value enters at the head of one; the oldest is at its tail.
 #[derive(Clone, Debug)]
-pub(super) struct Lists<const N: usize> {
+pub struct Lists<const N: usize> {
     links: Vec<Links>,
     heads: [u32; N],
     tails: [u32; N],
 }
 
+impl<const N: usize> Default for Lists<N> {
+    fn default() -> Self {
+        Lists::new()
+    }
+}
+
 impl<const N: usize> Lists<N> {
+    /// Empty lists.
     pub fn new() -> Self {
         Lists { links: Vec::new(), heads: [NONE; N], tails: [NONE; N] }
     }
@@ -71,6 +78,13 @@ impl<const N: usize> Lists<N> {
     #[inline]
     pub fn oldest(&self, list: usize) -> Option<usize> {
         (self.tails[list] != NONE).then_some(self.tails[list] as usize)
+    }
+
+    /// The place that entered `place`'s list next after it.
+    #[inline]
+    pub fn newer(&self, place: usize) -> Option<usize> {
+        let newer = self.links[place].newer;
+        (newer != NONE).then_some(newer as usize)
     }
 
     /// Which list `place` is in.

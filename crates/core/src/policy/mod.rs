@@ -7,7 +7,7 @@ pub mod gdsf;
 mod heap;
 pub mod kredis;
 pub mod lfu;
-mod linked;
+pub mod linked;
 pub mod lru;
 pub mod over_target;
 pub mod partitioned;

@@ -50,6 +50,7 @@ required!(
     RedisModule_GetLFU,
     RedisModule_GetLRU,
     RedisModule_GetUsedMemoryRatio,
+    RedisModule_LatencyAddSample,
     RedisModule_HoldString,
     RedisModule_InfoAddFieldULongLong,
     RedisModule_LoadConfigs,

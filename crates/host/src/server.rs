@@ -234,6 +234,21 @@ impl Server {
         self.call(c"CONFIG", &[b"SET", name.as_bytes(), value]).is_some()
     }
 
+    /// Has `LATENCY` show work that took so long, where `latency-monitor-threshold` asks for it. What took less than a millisecond
+    /// costs nothing here.
+    pub fn note_latency(&mut self, event: &CStr, spent_us: u64) {
+        let spent_ms = spent_us / 1000;
+        if spent_ms == 0 {
+            return;
+        }
+        // The server compares with the threshold itself, but takes 0, which is "off", for "everything".
+        let threshold = self.setting("latency-monitor-threshold").and_then(|text| text.parse::<u64>().ok());
+        if threshold.is_some_and(|threshold_ms| threshold_ms > 0) {
+            // SAFETY: the name is a C string, which the server copies.
+            unsafe { api!(RedisModule_LatencyAddSample(event.as_ptr(), spent_ms as c_longlong)) };
+        }
+    }
+
     /// Asks all replicas to acknowledge what they have; it goes behind the stream as it is when this turn ends. While writes are
     /// paused the stream must not grow, and nobody is asked.
     pub fn ask_for_acknowledgements(&self) {

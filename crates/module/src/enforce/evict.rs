@@ -195,6 +195,7 @@ impl Evictor {
         let spent_us = started.elapsed().as_micros() as u64;
         self.work.spent_us += spent_us;
         self.work.slice_us_max = self.work.slice_us_max.max(spent_us);
+        server.note_latency(c"tenure-eviction", spent_us);
         evicted
     }
 

@@ -15,6 +15,7 @@ mod fail_open;
 mod figures;
 mod harness;
 mod isolation;
+mod latency;
 mod load;
 mod objectives;
 mod observe;

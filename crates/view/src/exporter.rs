@@ -272,7 +272,7 @@ fn add_tenant(f: &mut Families, server: &Labels, tenant: &Tenant) {
         "tenure_guaranteed",
         "Memory guaranteed to the tenant",
         Some(Unit::Bytes),
-        Some(account.bytes_min),
+        Some(account.bytes_guaranteed.unwrap_or(account.bytes_min)),
     );
     f.gauge(
         &labels,

@@ -40,15 +40,15 @@ pub fn connect(address: ConnectionInfo) -> Result<Vec<Node>> {
         node.check()?;
         Ok(node)
     };
-    primaries(&address)?.into_iter().map(connect).collect()
+    primaries(&address, DEADLINE)?.into_iter().map(connect).collect()
 }
 
 /// Where the primaries are that serve slots, if `address` is a node of a cluster; else `address` alone.
 ///
 /// # Errors
-/// When it doesn't answer, or its cluster serves no slots.
-pub fn primaries(address: &ConnectionInfo) -> Result<Vec<ConnectionInfo>> {
-    let mut first = Node::connect(address.clone())?;
+/// When it doesn't answer so soon, or its cluster serves no slots.
+pub fn primaries(address: &ConnectionInfo, deadline: Duration) -> Result<Vec<ConnectionInfo>> {
+    let mut first = Node::connect_within(address.clone(), deadline)?;
     let info = first.info(&["cluster"])?;
     if !info.lines().any(|line| line.trim_end() == "cluster_enabled:1") {
         return Ok(vec![address.clone()]);

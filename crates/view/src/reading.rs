@@ -42,8 +42,10 @@ pub struct Account {
     pub used_bytes: f64,
     /// Bytes planned; `None` without a plan.
     pub target_bytes: Option<f64>,
-    /// Bytes guaranteed to the tenant.
+    /// Bytes that were stated to be guaranteed to the tenant.
     pub bytes_min: f64,
+    /// Of these, what the memory there is allows to guarantee.
+    pub bytes_guaranteed: Option<f64>,
     /// Bytes allowed to the tenant; `None` where nobody set a maximum.
     pub bytes_max: Option<f64>,
     /// Mean miss penalty of late, in µs.
@@ -139,6 +141,7 @@ impl Account {
         self.used_bytes += other.used_bytes;
         self.target_bytes = added(self.target_bytes, other.target_bytes);
         self.bytes_min += other.bytes_min;
+        self.bytes_guaranteed = added(self.bytes_guaranteed, other.bytes_guaranteed);
         self.bytes_max = self.bytes_max.zip(other.bytes_max).map(|(a, b)| a + b);
         self.miss_ratio_predicted = None;
         self.sleeping_keys = added(self.sleeping_keys, other.sleeping_keys);
@@ -151,14 +154,16 @@ impl Account {
     fn of(told: &BTreeMap<&str, f64>) -> Account {
         let get = |name: &str| told.get(name).copied();
         let or_zero = |name: &str| get(name).unwrap_or(0.0);
-        // None is -1, and was 0 in INFO of older servers.
-        let if_any = |name: &str| get(name).filter(|&bytes| bytes > 0.0);
+        // None of these two is -1, and in an older INFO 0.
+        let none = if told.contains_key("bytes_guaranteed") { -1.0 } else { 0.0 };
+        let if_any = |name: &str| get(name).filter(|&bytes| bytes > none);
         let misses = or_zero("misses");
         Account {
             keys: or_zero("keys"),
             used_bytes: or_zero("used_bytes"),
             target_bytes: if_any("target_bytes"),
             bytes_min: or_zero("bytes_min"),
+            bytes_guaranteed: get("bytes_guaranteed"),
             bytes_max: if_any("bytes_max"),
             penalty_us_mean: or_zero("penalty_us_mean"),
             miss_ratio_predicted: get("miss_ratio_predicted"),
@@ -280,11 +285,13 @@ mod tests {
     #[test]
     fn what_a_newer_server_tells_is_there() {
         let text = "tenure_state:running\ntenure_prediction_error:0.01\n\
-            tenure_tenant_a:hits=6,misses=4,misses_first=1,misses_expired=0,misses_evicted=2,misses_deleted=0,misses_unknown=1,regret_misses=2,regret_us=55\n";
+            tenure_tenant_a:target_bytes=0,bytes_guaranteed=0,bytes_max=-1,hits=6,misses=4,misses_first=1,misses_expired=0,misses_evicted=2,misses_deleted=0,misses_unknown=1,regret_misses=2,regret_us=55\n";
         let reading = Reading::parse(text);
         let counts = &reading.tenants[0].account.counts;
         assert_eq!(counts.causes, [Some(1.0), Some(0.0), Some(2.0), Some(0.0), Some(1.0)]);
         assert_eq!((counts.regret_misses, counts.regret_us), (Some(2.0), Some(55.0)));
+        let account = &reading.tenants[0].account;
+        assert_eq!((account.target_bytes, account.bytes_max), (Some(0.0), None));
         assert_eq!(reading.prediction_error(), Some(0.01));
     }
 

@@ -176,7 +176,7 @@ impl Sampler {
     fn find(&mut self) {
         let mut known = self.watched.iter().map(|watched| watched.address.clone()).collect::<Vec<_>>();
         known.push(self.first.clone());
-        let Some(found) = known.iter().rev().find_map(|address| primaries(address).ok()) else {
+        let Some(found) = known.iter().rev().find_map(|address| primaries(address, DEADLINE).ok()) else {
             if self.watched.is_empty() {
                 self.watched.push(Watched::new(self.first.clone()));
             }

@@ -6,10 +6,10 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use serde_json::Value;
-use tenure_servers::{Server, wait_for};
+use tenure_servers::{Cluster, Server, ServerBinary, ServerOptions, module_path, wait_for};
 
 use crate::browser::Browser;
-use crate::http::{get, request};
+use crate::http::{get, next_event, request};
 use crate::load::{DEADLINE, Load, server};
 use crate::programs::{address_of, serving};
 
@@ -213,4 +213,30 @@ fn a_password_or_a_token_is_asked_for_where_others_can_reach_it() {
     let answer = get(&address, &format!("/?token={token}")).unwrap();
     assert!(answer.status == 303 && answer.head.contains("HttpOnly"), "{}", answer.head);
     assert_eq!(request(&address, "GET", "/", &[&format!("Cookie: tenure-token={token}")], "").unwrap().status, 200);
+}
+
+#[test]
+fn a_cluster_is_one_page() {
+    let Ok(module) = module_path() else {
+        println!("SKIPPED: a_cluster_is_one_page: libtenure.so is not built");
+        return;
+    };
+    let options = ServerOptions::default().with_module(module).set("maxmemory", 16 << 20);
+    let options = options.set("maxmemory-policy", "allkeys-lru").set("tenure.tenants", "\"shop=shop:*\"");
+    let mut cluster = Cluster::start(&ServerBinary::installed().unwrap(), &options, 3, 0).unwrap();
+    let any = format!("127.0.0.1:{}", cluster.nodes()[1].port());
+    let (_dashboard, url) = serving(&["dashboard", &any, "--listen", "127.0.0.1:0"]);
+    let look = || next_event(&address_of(&url), "/events");
+    let answering = |look: &Value| {
+        let servers = look["servers"].as_array().unwrap();
+        (servers.len(), servers.iter().filter(|server| server["error"].is_null()).count())
+    };
+    let first = look().unwrap();
+    assert_eq!(answering(&first), (3, 3), "{first}");
+    assert_eq!(first["figures"]["maxmemory"], 3 * (16 << 20), "{first}");
+    assert_eq!(first["tenants"].as_array().unwrap().len(), 2, "shop and other, each once: {first}");
+    // The one that was named goes; the others are shown all the same, and it as gone.
+    cluster.node_mut(1).stop().unwrap();
+    // The page takes so many connections and no more, and hears of an end with the next look: some of these are turned away.
+    wait_for(DEADLINE, "one to be gone", || look().is_ok_and(|look| answering(&look) == (3, 2))).unwrap();
 }

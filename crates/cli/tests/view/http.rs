@@ -1,6 +1,6 @@
 //! Just enough of an HTTP client: one request, one answer, connection closed.
 
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
@@ -62,6 +62,19 @@ pub fn request(address: &str, method: &str, path: &str, headers: &[&str], body: 
         body.to_owned()
     };
     Ok(Answer { status, head: head.to_owned(), body })
+}
+
+/// The next server-sent event of `path`.
+pub fn next_event(address: &str, path: &str) -> std::io::Result<Value> {
+    let mut stream = TcpStream::connect(address)?;
+    stream.set_read_timeout(Some(DEADLINE))?;
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: {address}\r\n\r\n")?;
+    for line in BufReader::new(stream).lines() {
+        if let Some(text) = line?.strip_prefix("data: ") {
+            return Ok(serde_json::from_str(text)?);
+        }
+    }
+    Err(std::io::ErrorKind::UnexpectedEof.into())
 }
 
 fn is_whole(bytes: &[u8]) -> bool {

@@ -1,14 +1,14 @@
 //! What is remembered of single keys, resident or not: miss-penalty class, penalty, last access, and, while it is in the cache,
-//! since when and how often it was asked for.
+//! since when and how often it was accessed.
 //!
 //! A table of fixed size in place of the sixteen Bloom filters of pRedis (Pan et al., SoCC'19, sec. 3.1), of its size cache's kind:
 //! 16 bytes an entry, four in a bucket of one cache line, so a look-up touches one line of memory. A key is known by 24 bits of its
 //! hash beyond the bucket's number: of keys that aren't there, one in four million is taken for another, where the filters err
 //! by 1 %. A full bucket gives up the entry that was not accessed for longest; a class changes in place. `benches/classes.rs` has
 //! both side by side. Times are ticks of 1024 µs, 32 bits of them: they wrap after 50 days. Under Tenure's own policy they are ticks of
-//! requests, and what a bucket has no place for is kept there in outline (`outlines.rs`).
+//! requests, and what a bucket has no place for is kept there in a compact entry (`compact entries.rs`).
 
-use crate::outlines::{self, Outline, Outlines};
+use crate::compact_entries::{self, CompactEntries, CompactEntry};
 use crate::policy::density::History;
 use crate::tiers::Tier;
 use crate::tiers::placed::Placed;
@@ -25,7 +25,7 @@ pub const ENTRY_BYTES: usize = 16;
 const PENALTY_WEIGHT: f32 = 0.25;
 /// Steps per doubling of a remembered penalty.
 const STEPS_PER_OCTAVE: f32 = 2048.0;
-/// An outline has eight.
+/// An compact entry has eight.
 const OUTLINE_SHIFT: u32 = 8;
 
 /// A time for the table: ticks of 1024 µs.
@@ -48,7 +48,7 @@ pub struct Entry {
     penalty: u16,
     /// When it entered the cache, in ticks; under Tenure's own policy what it has shown, see [`Entry::history`].
     pub entered: u32,
-    /// When it was last asked for, in ticks.
+    /// When it was last accessed, in ticks.
     pub last: u32,
 }
 
@@ -100,13 +100,13 @@ impl Entry {
         self.entered = self.entered & 0xffff | u32::from(placed.to_bits()) << 16;
     }
 
-    fn outline(&self) -> Outline {
+    fn compact_entry(&self) -> CompactEntry {
         let rounded = (u32::from(self.penalty) + (1 << (OUTLINE_SHIFT - 1))) >> OUTLINE_SHIFT;
         let penalty = if self.penalty == 0 { 0 } else { rounded.clamp(1, u32::from(u8::MAX)) as u8 };
-        Outline { history: self.history(), last: self.last, penalty }
+        CompactEntry { history: self.history(), last: self.last, penalty }
     }
 
-    fn take_outline(&mut self, known: Outline) {
+    fn take_outline(&mut self, known: CompactEntry) {
         self.set_history(known.history);
         (self.last, self.penalty) = (known.last, u16::from(known.penalty) << OUTLINE_SHIFT);
     }
@@ -172,7 +172,7 @@ impl Bucket {
 #[derive(Debug)]
 pub struct KeyTable {
     buckets: Vec<Bucket>,
-    outlines: Option<Outlines>,
+    compact_entries: Option<CompactEntries>,
     used: usize,
     displaced: u64,
 }
@@ -181,20 +181,20 @@ impl KeyTable {
     /// An empty table of at most `bytes`, at least one bucket.
     pub fn new(bytes: u64) -> Self {
         let buckets = vec![Bucket::default(); (bytes / BUCKET_BYTES).clamp(1, u64::from(u32::MAX)) as usize];
-        KeyTable { buckets, outlines: None, used: 0, displaced: 0 }
+        KeyTable { buckets, compact_entries: None, used: 0, displaced: 0 }
     }
 
-    /// As [`KeyTable::new`], for histories alone: half of the memory for four keys a bucket, half for twelve more in outline, of which class and tier
+    /// As [`KeyTable::new`], for histories alone: half of the memory for four keys a bucket, half for twelve more in a compact entry, of which class and tier
     /// are not remembered. Its ticks are of so many requests.
-    pub fn with_outlines(bytes: u64, requests_per_tick: u64) -> Self {
+    pub fn with_compact_entries(bytes: u64, requests_per_tick: u64) -> Self {
         let table = KeyTable::new(bytes / 2);
         let n_buckets = table.buckets.len();
-        KeyTable { outlines: Some(Outlines::new(n_buckets, n_buckets * WAYS, requests_per_tick)), ..table }
+        KeyTable { compact_entries: Some(CompactEntries::new(n_buckets, n_buckets * WAYS, requests_per_tick)), ..table }
     }
 
     /// True where it was made [`with_outlines`](KeyTable::with_outlines).
-    pub fn has_outlines(&self) -> bool {
-        self.outlines.is_some()
+    pub fn has_compact_entries(&self) -> bool {
+        self.compact_entries.is_some()
     }
 
     #[inline]
@@ -220,7 +220,7 @@ impl KeyTable {
         bucket.position(fingerprint).map(|i| &mut bucket.0[i])
     }
 
-    /// What is remembered of `key` at `now`, also in outline: then the requests are those of its history. One cache line, or two.
+    /// What is remembered of `key` at `now`, also in a compact entry: then the requests are those of its history. One cache line, or two.
     #[inline]
     pub fn recall(&self, key: KeyHash, now: u32) -> Option<Entry> {
         let (bucket, fingerprint) = self.place(key);
@@ -228,13 +228,13 @@ impl KeyTable {
             return Some(self.buckets[bucket].0[i]);
         }
         let mut entry = Entry { fingerprint, ..Entry::default() };
-        let known = self.outlines.as_ref()?.get((bucket, entry.tag()), now)?;
+        let known = self.compact_entries.as_ref()?.get((bucket, entry.tag()), now)?;
         entry.take_outline(known);
         entry.n_requests = known.history.n_requests().min(u32::from(u16::MAX)) as u16;
         Some(entry)
     }
 
-    /// Reads one word of the cache line that `key` belongs to, so that it is near when it is asked for. Reads of several keys overlap
+    /// Reads one word of the cache line that `key` belongs to, so that it is near when it is accessed. Reads of several keys overlap
     /// where look-ups, which have more to do, wait for one another.
     #[inline]
     pub fn warm(&self, key: KeyHash) -> u32 {
@@ -245,8 +245,10 @@ impl KeyTable {
     #[inline]
     pub fn warm_outline(&self, key: KeyHash) -> u32 {
         let (bucket, fingerprint) = self.place(key);
-        match &self.outlines {
-            Some(outlines) if self.buckets[bucket].position(fingerprint).is_none() => outlines.warm(bucket),
+        match &self.compact_entries {
+            Some(compact_entries) if self.buckets[bucket].position(fingerprint).is_none() => {
+                compact_entries.warm(bucket)
+            }
             _ => 0,
         }
     }
@@ -262,7 +264,7 @@ impl KeyTable {
     }
 
     /// As [`KeyTable::get_or_insert`], where entries have histories: the longest idle for the requests it had goes, those that have left four times as
-    /// soon, and of slow tiers' values none before others, for where they lie is known from here alone. What is asked for once passes through
+    /// soon, and of slow tiers' values none before others, for where they lie is known from here alone. What is accessed once passes through
     /// without taking what is known of others: a key in the cache that isn't remembered counts as one of those anyway.
     #[inline]
     pub fn get_or_insert_by_history(&mut self, key: KeyHash, now: u32) -> &mut Entry {
@@ -293,9 +295,9 @@ impl KeyTable {
         let idle = |entry: &Entry| if entry.is_free() { u64::MAX } else { idle(entry) };
         let oldest = (0..WAYS).max_by_key(|&i| idle(&bucket[i])).unwrap_or(0);
         let gone = bucket[oldest];
-        if let Some(outlines) = &mut self.outlines {
-            let leaving = (!gone.is_free()).then(|| (gone.tag(), gone.outline()));
-            if let Some(known) = outlines.exchange((at, new.tag()), leaving, now) {
+        if let Some(compact_entries) = &mut self.compact_entries {
+            let leaving = (!gone.is_free()).then(|| (gone.tag(), gone.compact_entry()));
+            if let Some(known) = compact_entries.exchange((at, new.tag()), leaving, now) {
                 new.take_outline(known);
             }
         } else if !gone.is_free() {
@@ -306,10 +308,10 @@ impl KeyTable {
         oldest
     }
 
-    /// What a request loses with each, in halvings: after 128 for each place it counts for half. So many that keys are told apart which are asked for less than once in the time that the table takes
-    /// to fill; without end, what was popular once would never leave.
+    /// Decay per request, in halvings; half-life = 128 × capacity, in requests. So long that keys are told apart which are accessed less
+    /// than once while the table fills. Without decay, what was popular once would never leave.
     pub fn fading(&self) -> f32 {
-        let ways = WAYS + if self.has_outlines() { outlines::WAYS } else { 0 };
+        let ways = WAYS + if self.has_compact_entries() { compact_entries::WAYS } else { 0 };
         1.0 / (FILLS_PER_HALF_LIFE * (self.buckets.len() * ways) as f32)
     }
 
@@ -347,7 +349,7 @@ impl KeyTable {
 
     /// Keys of which something is remembered.
     pub fn len(&self) -> usize {
-        self.used + self.outlines.as_ref().map_or(0, Outlines::len)
+        self.used + self.compact_entries.as_ref().map_or(0, CompactEntries::len)
     }
 
     /// True where nothing is remembered.
@@ -357,12 +359,12 @@ impl KeyTable {
 
     /// Keys that had to go for others and of which nothing is known any more, so far.
     pub fn displaced(&self) -> u64 {
-        self.displaced + self.outlines.as_ref().map_or(0, Outlines::forgotten)
+        self.displaced + self.compact_entries.as_ref().map_or(0, CompactEntries::forgotten)
     }
 
     /// Memory, in bytes.
     pub fn memory_bytes(&self) -> u64 {
-        let lines = if self.has_outlines() { 2 } else { 1 };
+        let lines = if self.has_compact_entries() { 2 } else { 1 };
         self.buckets.len() as u64 * BUCKET_BYTES * lines
     }
 }
@@ -427,14 +429,14 @@ mod tests {
         assert_eq!(to.put(0, Entry::default(), 50), None, "no entry");
     }
 
-    /// Twice as many keys as there are entries: all are remembered, those without a place in outline, and one that is asked for again has its
+    /// Twice as many keys as there are entries: all are remembered, those without a place in a compact entry, and one that is accessed again has its
     /// history back.
     #[test]
     fn what_has_no_place_is_kept_in_outline() {
-        let mut table = KeyTable::with_outlines(1 << 16, 1);
+        let mut table = KeyTable::with_compact_entries(1 << 16, 1);
         let n = 2 * (table.buckets.len() * WAYS) as u64;
         assert_eq!((n, table.memory_bytes()), (4096, 1 << 16));
-        let shown = (0..5).fold(History::default(), |history, now| history.asked(700, now, 0.0));
+        let shown = (0..5).fold(History::default(), |history, now| history.accessed(700, now, 0.0));
         for i in 0..n {
             let entry = table.get_or_insert_by_history(key(i), 1_000);
             entry.set_history(shown);
@@ -452,16 +454,16 @@ mod tests {
                 .recall(key(i), 1_200)
                 .filter(|e| e.history().feature(0).to_string() == "5 to 8 times, every 2^9 ticks")
         };
-        let outlined: Vec<u64> =
+        let compacted: Vec<u64> =
             (0..n).filter(|&i| table.get(key(i)).is_none() && recalled(&table, i).is_some()).collect();
-        assert!(outlined.len() as u64 > n / 4, "{}", outlined.len());
-        let entry = *table.get_or_insert_by_history(key(outlined[0]), 1_200);
+        assert!(compacted.len() as u64 > n / 4, "{}", compacted.len());
+        let entry = *table.get_or_insert_by_history(key(compacted[0]), 1_200);
         assert!(
             (400.0..600.0).contains(&entry.penalty_us().unwrap()) && (744..=1_000).contains(&entry.last),
             "{entry:?}"
         );
         assert_eq!(entry.n_requests, 0, "whether it is in the cache isn't known");
-        assert_eq!(table.recall(key(outlined[0]), 1_300), Some(entry), "in full again");
+        assert_eq!(table.recall(key(compacted[0]), 1_300), Some(entry), "in full again");
         let strangers = (n..20 * n).filter(|&i| table.recall(key(i), 1_200).is_some()).count() as u64;
         assert!(strangers < 19 * n / 400, "{strangers}");
     }
@@ -488,14 +490,14 @@ mod tests {
         assert!([0, 2, 3, 4].iter().all(|&i| table.get(key(i)).is_some()));
     }
 
-    /// All four are in the cache. The longest idle was asked for sixteen times, the next lies in a slow tier: the third goes.
+    /// All four are in the cache. The longest idle was accessed sixteen times, the next lies in a slow tier: the third goes.
     #[test]
     fn what_was_asked_for_often_is_not_forgotten_for_what_comes_once() {
         let mut table = KeyTable::new(BUCKET_BYTES);
         for i in 0..4 {
             table.get_or_insert_by_history(key(i), i as u32).n_requests = 1;
         }
-        let often = (0..16).fold(History::default(), |history, now| history.asked(1, now, 0.0));
+        let often = (0..16).fold(History::default(), |history, now| history.accessed(1, now, 0.0));
         table.get_mut(key(0)).unwrap().set_history(often);
         table.get_mut(key(1)).unwrap().set_placed(Placed::moved(Tier::Slow, 1));
         table.get_or_insert_by_history(key(4), 12);
@@ -527,7 +529,8 @@ mod tests {
 
     #[test]
     fn an_entry_holds_what_a_key_has_shown_and_where_its_value_lies() {
-        let (history, slow) = (History::default().asked(0, 1, 1e-6).asked(300, 301, 1e-6), Placed::from_bits(0xc005));
+        let (history, slow) =
+            (History::default().accessed(0, 1, 1e-6).accessed(300, 301, 1e-6), Placed::from_bits(0xc005));
         let mut entry = Entry::default();
         entry.set_placed(slow);
         entry.set_history(history);

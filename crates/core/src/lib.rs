@@ -7,7 +7,8 @@
 #![forbid(unsafe_code)]
 
 pub mod access;
-pub mod asked;
+pub mod access_ring;
+pub mod compact_entries;
 pub mod curve;
 pub mod decide;
 pub mod error;
@@ -15,7 +16,6 @@ pub mod expiry;
 pub mod key_table;
 mod log_linear;
 pub mod model;
-pub mod outlines;
 pub mod owner_table;
 pub mod policy;
 pub mod random;

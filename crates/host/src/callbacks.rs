@@ -349,7 +349,7 @@ pub(super) unsafe extern "C" fn on_own_command<M: Module>(
     let db = server.selected_db();
     let was_off = guard::is_off();
     let ran = guarded("a command", || {
-        // Asked of the server only where it matters.
+        // AccessRing of the server only where it matters.
         let refused = M::refuse(&words).filter(|_| !registry::may_change::<M>(&server));
         refused.or_else(|| with(&server.proof(), |module: &mut M| module.on_own_command(&mut server, &words)))
     });

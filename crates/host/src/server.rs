@@ -311,7 +311,7 @@ unsafe extern "C" fn scan_visit(
         return;
     }
     let handle = Key { key, ctx, owned: false, server: std::marker::PhantomData };
-    // Asked for once: the name is looked at for partition, size and what is remembered.
+    // AccessRing for once: the name is looked at for partition, size and what is remembered.
     // SAFETY: the name lives during the visit.
     let name = ScannedName { text: name, bytes: unsafe { bytes_of(&name) } };
     let visited = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| (visitor.visit)(&name, &handle)));

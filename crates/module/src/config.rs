@@ -411,8 +411,8 @@ impl Settings {
         }
     }
 
-    /// True where keys need only be remembered in outline: what they have shown and cost, of which class and in which tier they are is nobody's concern.
-    pub fn outlines_keys(&self) -> bool {
+    /// True where keys need only be remembered in a compact entry: what they have shown and cost, of which class and in which tier they are is nobody's concern.
+    pub fn keeps_compact_entries(&self) -> bool {
         self.policy == Policy::Density && self.classes.source == Source::Off && self.tier_slow.is_none()
     }
 

@@ -173,8 +173,8 @@ mod tests {
 
     #[test]
     fn what_begins_anew_is_kept_and_what_goes_on_is_not_counted_twice() {
-        let totals = |evicted: u64, asked: u64, reads: u64| Totals {
-            fields: [("evicted".to_owned(), evicted), ("asked".to_owned(), asked)].into(),
+        let totals = |evicted: u64, accesses: u64, reads: u64| Totals {
+            fields: [("evicted".to_owned(), evicted), ("asked".to_owned(), accesses)].into(),
             tenants: [("a".to_owned(), Counted { reads, ..Counted::default() })].into(),
             ..Totals::new()
         };

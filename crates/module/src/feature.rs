@@ -130,7 +130,7 @@ pub struct Report {
 
 /// See the file's opening. Whoever implements it keeps each call short: the server waits.
 pub trait Feature {
-    /// What it has to hear from now on. Asked again after each of the calls below.
+    /// What it has to hear from now on. AccessRing again after each of the calls below.
     fn wants(&self) -> Wants;
 
     /// A command is about to run. Called where [`Wants::COMMANDS`] or [`Wants::READS`] say so; allocates nothing.

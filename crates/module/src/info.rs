@@ -60,7 +60,7 @@ impl<S> Read<S> {
 /// The fields that are one number or text, but for those that are there without Tenure too.
 const FIELDS: &[(&str, Read<Tenure>)] = &[
     ("worker", Read::Text(|t| if t.worker.is_alive() { "running" } else { "dead" }.to_owned())),
-    ("eviction", Read::Text(|t| t.standing_shown().as_str().to_owned())),
+    ("eviction", Read::Text(|t| t.status_shown().as_str().to_owned())),
     ("uptime_seconds", Read::Count(|t| t.uptime_seconds())),
     ("partitions", Read::Count(|t| t.observer.partitions.len() as u64)),
     ("reads", Read::Total(|t| t.observer.counters.iter().map(|c| c.reads).sum())),
@@ -102,7 +102,7 @@ const FIELDS: &[(&str, Read<Tenure>)] = &[
     ("delayed_misses", Read::Number(|t| t.observer.delays.share())),
     ("owned_keys", Read::Count(|t| owners(t).map_or(0, Owners::keys))),
     ("owners_bytes", Read::Count(|t| owners(t).map_or(0, Owners::memory_bytes))),
-    ("sleep", Read::Text(|t| t.spill_standing.to_string())),
+    ("sleep", Read::Text(|t| t.spill_status.to_string())),
     ("sleeping_keys", Read::Count(|t| t.observer.touches.sleepers.len() as u64)),
     ("sleeping_bytes", Read::Count(|t| t.observer.touches.sleepers.live_bytes())),
     ("spill_disk_bytes", Read::Count(|t| t.observer.touches.sleepers.disk_bytes())),
@@ -113,7 +113,7 @@ const FIELDS: &[(&str, Read<Tenure>)] = &[
     ("spill_damaged", Read::Total(|t| slept(t).damaged)),
     ("spill_given_up", Read::Total(|t| slept(t).given_up)),
     ("models_bytes", Read::Count(|t| t.published.models_bytes)),
-    ("minimums", Read::Text(Tenure::minimums_standing)),
+    ("minimums", Read::Text(Tenure::minimums_status)),
 ];
 
 fn keys(tenure: &Tenure) -> Option<&KeyTable> {
@@ -400,7 +400,7 @@ pub fn partitions(tenure: &Tenure) -> Vec<PartitionRow> {
             k: u64::from(tenure.sample_size_of(bins.largest(targets))),
             reads_weighed: view.weights.reads,
             sleeping_keys: observer.touches.sleepers.of(PartitionId(i as u16)) as u64,
-            rest: tenure.rest_of(PartitionId(i as u16)),
+            rest: tenure.sleep_state_of(PartitionId(i as u16)),
         }
     };
     observer.partitions.names().iter().enumerate().map(row).collect()

@@ -90,7 +90,7 @@ pub struct Memory {
 
 /// Whether Tenure evicts, and why not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum EvictionStatus {
     /// It evicts when memory is short.
     Ready,
     /// `maxmemory` is 0.
@@ -117,22 +117,26 @@ pub enum Standing {
     NothingExpires,
 }
 
-impl Standing {
+impl EvictionStatus {
     /// For STATUS and INFO.
     pub fn as_str(self) -> &'static str {
         match self {
-            Standing::Ready => "ready",
-            Standing::NoLimit => "standing by: maxmemory is 0",
-            Standing::NoEviction => "standing by: maxmemory-policy is noeviction",
-            Standing::PolicyOff => "standing by: tenure.policy is off",
-            Standing::ByServer => "left to the server, whose maxmemory-samples follows",
-            Standing::NoPlan => "standing by: no plan yet",
-            Standing::StalePlan => "standing by: the last plan is too old",
-            Standing::NoWorker => "standing by: the worker has died; CONFIG SET tenure.enabled yes starts it again",
-            Standing::Replica => "standing by: this server is a replica",
-            Standing::Loading => "standing by: the server is loading",
-            Standing::Paused => "standing by: writes are paused",
-            Standing::NothingExpires => "standing by: maxmemory-policy lets only keys go that expire, and none does",
+            EvictionStatus::Ready => "ready",
+            EvictionStatus::NoLimit => "standing by: maxmemory is 0",
+            EvictionStatus::NoEviction => "standing by: maxmemory-policy is noeviction",
+            EvictionStatus::PolicyOff => "standing by: tenure.policy is off",
+            EvictionStatus::ByServer => "left to the server, whose maxmemory-samples follows",
+            EvictionStatus::NoPlan => "standing by: no plan yet",
+            EvictionStatus::StalePlan => "standing by: the last plan is too old",
+            EvictionStatus::NoWorker => {
+                "standing by: the worker has died; CONFIG SET tenure.enabled yes starts it again"
+            }
+            EvictionStatus::Replica => "standing by: this server is a replica",
+            EvictionStatus::Loading => "standing by: the server is loading",
+            EvictionStatus::Paused => "standing by: writes are paused",
+            EvictionStatus::NothingExpires => {
+                "standing by: maxmemory-policy lets only keys go that expire, and none does"
+            }
         }
     }
 }
@@ -200,7 +204,7 @@ pub struct Tenure {
     /// Changes when a setting does.
     pub settings_version: u64,
     /// Whether it evicts.
-    pub standing: Standing,
+    pub status: EvictionStatus,
     settings: Settings,
     /// The walk through the keys that all share.
     pub walk: Walk,
@@ -217,7 +221,7 @@ pub struct Tenure {
     /// Where values sleep, while they may.
     pub spill: Option<Spill>,
     /// Whether they may, and why not.
-    pub spill_standing: Cow<'static, str>,
+    pub spill_status: Cow<'static, str>,
     /// Tenure was started with the server, before any client.
     is_server_start: bool,
     /// The folder can't be used.
@@ -283,7 +287,7 @@ impl Tenure {
             published: Arc::default(),
             memory: Memory { stale: true, ..Memory::default() },
             settings_version,
-            standing: Standing::NoPlan,
+            status: EvictionStatus::NoPlan,
             settings: settings.clone(),
             walk: Walk::default(),
             growth: Growth::default(),
@@ -294,7 +298,7 @@ impl Tenure {
             short_since_us: None,
             features_want: Wants::NOTHING,
             spill: None,
-            spill_standing: "off".into(),
+            spill_status: "off".into(),
             is_server_start,
             spill_failed: None,
             minimums_share: 1.0,
@@ -340,7 +344,7 @@ impl Tenure {
             || settings.remembers_keys() != self.settings.remembers_keys()
             || settings.modelling() != self.settings.modelling()
             || settings.remembers() != self.settings.remembers()
-            || settings.outlines_keys() != self.settings.outlines_keys()
+            || settings.keeps_compact_entries() != self.settings.keeps_compact_entries()
             || settings.key_table_bytes != self.settings.key_table_bytes
             || settings.bins() != self.settings.bins();
         self.apply(&settings);
@@ -387,7 +391,7 @@ impl Tenure {
             (0, limit) => (limit / KEY_TABLE_SHARE).clamp(KEY_TABLE_BYTES_MIN, KEY_TABLE_BYTES_MAX),
             (set, _) => set.max(KEY_TABLE_BYTES_MIN),
         };
-        Table { bytes, has_outlines: self.settings.outlines_keys() }
+        Table { bytes, has_compact_entries: self.settings.keeps_compact_entries() }
     }
 
     /// A limit that has grown fourfold deserves a larger table, and one that is a quarter can't afford it, where no class is lost.
@@ -438,7 +442,7 @@ impl Tenure {
         let partition = self.observer.on_new_key(db, key, now_us);
         let size_bytes = self.look_at_new_key(server, partition, key);
         self.usage.came(db, partition, size_bytes, &self.observer.known());
-        if self.standing != Standing::Ready {
+        if self.status != EvictionStatus::Ready {
             return;
         }
         if self.settings.policy.goes_by_age() {
@@ -612,14 +616,17 @@ impl Tenure {
             self.short_since_us = None;
             return;
         }
-        let standing = self.standing_by_plan(now_us);
-        let planned = standing == Standing::Ready;
+        let status = self.status_by_plan(now_us);
+        let planned = status == EvictionStatus::Ready;
         if !planned {
-            self.standing = standing;
+            self.status = status;
         }
         // A maximum holds without a plan too, and without a limit.
         let may_hold_maximums = self.memory.policy != "noeviction"
-            && matches!(standing, Standing::NoPlan | Standing::StalePlan | Standing::NoLimit | Standing::ByServer);
+            && matches!(
+                status,
+                EvictionStatus::NoPlan | EvictionStatus::StalePlan | EvictionStatus::NoLimit | EvictionStatus::ByServer
+            );
         if !planned && !may_hold_maximums {
             return;
         }
@@ -635,11 +642,11 @@ impl Tenure {
             self.short_since_us = None;
             return;
         }
-        let state = standing_by_state(server);
-        if planned || state != Standing::Ready {
-            self.standing = state;
+        let state = status_by_state(server);
+        if planned || state != EvictionStatus::Ready {
+            self.status = state;
         }
-        if state != Standing::Ready {
+        if state != EvictionStatus::Ready {
             return;
         }
         let short_since_us = *self.short_since_us.get_or_insert(now_us);
@@ -699,7 +706,7 @@ impl Tenure {
     fn ranking_basis(&self) -> Basis {
         Basis {
             ranking: self.ranking(),
-            clock: self.observer.partitions.keys.asked.clock(),
+            clock: self.observer.partitions.keys.accesses.clock(),
             idle_is_time: !self.memory.policy.ends_with("-lfu"),
         }
     }
@@ -774,27 +781,27 @@ impl Tenure {
     }
 
     /// What stands against evicting that costs nothing to know.
-    fn standing_by_plan(&self, now_us: u64) -> Standing {
+    fn status_by_plan(&self, now_us: u64) -> EvictionStatus {
         let stale_us = (STALE_WINDOWS * self.settings.window_seconds as u64 * 1_000_000).max(STALE_US_MIN);
         let planned = self.current().is_some_and(|published| published.plan.is_some());
         if self.settings.policy == Policy::Off {
-            Standing::PolicyOff
+            EvictionStatus::PolicyOff
         } else if self.memory.policy == "noeviction" && self.memory.limit_bytes > 0 {
-            Standing::NoEviction
+            EvictionStatus::NoEviction
         } else if self.memory.limit_bytes == 0 {
-            Standing::NoLimit
+            EvictionStatus::NoLimit
         } else if self.server_evicts() {
-            Standing::ByServer
+            EvictionStatus::ByServer
         } else if self.worker_died && self.settings.policy.learns() {
-            Standing::NoWorker
+            EvictionStatus::NoWorker
         } else if !self.settings.policy.has_targets() {
-            Standing::Ready
+            EvictionStatus::Ready
         } else if !planned {
-            Standing::NoPlan
+            EvictionStatus::NoPlan
         } else if now_us > self.published_at_us + stale_us {
-            Standing::StalePlan
+            EvictionStatus::StalePlan
         } else {
-            Standing::Ready
+            EvictionStatus::Ready
         }
     }
 
@@ -877,11 +884,11 @@ impl Tenure {
         self.may_be_short = self.has_maximum || self.is_near_limit(self.used_bytes(server));
         let is_clock_wanted = self.features_want.has(Wants::WRITES_OBSERVED)
             || (self.may_be_short && self.settings.policy == Policy::Density);
-        let asked = &mut self.observer.partitions.keys.asked;
-        asked.turn(is_clock_wanted);
-        asked.pace(now_us);
-        self.standing = match self.standing_by_plan(now_us) {
-            Standing::Ready => standing_by_state(server),
+        let accesses = &mut self.observer.partitions.keys.accesses;
+        accesses.turn(is_clock_wanted);
+        accesses.pace(now_us);
+        self.status = match self.status_by_plan(now_us) {
+            EvictionStatus::Ready => status_by_state(server),
             other => other,
         };
         let enough_per_second = self.settings.watched_per_second as u64;
@@ -1030,10 +1037,10 @@ impl Tenure {
     }
 
     /// Whether Tenure evicts, as shown: ready only where there is something that may go.
-    pub fn standing_shown(&self) -> Standing {
-        match self.standing {
-            Standing::Ready if self.memory.nothing_expires => Standing::NothingExpires,
-            standing => standing,
+    pub fn status_shown(&self) -> EvictionStatus {
+        match self.status {
+            EvictionStatus::Ready if self.memory.nothing_expires => EvictionStatus::NothingExpires,
+            status => status,
         }
     }
 
@@ -1108,16 +1115,16 @@ impl Tenure {
 }
 
 /// What stands against evicting that the server has to be asked for.
-fn standing_by_state(server: &mut Server) -> Standing {
+fn status_by_state(server: &mut Server) -> EvictionStatus {
     let flags = server.flags();
     if flags.is_replica() {
-        Standing::Replica
+        EvictionStatus::Replica
     } else if flags.is_loading() {
-        Standing::Loading
+        EvictionStatus::Loading
     } else if server.writes_are_paused() {
-        Standing::Paused
+        EvictionStatus::Paused
     } else {
-        Standing::Ready
+        EvictionStatus::Ready
     }
 }
 

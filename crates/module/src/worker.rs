@@ -1031,7 +1031,7 @@ mod tests {
         assert!(!models.take_some(|| None));
     }
 
-    /// Two partitions, each a loop over 100 keys of 10 bytes, misses of the second ten times as dear, memory for one: it goes to
+    /// Two partitions, each a loop over 100 keys of 10 bytes, misses of the second ten times as expensive, memory for one: it goes to
     /// the second.
     #[test]
     fn a_window_gives_memory_to_the_dear_misses() {
@@ -1171,7 +1171,7 @@ mod tests {
         assert!((1900.0..2000.0).contains(&few), "seven do not outweigh a hundred: {few}");
     }
 
-    /// A replica is taught that the second partition is dear and fits; it plans so, also as the primary's heir, until it has seen for
+    /// A replica is taught that the second partition is expensive and fits; it plans so, also as the primary's heir, until it has seen for
     /// several windows that it is the first.
     #[test]
     fn a_replica_plans_on_what_it_was_taught_and_so_does_the_heir_until_it_knows_better() {

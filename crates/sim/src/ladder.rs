@@ -283,7 +283,7 @@ impl Climber<'_> {
 
 /// What a policy came to over many rungs. Latencies are relative to `redis` on the same rung.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Standing {
+pub struct LadderRow {
     /// The policy.
     pub policy: PolicyName,
     /// Geometric mean of relative latency.
@@ -301,7 +301,7 @@ pub struct Standing {
 }
 
 /// Sums up the rungs that `takes`, policy by policy in the order of `policies`, the bound last.
-pub fn standings(rungs: &[Rung], policies: &[PolicyName], takes: impl Fn(&Rung) -> bool) -> Vec<Standing> {
+pub fn standings(rungs: &[Rung], policies: &[PolicyName], takes: impl Fn(&Rung) -> bool) -> Vec<LadderRow> {
     let taken: Vec<&Rung> = rungs.iter().filter(|rung| takes(rung)).collect();
     let key = |rung: &Rung| (rung.trace.clone(), rung.costs, rung.sizes, rung.memory_percent);
     let of = |policy: PolicyName| -> Vec<&Rung> {
@@ -321,7 +321,7 @@ pub fn standings(rungs: &[Rung], policies: &[PolicyName], takes: impl Fn(&Rung) 
         let relative = relative(&own);
         let n = relative.len().max(1) as f64;
         let ns: Option<f64> = own.iter().map(|rung| rung.ns_per_request).sum();
-        Standing {
+        LadderRow {
             policy,
             relative_mean: (relative.iter().map(|r| r.ln()).sum::<f64>() / n).exp(),
             relative_best: relative.iter().copied().fold(f64::INFINITY, f64::min),

@@ -1,5 +1,5 @@
-//! Streams made for what policies that learn are weak at: bursts of dear keys that never come again, prices and popularity that change,
-//! loops, scans, dear keys that die after a few accesses beside large cheap ones that live; and, for comparison, streams on which nothing is to be won.
+//! Streams made for what policies that learn are weak at: bursts of expensive keys that never come again, prices and popularity that change,
+//! loops, scans, expensive keys that die after a few accesses beside large cheap ones that live; and, for comparison, streams on which nothing is to be won.
 //!
 //! All are Zipfian over the same keys of 1 KiB, behind two backends, but for what each is named after; those of dead and living keys have tenants of one price each. They answer what a trace can't: the change
 //! is at a known request, so one sees how long a policy takes to get over it. Nobody's measured traffic.
@@ -17,7 +17,7 @@ use crate::tiers::workloads::Zipf;
 pub const SIZE_BYTES: u32 = 1024;
 /// What misses of the two backends cost, in µs.
 const PENALTIES_US: [f32; 2] = [120.0, 1000.0];
-/// How many times the dearest price dear bursts have.
+/// How many times the most expensive price expensive bursts have.
 const DEARER: f32 = 5.0;
 const ALPHA: f64 = 0.9;
 /// What the living and the dying cost in the streams of both, in µs.
@@ -38,15 +38,15 @@ pub enum Stream {
     DearBurst,
     /// The same at the others' own prices.
     Burst,
-    /// Five such dear bursts, each a fiftieth long.
+    /// Five such expensive bursts, each a fiftieth long.
     DearBursts,
-    /// One in five of all requests is for a dear key that never comes again.
+    /// One in five of all requests is for an expensive key that never comes again.
     DearAlways,
     /// The keys one after another.
     Loop,
     /// In each quarter other keys are hot.
     Phases,
-    /// Halfway the dear backend becomes the cheap one.
+    /// Halfway the expensive backend becomes the cheap one.
     Swap,
     /// What is hot moves on by a key every ten requests.
     Drift,

@@ -2,7 +2,7 @@
 //! has it.
 //!
 //! One sample a second: a few numbers of all servers together and a dozen of each tenant, 4 bytes each; 64 tenants take
-//! 12 MB in an hour. Asked for a stretch, it gives at most [`POINTS_MAX`] points, means over equal steps of it.
+//! 12 MB in an hour. AccessRing for a stretch, it gives at most [`POINTS_MAX`] points, means over equal steps of it.
 
 use std::collections::VecDeque;
 

@@ -126,7 +126,7 @@ pub struct Guard {
 
 #[derive(Debug)]
 enum Secret {
-    /// Asked for by the browser; any user name will do.
+    /// AccessRing for by the browser; any user name will do.
     Password(String),
     /// In the address once, in a cookie from then on.
     Token(String),

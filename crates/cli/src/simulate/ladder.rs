@@ -7,7 +7,7 @@ use std::path::Path;
 use anyhow::{Result, bail};
 use serde_json::{Value, json};
 use tenure_plots::{BarChart, BarSeries};
-use tenure_sim::ladder::{self, LadderConfig, Rung, Standing};
+use tenure_sim::ladder::{self, LadderConfig, LadderRow, Rung};
 use tenure_sim::policies::PolicyName;
 use tenure_sim::trace::{LogNormalSizes, Sizes, TraceOptions};
 
@@ -123,7 +123,7 @@ fn write_ladder(out: &mut impl Write, rungs: &[Rung], policies: &[PolicyName]) -
 }
 
 /// Standings by cost scheme, sizes and memory.
-fn slices(rungs: &[Rung], policies: &[PolicyName]) -> BTreeMap<String, Vec<Standing>> {
+fn slices(rungs: &[Rung], policies: &[PolicyName]) -> BTreeMap<String, Vec<LadderRow>> {
     let mut slices = BTreeMap::new();
     for costs in ladder::cost_names() {
         slices.insert(format!("a {costs}"), ladder::standings(rungs, policies, |rung| rung.costs == costs));
@@ -139,7 +139,7 @@ fn slices(rungs: &[Rung], policies: &[PolicyName]) -> BTreeMap<String, Vec<Stand
 }
 
 fn ladder_json(rungs: &[Rung], policies: &[PolicyName]) -> Value {
-    let standing = |s: &Standing| {
+    let standing = |s: &LadderRow| {
         json!({
             "policy": s.policy.to_string(),
             "relative_mean": s.relative_mean,
@@ -169,7 +169,7 @@ fn ladder_json(rungs: &[Rung], policies: &[PolicyName]) -> Value {
 }
 
 fn plot_ladder(rungs: &[Rung], policies: &[PolicyName], file: &Path) -> Result<()> {
-    let series = |name: &str, standings: Vec<Standing>| BarSeries {
+    let series = |name: &str, standings: Vec<LadderRow>| BarSeries {
         name: name.to_owned(),
         values: standings.iter().map(|s| s.relative_mean).collect(),
         spread: Vec::new(),

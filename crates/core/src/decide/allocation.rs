@@ -5,7 +5,7 @@
 //! Differs from the paper: partitions form groups (the classes of one tenant), whose sums have a minimum and a maximum, so the
 //! program runs over each group's claims and then over the groups; and memory that would save nothing anywhere is spread
 //! evenly at the end in place of going wherever a tie falls.
-//! Exact to the unit: of a group's total all but one claim get whole units, the dearest gets the odd bytes too.
+//! Exact to the unit: of a group's total all but one claim get whole units, the most expensive gets the odd bytes too.
 //! Cost: O(partitions × units²) time, O(partitions × units) memory; 64 partitions × 1000 units: about 7 ms (`benches/allocation.rs`).
 
 use crate::curve::{CurvePoint, MissRatioCurve};
@@ -146,7 +146,7 @@ pub struct EqualSplit {
 }
 
 /// Divides `memory_bytes` alike among the groups that cost anything at all, as far as their bounds let it, and finds how much less
-/// would do for each: costs never rise with memory, so "no dearer than on its part" is a minimum, and the program that
+/// would do for each: costs never rise with memory, so "no more expensive than on its part" is a minimum, and the program that
 /// keeps minimums stays exact. Those minimums always fit. Arguments as of [`allocate`]; O(claims × units²).
 ///
 /// # Errors
@@ -161,10 +161,10 @@ pub fn equal_split(
     checked_minimums(groups, &members, memory_bytes)?;
     let unit = granularity_bytes.max(1);
     let is_asked_for = |members: &Vec<usize>| members.iter().any(|&i| claims[i].cost_us_max > 0.0);
-    let asked: Vec<bool> = members.iter().map(is_asked_for).collect();
-    let parts = equal_parts(groups, &members, &asked, memory_bytes);
+    let accesses: Vec<bool> = members.iter().map(is_asked_for).collect();
+    let parts = equal_parts(groups, &members, &accesses, memory_bytes);
     let mut split = EqualSplit { groups: groups.to_vec(), cost_us: vec![0.0; groups.len()] };
-    for g in (0..groups.len()).filter(|&g| asked[g]) {
+    for g in (0..groups.len()).filter(|&g| accesses[g]) {
         let bounds = Group { bytes_min: 0, bytes_max: parts[g] };
         let program = GroupProgram::new(bounds, claims, &members[g], unit, (parts[g] / unit) as usize);
         split.cost_us[g] = program.cheapest(parts[g]).1;
@@ -173,10 +173,10 @@ pub fn equal_split(
     Ok(split)
 }
 
-/// By group, its part: the same for all that are asked for but for those whose bounds forbid it; the others have their minimum.
-fn equal_parts(groups: &[Group], members: &[Vec<usize>], asked: &[bool], memory_bytes: u64) -> Vec<u64> {
+/// By group, its part: the same for all that are accessed but for those whose bounds forbid it; the others have their minimum.
+fn equal_parts(groups: &[Group], members: &[Vec<usize>], accesses: &[bool], memory_bytes: u64) -> Vec<u64> {
     let at = |level: u64| -> Vec<u64> {
-        let part = |(g, group): (usize, &Group)| match (asked[g], members[g].is_empty()) {
+        let part = |(g, group): (usize, &Group)| match (accesses[g], members[g].is_empty()) {
             (true, _) => level.clamp(group.bytes_min, group.bytes_max),
             (false, false) => group.bytes_min,
             (false, true) => 0,
@@ -229,7 +229,7 @@ struct GroupProgram<'a> {
     members: &'a [usize],
     bounds: Group,
     unit: u64,
-    /// The claims by their place, without the dearest.
+    /// The claims by their place, without the most expensive.
     others: Vec<usize>,
     /// The one that would cost most takes what whole units of the others leave, and so the odd bytes.
     dearest: (usize, &'a Claim<'a>),
@@ -495,7 +495,7 @@ mod tests {
         assert_eq!(allocate(&claims, &groups, 100, 7), Err(unknown));
     }
 
-    /// Two tenants of two classes and 100 bytes. The first may have 50 and its dear class uses 40 of them; the second is owed
+    /// Two tenants of two classes and 100 bytes. The first may have 50 and its expensive class uses 40 of them; the second is owed
     /// 30 that save nothing, and takes what spare there is.
     #[test]
     fn bounds_are_of_the_sum() {

@@ -48,7 +48,7 @@ const CHANCE: f64 = 2.0;
 ///
 /// The gain has to be more than chance in the curves makes, too, and what a partition would lose weighs more than what another would
 /// gain. The present plan is judged on today's curves; where it no longer fits (other partitions, new bounds, a tenant that
-/// it leaves dearer than an equal split by more than that share), it is replaced whatever the gain.
+/// it leaves more expensive than an equal split by more than that share), it is replaced whatever the gain.
 ///
 /// # Errors
 /// As [`allocate`].
@@ -203,7 +203,7 @@ mod tests {
         assert!(replaced.target_bytes[2] + replaced.target_bytes[3] >= 50, "{replaced:?}");
     }
 
-    /// Two tenants that could use all of 100 bytes, one ten times as dear: it gets all but what the other needs to be as well off as
+    /// Two tenants that could use all of 100 bytes, one ten times as expensive: it gets all but what the other needs to be as well off as
     /// on its half. A plan that robs the other is replaced though it costs less; one that does by less than the least gain is kept.
     #[test]
     fn a_fair_plan_leaves_nobody_worse_off() {

@@ -58,7 +58,7 @@ pub struct RunningSampleSize {
     k: u32,
     /// What the last window alone would have it be.
     wish: u32,
-    /// Standard errors that are asked for on top.
+    /// Standard errors that are accessed on top.
     doubt: f64,
 }
 
@@ -131,7 +131,7 @@ mod tests {
     fn a_measured_eviction_sets_the_scale() {
         assert!((eviction_us_at_one(2.37, 5) - 1.0).abs() < 1e-12);
         assert_eq!((eviction_us_at_one(4.31, 16), eviction_us_at_one(1.0, 1)), (1.0, 1.0));
-        // Where an eviction is as dear as a miss, one miss in ten less doesn't pay.
+        // Where an eviction is as expensive as a miss, one miss in ten less doesn't pay.
         assert_eq!(cheapest_sample_size(&[100.0, 95.0, 90.0, 90.0, 90.0], 100.0, 100.0), 1);
         assert_eq!(cheapest_sample_size(&[100.0, 95.0, 90.0, 90.0, 90.0], f64::MAX.sqrt(), 100.0), 5);
     }

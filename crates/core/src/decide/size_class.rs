@@ -1,6 +1,6 @@
 //! Size classes: the keys of a partition divided by what they take.
 //!
-//! A value of 100 bytes and one of 50 KB that are asked for alike are not worth the same: the small one saves as many misses for a
+//! A value of 100 bytes and one of 50 KB that are accessed alike are not worth the same: the small one saves as many misses for a
 //! five-hundredth of the memory. Recency within one partition can't tell, but the program that divides memory can, once each has
 //! a curve of its own.
 //! Limits are quantiles of the sizes accessed of late, quartiles for four classes. Each access weighs the square root of its size: by
@@ -209,7 +209,7 @@ mod tests {
         assert!(limits.class_of(200) > 0 && limits.class_of(10_000) == 3, "{limits:?}");
     }
 
-    /// Fifty windows in which next to nothing is asked for, and that of one size, make nobody forget the others.
+    /// Fifty windows in which next to nothing is accessed, and that of one size, make nobody forget the others.
     #[test]
     fn quiet_windows_forget_nothing() {
         let mut classes = classes(4, (0..1600).map(|i| 100 + i));

@@ -108,7 +108,7 @@ pub struct Eaet {
     open: usize,
     joined: Option<Joined>,
     census: Census,
-    /// Where it is asked for.
+    /// Where it is accessed.
     calibration: Option<Box<Calibration>>,
 }
 
@@ -321,7 +321,7 @@ impl Eaet {
         self.begin_stretch();
     }
 
-    /// Raises the rate. Keys that come into the sample so were asked for before, unseen: until [`Eaet::all_known`] their first
+    /// Raises the rate. Keys that come into the sample so were accessed before, unseen: until [`Eaet::all_known`] their first
     /// access is not taken for a cold miss.
     ///
     /// # Panics

@@ -119,7 +119,7 @@ impl Krr {
         }
     }
 
-    /// Takes one access of a key that was another model's until now: it was asked for before, so this is no cold miss.
+    /// Takes one access of a key that was another model's until now: it was accessed before, so this is no cold miss.
     pub fn record_joined(&mut self, access: &Access) {
         let before = std::mem::replace(&mut self.first_access_is_unknown, true);
         self.record_sampled(access);

@@ -11,7 +11,7 @@ use super::table::{Entry, Order, Table, TableCache};
 use crate::error::ConfigError;
 use crate::random::Random;
 
-/// How many values are sampled where nothing else is asked for.
+/// How many values are sampled where nothing else is accessed.
 pub const SAMPLE_SIZE: u32 = 16;
 /// What a victim's H moves the age by, of the difference.
 const AGE_WEIGHT: f32 = 1.0 / 16.0;
@@ -144,7 +144,7 @@ mod tests {
         assert!(SampledGdsf::cache(65, 10, 1).is_err());
     }
 
-    /// Values that nobody asks for again leave, however dear they were: the age overtakes them.
+    /// Values that nobody asks for again leave, however expensive they were: the age overtakes them.
     #[test]
     fn the_age_overtakes_what_was_dear_once() {
         let mut cache = SampledGdsf::cache(16, 1_000, 1).unwrap();

@@ -9,7 +9,7 @@
 use super::Snapshot;
 use super::cache::{Outcome, SAMPLE_SIZE_MAX};
 use super::partitioned::{Ledger, Partitioning, PlanConfig};
-use super::pools::Giver;
+use super::pools::Donor;
 use super::table::{Entry, Order, Table, TableCache, draw_from};
 use crate::access::{Access, Op};
 use crate::curve::MissRatioCurve;
@@ -140,7 +140,7 @@ impl Order for Kredis {
         let default = self.ledger.config().sample_size;
         let mut drawn = [0; SAMPLE_SIZE_MAX as usize];
         let last_access = |place: &u32| table.entries()[*place as usize].last_access;
-        if let Giver::Partition(id) = self.ledger.giver(incoming) {
+        if let Donor::Partition(id) = self.ledger.donor(incoming) {
             let k = self.sample_sizes.get(id.index()).copied().unwrap_or(default);
             let members = self.members.of.get(id.index()).map_or(&[][..], Vec::as_slice);
             let drawn = draw_from(members.len(), k as usize, &mut self.random, &mut drawn);

@@ -16,7 +16,7 @@ use crate::units::{KeyHash, PARTITIONS_MAX, PartitionId};
 
 use super::cache::{Outcome, SAMPLE_SIZE_MAX};
 use super::over_target::OverTarget;
-use super::pools::{Giver, next_giver};
+use super::pools::{Donor, next_donor};
 use super::table::Entry;
 
 /// What makes a partition.
@@ -248,10 +248,10 @@ impl Ledger {
     }
 
     /// Who gives up a value so that `incoming` can be stored.
-    pub fn giver(&self, incoming: &Entry) -> Giver {
+    pub fn donor(&self, incoming: &Entry) -> Donor {
         let unlimited = [u64::MAX; PARTITIONS_MAX];
-        let next = |used: &[u64], targets: &[u64]| next_giver(used, targets, &unlimited, OverTarget::default, true);
-        self.with_used_bytes(incoming, next).unwrap_or(Giver::Anyone)
+        let next = |used: &[u64], targets: &[u64]| next_donor(used, targets, &unlimited, OverTarget::default, true);
+        self.with_used_bytes(incoming, next).unwrap_or(Donor::Anyone)
     }
 
     fn with_used_bytes<T>(&self, incoming: &Entry, take: impl FnOnce(&[u64], &[u64]) -> T) -> T {

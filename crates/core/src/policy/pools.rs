@@ -13,7 +13,7 @@ use crate::units::{PARTITIONS_MAX, PartitionId};
 
 /// Keys on a partition's shortlist.
 pub const SHORTLIST: usize = 8;
-/// Where K keys of the giver don't turn up among this many times K sampled ones, its best so far goes: a small partition whose
+/// Where K keys of the donor don't turn up among this many times K sampled ones, its best so far goes: a small partition whose
 /// keys come and go fast would cost K / its share of all keys for each eviction else.
 pub const RARE: usize = 2;
 /// From this K on candidates are kept from sample to sample, whoever chose it: see [`Pools::keep_to_sample_sizes`].
@@ -23,7 +23,7 @@ pub const PATIENCE: usize = 64;
 
 /// Who gives up the next key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Giver {
+pub enum Donor {
     /// A partition above its target or its maximum.
     Partition(PartitionId),
     /// Whoever has the worst key.
@@ -36,13 +36,13 @@ pub enum Giver {
 ///
 /// All in bytes by partition; a partition past the end of `target_bytes` has none, and past the end of `bytes_max` may hold
 /// nothing. With no targets at all, anyone gives.
-pub fn next_giver(
+pub fn next_donor(
     used_bytes: &[u64],
     target_bytes: &[u64],
     bytes_max: &[u64],
     spared: impl FnOnce() -> OverTarget,
     short: bool,
-) -> Option<Giver> {
+) -> Option<Donor> {
     let above_max = OverTarget::new(used_bytes, bytes_max);
     if !above_max.is_none() {
         return most_above(used_bytes, bytes_max, above_max);
@@ -51,18 +51,18 @@ pub fn next_giver(
         return None;
     }
     if target_bytes.is_empty() {
-        return Some(Giver::Anyone);
+        return Some(Donor::Anyone);
     }
     let over = OverTarget::new(used_bytes, target_bytes);
     let over = if over.is_none() { OverTarget::nearest(used_bytes, target_bytes, spared()) } else { over };
-    most_above(used_bytes, target_bytes, over).or(Some(Giver::Anyone))
+    most_above(used_bytes, target_bytes, over).or(Some(Donor::Anyone))
 }
 
-fn most_above(used_bytes: &[u64], limits: &[u64], over: OverTarget) -> Option<Giver> {
+fn most_above(used_bytes: &[u64], limits: &[u64], over: OverTarget) -> Option<Donor> {
     let above =
         |id: &PartitionId| used_bytes[id.index()] as i128 - limits.get(id.index()).map_or(0, |&l| i128::from(l));
     let ids = (0..used_bytes.len() as u16).map(PartitionId);
-    ids.filter(|id| over.holds(*id)).max_by_key(above).map(Giver::Partition)
+    ids.filter(|id| over.holds(*id)).max_by_key(above).map(Donor::Partition)
 }
 
 #[derive(Debug)]
@@ -113,10 +113,10 @@ impl<T> Pools<T> {
     }
 
     /// K, for who gives.
-    pub fn sample_size(&self, giver: Giver) -> usize {
-        match giver {
-            Giver::Partition(id) => self.sample_sizes.get(id.index()).copied().unwrap_or(self.sample_size),
-            Giver::Anyone => self.sample_size,
+    pub fn sample_size(&self, donor: Donor) -> usize {
+        match donor {
+            Donor::Partition(id) => self.sample_sizes.get(id.index()).copied().unwrap_or(self.sample_size),
+            Donor::Anyone => self.sample_size,
         }
     }
 
@@ -130,7 +130,7 @@ impl<T> Pools<T> {
 
     /// A key of `partition` was sampled; the lower its score, the sooner it goes. `make` is called where it is shortlisted.
     pub fn offer(&mut self, partition: PartitionId, score: f64, make: impl FnOnce() -> T) {
-        let most = SHORTLIST * self.sample_size(Giver::Partition(partition));
+        let most = SHORTLIST * self.sample_size(Donor::Partition(partition));
         if self.pools.len() <= partition.index() {
             self.pools.resize_with(partition.index() + 1, Pool::new);
         }
@@ -142,33 +142,33 @@ impl<T> Pools<T> {
         pool.victims.offer(score, make);
     }
 
-    /// True once the giver is ready, or where after `drawn` keys it turns out to be so rare that one candidate has to do.
-    pub fn will_do(&self, giver: Giver, drawn: usize) -> bool {
-        self.is_ready(giver) || (drawn >= RARE * self.sample_size(giver) && self.has_candidate(giver))
+    /// True once the donor is ready, or where after `drawn` keys it turns out to be so rare that one candidate has to do.
+    pub fn will_do(&self, donor: Donor, drawn: usize) -> bool {
+        self.is_ready(donor) || (drawn >= RARE * self.sample_size(donor) && self.has_candidate(donor))
     }
 
-    fn has_candidate(&self, giver: Giver) -> bool {
-        match giver {
-            Giver::Partition(id) => self.pools.get(id.index()).is_some_and(|pool| !pool.victims.is_empty()),
-            Giver::Anyone => self.pools.iter().any(|pool| !pool.victims.is_empty()),
+    fn has_candidate(&self, donor: Donor) -> bool {
+        match donor {
+            Donor::Partition(id) => self.pools.get(id.index()).is_some_and(|pool| !pool.victims.is_empty()),
+            Donor::Anyone => self.pools.iter().any(|pool| !pool.victims.is_empty()),
         }
     }
 
-    /// True once the giver has a candidate and K of its keys were met.
-    pub fn is_ready(&self, giver: Giver) -> bool {
-        let met = match giver {
-            Giver::Partition(id) => self.pools.get(id.index()).filter(|p| !p.victims.is_empty()).map_or(0, |p| p.met),
-            Giver::Anyone => self.pools.iter().filter(|p| !p.victims.is_empty()).map(|p| p.met).sum(),
+    /// True once the donor has a candidate and K of its keys were met.
+    pub fn is_ready(&self, donor: Donor) -> bool {
+        let met = match donor {
+            Donor::Partition(id) => self.pools.get(id.index()).filter(|p| !p.victims.is_empty()).map_or(0, |p| p.met),
+            Donor::Anyone => self.pools.iter().filter(|p| !p.victims.is_empty()).map(|p| p.met).sum(),
         };
-        met >= self.sample_size(giver)
+        met >= self.sample_size(donor)
     }
 
-    /// Takes the giver's candidate of the lowest score, ready or not; K of the keys that were met are used up by it.
-    pub fn take(&mut self, giver: Giver) -> Option<T> {
-        match giver {
-            Giver::Partition(id) if id.index() < self.pools.len() => self.take_from(giver, id.index()),
-            Giver::Partition(_) => None,
-            Giver::Anyone => self.take_of(OverTarget::all()),
+    /// Takes the donor's candidate of the lowest score, ready or not; K of the keys that were met are used up by it.
+    pub fn take(&mut self, donor: Donor) -> Option<T> {
+        match donor {
+            Donor::Partition(id) if id.index() < self.pools.len() => self.take_from(donor, id.index()),
+            Donor::Partition(_) => None,
+            Donor::Anyone => self.take_of(OverTarget::all()),
         }
     }
 
@@ -177,42 +177,42 @@ impl<T> Pools<T> {
         let lowest = |(i, pool): (usize, &Pool<T>)| pool.victims.lowest().map(|score| (i, score));
         let pools = self.pools.iter().enumerate().filter(|(i, _)| these.holds(PartitionId(*i as u16)));
         let (i, _) = pools.filter_map(lowest).min_by(|a, b| a.1.total_cmp(&b.1))?;
-        self.take_from(Giver::Anyone, i)
+        self.take_from(Donor::Anyone, i)
     }
 
-    fn take_from(&mut self, giver: Giver, i: usize) -> Option<T> {
-        let mut used_up = self.sample_size(giver);
-        let others = (0..self.pools.len()).filter(|&other| giver == Giver::Anyone && other != i);
+    fn take_from(&mut self, donor: Donor, i: usize) -> Option<T> {
+        let mut used_up = self.sample_size(donor);
+        let others = (0..self.pools.len()).filter(|&other| donor == Donor::Anyone && other != i);
         for pool in std::iter::once(i).chain(others) {
             let part = used_up.min(self.pools[pool].met);
             self.pools[pool].met -= part;
             used_up -= part;
         }
         let victim = self.pools[i].victims.pop();
-        if self.is_strict && self.sample_size(giver) < POOLED_FROM {
-            self.keep_what_is_due(giver);
+        if self.is_strict && self.sample_size(donor) < POOLED_FROM {
+            self.keep_what_is_due(donor);
         }
         victim
     }
 
     /// Of m × K keys that were met the m worst go, and the others are met anew.
-    fn keep_what_is_due(&mut self, giver: Giver) {
-        let k = self.sample_size(giver);
-        match giver {
-            Giver::Partition(id) => {
+    fn keep_what_is_due(&mut self, donor: Donor) {
+        let k = self.sample_size(donor);
+        match donor {
+            Donor::Partition(id) => {
                 let pool = &mut self.pools[id.index()];
                 pool.victims.truncate(pool.met / k);
             }
-            Giver::Anyone => {
+            Donor::Anyone => {
                 let met: usize = self.pools.iter().map(|pool| pool.met).sum();
                 self.pools.iter_mut().for_each(|pool| pool.victims.truncate(met / k));
             }
         }
     }
 
-    /// As [`Pools::take`], but where the giver has no candidate, whoever of `others` has the worst gives.
-    pub fn take_or(&mut self, giver: Giver, others: OverTarget) -> Option<T> {
-        self.take(giver).or_else(|| self.take_of(others))
+    /// As [`Pools::take`], but where the donor has no candidate, whoever of `others` has the worst gives.
+    pub fn take_or(&mut self, donor: Donor, others: OverTarget) -> Option<T> {
+        self.take(donor).or_else(|| self.take_of(others))
     }
 }
 
@@ -220,21 +220,21 @@ impl<T> Pools<T> {
 mod tests {
     use super::*;
 
-    const A: Giver = Giver::Partition(PartitionId(0));
-    const B: Giver = Giver::Partition(PartitionId(1));
+    const A: Donor = Donor::Partition(PartitionId(0));
+    const B: Donor = Donor::Partition(PartitionId(1));
 
     #[test]
     fn who_is_furthest_above_gives_and_a_maximum_comes_first() {
         let (none, nobody) = ([u64::MAX, u64::MAX], OverTarget::default);
-        assert_eq!(next_giver(&[15, 30], &[10, 20], &none, nobody, true), Some(B));
-        assert_eq!(next_giver(&[9, 19], &[10, 20], &none, nobody, true), Some(B), "the fullest, where nobody is above");
-        assert_eq!(next_giver(&[15, 30], &[10, 20], &none, nobody, false), None);
-        assert_eq!(next_giver(&[15, 30], &[10, 20], &[12, u64::MAX], nobody, false), Some(A));
-        assert_eq!(next_giver(&[15, 30], &[], &none, nobody, true), Some(Giver::Anyone));
+        assert_eq!(next_donor(&[15, 30], &[10, 20], &none, nobody, true), Some(B));
+        assert_eq!(next_donor(&[9, 19], &[10, 20], &none, nobody, true), Some(B), "the fullest, where nobody is above");
+        assert_eq!(next_donor(&[15, 30], &[10, 20], &none, nobody, false), None);
+        assert_eq!(next_donor(&[15, 30], &[10, 20], &[12, u64::MAX], nobody, false), Some(A));
+        assert_eq!(next_donor(&[15, 30], &[], &none, nobody, true), Some(Donor::Anyone));
         let b_is_guaranteed = || OverTarget::only(PartitionId(1));
-        assert_eq!(next_giver(&[9, 19], &[10, 20], &none, b_is_guaranteed, true), Some(A));
+        assert_eq!(next_donor(&[9, 19], &[10, 20], &none, b_is_guaranteed, true), Some(A));
         assert_eq!(
-            next_giver(&[0, 19], &[10, 20], &none, b_is_guaranteed, true),
+            next_donor(&[0, 19], &[10, 20], &none, b_is_guaranteed, true),
             Some(B),
             "nobody else holds anything"
         );
@@ -250,7 +250,7 @@ mod tests {
         assert!(pools.is_ready(A));
         assert_eq!(pools.take(A), Some("a7"));
         assert!(!pools.is_ready(A), "one key for two met");
-        assert_eq!(pools.take(Giver::Anyone), Some("b9"));
+        assert_eq!(pools.take(Donor::Anyone), Some("b9"));
         let b_is_over = OverTarget::new(&[1, 1], &[1, 0]);
         assert_eq!(pools.take_or(A, b_is_over), Some("a5"));
         pools.offer(PartitionId(0), -6.0, || "a6");
@@ -265,8 +265,8 @@ mod tests {
         assert_eq!((pools.is_ready(A), pools.will_do(B, 100), pools.take(A)), (false, false, None));
         pools.offer(PartitionId(1), 0.0, || "b");
         assert_eq!((pools.is_ready(A), pools.will_do(A, 100), pools.take(A)), (false, false, None));
-        assert_eq!(pools.take_or(Giver::Partition(PartitionId(127)), OverTarget::all()), Some("b"));
-        assert_eq!(pools.take(Giver::Anyone), None);
+        assert_eq!(pools.take_or(Donor::Partition(PartitionId(127)), OverTarget::all()), Some("b"));
+        assert_eq!(pools.take(Donor::Anyone), None);
     }
 
     /// A gives for each key that is met, B for every third; kept to K, A takes no more than it can give up.

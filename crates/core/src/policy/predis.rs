@@ -9,7 +9,7 @@ use super::cache::{Outcome, SAMPLE_SIZE_MAX};
 use super::lru::Lru;
 use super::over_target::OverTarget;
 use super::partitioned::{Ledger, PlanConfig};
-use super::pools::{Giver, PATIENCE, Pools};
+use super::pools::{Donor, PATIENCE, Pools};
 use super::table::{Entry, Order, Table, TableCache};
 use super::{Scorer, Snapshot};
 use crate::access::{Access, Op};
@@ -95,12 +95,12 @@ impl Predis {
     }
 
     /// The module's driver.
-    fn pooled_victim(&mut self, table: &Table, giver: Giver, over: OverTarget) -> usize {
+    fn pooled_victim(&mut self, table: &Table, donor: Donor, over: OverTarget) -> usize {
         loop {
-            self.meet(table, giver);
+            self.meet(table, donor);
             // The module would try again later, or leave it to the server; here room is needed now.
-            let victim = self.pools.take_or(giver, over).or_else(|| self.pools.take(Giver::Anyone));
-            // A candidate that was asked for since, or is gone, is no victim.
+            let victim = self.pools.take_or(donor, over).or_else(|| self.pools.take(Donor::Anyone));
+            // A candidate that was accessed since, or is gone, is no victim.
             let place = victim.and_then(|victim| {
                 let place = table.place_of(victim.key)?;
                 (table.entries()[place].last_access == victim.last_access).then_some(place)
@@ -111,10 +111,10 @@ impl Predis {
         }
     }
 
-    /// Draws values until K of the giver's were met, or patience has run out.
-    fn meet(&mut self, table: &Table, giver: Giver) {
+    /// Draws values until K of the donor's were met, or patience has run out.
+    fn meet(&mut self, table: &Table, donor: Donor) {
         for drawn in 0..PATIENCE * self.sample_size() {
-            if self.pools.will_do(giver, drawn) {
+            if self.pools.will_do(donor, drawn) {
                 return;
             }
             let entry = &table.entries()[self.random.below(table.entries().len() as u64) as usize];
@@ -182,7 +182,7 @@ impl Order for Predis {
     fn victim(&mut self, table: &Table, incoming: &Entry) -> usize {
         match self.driver {
             Driver::Paper => self.sampled_victim(table, self.ledger.over(incoming)),
-            Driver::Module => self.pooled_victim(table, self.ledger.giver(incoming), self.ledger.over(incoming)),
+            Driver::Module => self.pooled_victim(table, self.ledger.donor(incoming), self.ledger.over(incoming)),
         }
     }
 
@@ -224,7 +224,7 @@ mod tests {
     use crate::policy::partitioned::Partitioning;
     use crate::units::TenantId;
 
-    /// Two tenants loop over 100 keys each, one at ten times the other's cost, with room for 120: the dear one gets all that it
+    /// Two tenants loop over 100 keys each, one at ten times the other's cost, with room for 120: the expensive one gets all that it
     /// can use, and hits.
     #[test]
     fn the_dear_tenant_gets_what_it_can_use() {
@@ -258,7 +258,7 @@ mod tests {
         misses
     }
 
-    /// Values of 50 and of 1000 bytes that are asked for alike, with room for a third of the bytes: divided by size the small ones stay.
+    /// Values of 50 and of 1000 bytes that are accessed alike, with room for a third of the bytes: divided by size the small ones stay.
     /// Where sizes are equal nothing is divided, and nothing changes.
     #[test]
     fn size_classes_keep_the_small_values_and_equal_ones_as_they_were() {

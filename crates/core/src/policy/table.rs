@@ -58,7 +58,7 @@ pub trait Order {
     /// A value entered at `place`, or came back after its size had changed.
     fn stored(&mut self, _table: &Table, _place: usize) {}
 
-    /// The value at `place` was asked for or written, and stays.
+    /// The value at `place` was accessed or written, and stays.
     fn touched(&mut self, _table: &Table, _place: usize) {}
 
     /// The value at `place` is about to leave.

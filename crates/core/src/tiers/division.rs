@@ -51,10 +51,11 @@ pub fn divide(
         Division::Free => return Ok(Vec::new()),
         Division::Guided => vec![Group::UNBOUNDED; n_groups],
         Division::Equal => {
-            let asked = |group: usize| claims.iter().any(|claim| claim.group == group && claim.cost_us_max > 0.0);
-            let n_asked = (0..n_groups).filter(|&group| asked(group)).count() as u64;
+            let accesses = |group: usize| claims.iter().any(|claim| claim.group == group && claim.cost_us_max > 0.0);
+            let n_asked = (0..n_groups).filter(|&group| accesses(group)).count() as u64;
             let part = fast_bytes / n_asked.max(1);
-            let of = |group| if asked(group) { Group { bytes_min: part, bytes_max: part } } else { Group::UNBOUNDED };
+            let of =
+                |group| if accesses(group) { Group { bytes_min: part, bytes_max: part } } else { Group::UNBOUNDED };
             (0..n_groups).map(of).collect()
         }
     };

@@ -41,7 +41,7 @@ impl Default for Hotness {
 }
 
 impl Hotness {
-    /// A value of the fast tier was asked for again, after `reuse` ticks.
+    /// A value of the fast tier was accessed again, after `reuse` ticks.
     #[inline]
     pub fn reused(&mut self, partition: PartitionId, reuse: u64) {
         for window in [&mut self.all, &mut self.partitions[partition.index()]] {
@@ -56,7 +56,7 @@ impl Hotness {
         self.partitions.iter_mut().for_each(Window::end);
     }
 
-    /// Mean reuse time of all fast values, in ticks; `None` where hardly any was asked for again.
+    /// Mean reuse time of all fast values, in ticks; `None` where hardly any was accessed again.
     pub fn mean(&self) -> Option<f32> {
         self.all.mean
     }

@@ -196,8 +196,8 @@ mod tests {
         assert!((740.0..760.0).contains(&fast) && (90.0..110.0).contains(&down), "{fast} {down}");
         assert_eq!(insertion.age(&value(7, Placed::default())), 7.0 + fast);
         assert_eq!(insertion.age(&value(500, slow)), 500.0 + down);
-        assert_eq!(insertion.age(&value(7, Placed::default().asked())), 7.0);
-        assert_eq!(insertion.age(&value(7, slow.asked())), 7.0);
+        assert_eq!(insertion.age(&value(7, Placed::default().accessed())), 7.0);
+        assert_eq!(insertion.age(&value(7, slow.accessed())), 7.0);
     }
 
     #[test]

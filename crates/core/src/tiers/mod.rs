@@ -1,7 +1,7 @@
 //! Two memory tiers: which values lie in fast memory, which in slow, and when one moves.
 //!
 //! Source: sdTMM (Wang's dissertation, 2024, ch. 5). New values enter the fast tier; background work keeps some of each tier free
-//! ([`marks`]) by moving the coldest down, and out of the slow one; a slow value goes up when it is asked for again within the mean
+//! ([`marks`]) by moving the coldest down, and out of the slow one; a slow value goes up when it is accessed again within the mean
 //! reuse time of the fast tier ([`hotness`]). Lists with insertion points (a quarter from the tail, the middle) become ages
 //! ([`insertion`]), since a server has no lists: what a walk or an access meets has an idle time, and one is enough for the other.
 //! [`worth`] is a second rule, our own: by what moving saves, against what it costs. [`division`] shares the fast tier among tenants.
@@ -53,7 +53,7 @@ pub struct Value {
     pub partition: PartitionId,
     /// Memory it takes, in bytes.
     pub size_bytes: u32,
-    /// Ticks since it was last asked for; of a value that an access meets, 0.
+    /// Ticks since it was last accessed; of a value that an access meets, 0.
     pub idle: u64,
     /// Ticks between its last two requests; where only a smoothed one is known (`History::gap_ticks`), that. `None` after a single request.
     pub reuse: Option<u64>,

@@ -1,6 +1,6 @@
 //! Where a value is and how it came there, in two bytes.
 //!
-//! Three things decide about a move beside time and size: the tier, whether the value was asked for since it came to it (or the insertion
+//! Three things decide about a move beside time and size: the tier, whether the value was accessed since it came to it (or the insertion
 //! point still holds), and in which window it last moved (or it would go to and fro). An entry of the key table has these two bytes free
 //! where it keeps histories (`Entry::placed`); the chapter takes four (sec. 5.2.7).
 
@@ -26,7 +26,7 @@ impl Placed {
         if self.0 & SLOW == 0 { Tier::Fast } else { Tier::Slow }
     }
 
-    /// True where it was asked for since it entered the cache or was demoted; what was promoted was.
+    /// True where it was accessed since it entered the cache or was demoted; what was promoted was.
     #[inline]
     pub fn was_asked(self) -> bool {
         self.0 & ASKED != 0
@@ -41,7 +41,7 @@ impl Placed {
     /// After a read: it stays where it is.
     #[inline]
     #[must_use]
-    pub fn asked(self) -> Placed {
+    pub fn accessed(self) -> Placed {
         Placed(self.0 | ASKED)
     }
 
@@ -98,7 +98,7 @@ mod tests {
             (Tier::Slow, false, true, false)
         );
         assert_eq!(
-            (down.asked().tier(), down.asked().was_asked(), down.asked().moved_in(now)),
+            (down.accessed().tier(), down.accessed().was_asked(), down.accessed().moved_in(now)),
             (Tier::Slow, true, true)
         );
         assert_eq!((down.written().tier(), down.written().was_asked()), (Tier::Fast, true));

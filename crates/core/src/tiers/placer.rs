@@ -95,7 +95,7 @@ impl Placer {
 
     /// A request found a value of `partition` in `tier`, `reuse` ticks after the last one.
     #[inline]
-    pub fn asked(&mut self, partition: PartitionId, tier: Tier, reuse: u64) {
+    pub fn accessed(&mut self, partition: PartitionId, tier: Tier, reuse: u64) {
         if tier == Tier::Fast {
             self.hotness.reused(partition, reuse);
         }
@@ -218,7 +218,7 @@ mod tests {
 
     fn placer(rule: Rule) -> Placer {
         let mut placer = Placer::new(PlacerConfig { rule, ..PlacerConfig::default() });
-        (0..100).for_each(|_| placer.asked(P, Tier::Fast, 1_000));
+        (0..100).for_each(|_| placer.accessed(P, Tier::Fast, 1_000));
         placer.end_window(10_000, 1 << 20);
         placer
     }
@@ -240,7 +240,7 @@ mod tests {
         assert!(placer.wants_up(&slow(Some(10), now), &table, true));
     }
 
-    /// Always: also what was asked for once, slowly, or came down in this window. Never: not even where there is room to spare.
+    /// Always: also what was accessed once, slowly, or came down in this window. Never: not even where there is room to spare.
     #[test]
     fn always_and_never_look_at_nothing() {
         let table = DensityTable::default();
@@ -261,7 +261,7 @@ mod tests {
         let table = DensityTable::default();
         let mut placer =
             Placer::new(PlacerConfig { rule: Rule::ReuseTime, is_divided: true, ..PlacerConfig::default() });
-        (0..100).for_each(|_| placer.asked(PartitionId(1), Tier::Fast, 10));
+        (0..100).for_each(|_| placer.accessed(PartitionId(1), Tier::Fast, 10));
         placer.end_window(1_000, 1 << 20);
         let down = Placed::moved(Tier::Slow, Placed::stamp(0));
         assert!(!placer.wants_up(&slow(Some(5), down), &table, false));
@@ -276,7 +276,7 @@ mod tests {
             let value = slow(Some(10), Placed::moved(Tier::Slow, Placed::stamp(0)));
             let up = Value { placed: placer.moved(&value), ..value };
             assert_eq!(up.placed.tier(), Tier::Fast);
-            let hot = Value { placed: Placed::default().asked(), reuse: Some(1), ..value };
+            let hot = Value { placed: Placed::default().accessed(), reuse: Some(1), ..value };
             assert!(placer.rank(&up, &table) > placer.rank(&hot, &table), "{rule:?}");
             placer.end_window(20_000, 1 << 20);
             let idle = Value { idle: 500, ..up };
@@ -284,18 +284,18 @@ mod tests {
         }
     }
 
-    /// The insertion point shows in the ranks: a newcomer goes before an older value that was asked for again. Not by plain recency.
+    /// The insertion point shows in the ranks: a newcomer goes before an older value that was accessed again. Not by plain recency.
     #[test]
     fn a_newcomer_goes_before_what_was_asked_for_again() {
         let table = DensityTable::default();
         for (rule, has_points) in [(Rule::ReuseTime, true), (Rule::Never, true), (Rule::Always, false)] {
             let mut placer = placer(rule);
             let fast = |idle, placed| Value { idle, ..slow(Some(100), placed) };
-            (0..1_000).for_each(|idle| placer.met(&fast(idle, Placed::default().asked()), &table));
+            (0..1_000).for_each(|idle| placer.met(&fast(idle, Placed::default().accessed()), &table));
             placer.end_window(20_000, 1 << 20);
-            let (new, old) = (fast(10, Placed::default()), fast(600, Placed::default().asked()));
+            let (new, old) = (fast(10, Placed::default()), fast(600, Placed::default().accessed()));
             assert_eq!(placer.rank(&new, &table) < placer.rank(&old, &table), has_points, "{rule:?}");
-            let oldest = fast(900, Placed::default().asked());
+            let oldest = fast(900, Placed::default().accessed());
             assert!(placer.rank(&oldest, &table) < placer.rank(&new, &table), "{rule:?}");
         }
     }

@@ -97,7 +97,7 @@ impl Worth {
     }
 
     /// Accesses per tick to be expected of a value over a stay. A density is the best that is ahead, and best just after a request; so it is taken
-    /// at the age that the value had before its last one, and at most one request per reuse time counts: in a loop all are about to be asked for.
+    /// at the age that the value had before its last one, and at most one request per reuse time counts: in a loop all are about to be accessed.
     fn lasting_rate(value: &Value, table: &DensityTable) -> f32 {
         let reuse = value.reuse.unwrap_or(0).max(value.idle).max(1);
         Self::rate(&Value { idle: reuse, ..*value }, table).min(1.0 / reuse as f32)
@@ -111,7 +111,7 @@ impl Worth {
         is_better && saved * self.stay_ticks > MOVES_PER_PROMOTION * self.speeds.move_ns(value.size_bytes)
     }
 
-    /// The walk met a value. Newcomers, which wait to be asked for again, are no measure.
+    /// The walk met a value. Newcomers, which wait to be accessed again, are no measure.
     pub fn met(&mut self, value: &Value, table: &DensityTable) {
         if value.placed.tier() == Tier::Slow || !value.placed.was_asked() {
             return;
@@ -190,7 +190,7 @@ mod tests {
         worth.end_window(100_000, 100 * 1024);
         assert!(worth.wants_up(&value(1024, 1_000, 0), &none, false));
         assert!(!worth.wants_up(&value(1024, 10_000, 0), &none, false));
-        let hot = Value { placed: Placed::default().asked(), ..value(1024, 500, 0) };
+        let hot = Value { placed: Placed::default().accessed(), ..value(1024, 500, 0) };
         (0..1000).for_each(|_| worth.met(&hot, &none));
         assert!(!worth.wants_up(&value(1024, 1_000, 0), &none, false), "no better than what is fast");
         assert!(worth.wants_up(&value(1024, 100, 0), &none, false));

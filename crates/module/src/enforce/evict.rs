@@ -13,7 +13,7 @@ use tenure_core::key_table::{self, Entry};
 use tenure_core::policy::density::{GreedyAges, Ranks, Subject, was_accessed};
 use tenure_core::policy::lru::Lru;
 use tenure_core::policy::over_target::OverTarget;
-use tenure_core::policy::pools::{Giver, PATIENCE, Pools, next_giver};
+use tenure_core::policy::pools::{Donor, PATIENCE, Pools, next_donor};
 use tenure_core::policy::{Candidate, Scorer};
 use tenure_core::random::Random;
 use tenure_core::units::{KeyHash, PARTITIONS_MAX, PartitionId};
@@ -29,8 +29,8 @@ use crate::observe::partitions::in_database;
 /// Victims in a row that were gone or used again: enough for this turn.
 const FAILURES_MAX: usize = 16;
 
-/// Where memory is about to reach its limit, so many keys go before the time is looked at: it may have passed while another
-/// program had the core, and what Tenure leaves over the server takes from whoever is idle longest, a guaranteed tenant first.
+/// Minimum evictions per slice under pressure, ignoring the budget: its time may have passed while another program had the core.
+/// What Tenure leaves over the server takes from whoever is idle longest, a guaranteed tenant first.
 pub const EVICTED_MIN: usize = 32;
 
 /// For these the search may last so many times a turn's share of time.
@@ -98,12 +98,12 @@ pub struct Work {
     pub slices_out_of_time: u64,
 }
 
-/// A key as it was met: one that was asked for since is no victim.
+/// A key as it was met: one that was accessed since is no victim.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sight {
     idle: u64,
     n_requests: u32,
-    /// When it was last asked for, where that is remembered.
+    /// When it was last accessed, where that is remembered.
     last: Option<u32>,
     /// Its time was up: it takes so many bytes until it is looked up.
     expired_bytes: Option<u32>,
@@ -172,14 +172,14 @@ impl Evictor {
         let (mut freed_bytes, mut failures, mut evicted) = (0, 0, 0);
         loop {
             let short = freed_bytes < orders.free_bytes;
-            let Some(giver) = limits.next_giver(guides, short) else { break };
+            let Some(donor) = limits.next_donor(guides, short) else { break };
             if evicted >= orders.evicted_min && started.elapsed() >= orders.budget {
                 self.work.slices_out_of_time += 1;
                 break;
             }
             let until = started + orders.budget * if evicted < orders.evicted_min { URGENT } else { 1 };
-            let Some(victim) = self.find(server, walk, guides, orders, (giver, short), until) else {
-                if limits.pass_over(giver) {
+            let Some(victim) = self.find(server, walk, guides, orders, (donor, short), until) else {
+                if limits.pass_over(donor) {
                     continue;
                 }
                 break;
@@ -199,7 +199,7 @@ impl Evictor {
         evicted
     }
 
-    /// The next victim: from the giver's pool, once K of its keys were met. `None` where they don't turn up; where time runs out
+    /// The next victim: from the donor's pool, once K of its keys were met. `None` where they don't turn up; where time runs out
     /// and memory is short, the longest idle of those that hold more than their target: nobody below it pays for another.
     fn find(
         &mut self,
@@ -207,30 +207,30 @@ impl Evictor {
         walk: &mut Walk,
         guides: &mut Guides,
         orders: &Orders,
-        (giver, short): (Giver, bool),
+        (donor, short): (Donor, bool),
         until: Instant,
     ) -> Option<Victim> {
-        if let Some(victim) = self.newcomer(server, guides, orders, giver) {
+        if let Some(victim) = self.newcomer(server, guides, orders, donor) {
             return Some(victim);
         }
-        let patience = PATIENCE * self.pools.sample_size(giver);
+        let patience = PATIENCE * self.pools.sample_size(donor);
         let may_give = may_give(guides, orders);
         let (mut met, mut steps) = (0, 0);
         loop {
-            if self.pools.will_do(giver, met)
-                && let Some(victim) = self.take(giver, may_give)
+            if self.pools.will_do(donor, met)
+                && let Some(victim) = self.take(donor, may_give)
             {
                 return Some(victim);
             }
             let out_of_time = steps % STEPS_PER_LOOK == STEPS_PER_LOOK - 1 && Instant::now() >= until;
             if met >= patience || steps >= 2 * patience || out_of_time {
-                let taken = self.take(giver, may_give);
+                let taken = self.take(donor, may_give);
                 return match short && out_of_time {
                     true => taken.or_else(|| self.pools.take_of(others(guides, orders, may_give))),
                     false => taken,
                 };
             }
-            let db = self.pick_db(guides, orders, giver)?;
+            let db = self.pick_db(guides, orders, donor)?;
             steps += 1;
             let Evictor { pools, ages, .. } = self;
             met += walk.step(server, db, guides, |visit, keys| {
@@ -244,25 +244,25 @@ impl Evictor {
         }
     }
 
-    /// The giver's worst key; where anyone gives, that of those who may.
-    fn take(&mut self, giver: Giver, may_give: OverTarget) -> Option<Victim> {
-        match giver {
-            Giver::Anyone => self.pools.take_of(may_give),
+    /// The donor's worst key; where anyone gives, that of those who may.
+    fn take(&mut self, donor: Donor, may_give: OverTarget) -> Option<Victim> {
+        match donor {
+            Donor::Anyone => self.pools.take_of(may_give),
             partition => self.pools.take(partition),
         }
     }
 
-    /// A key of a giver that the walk rarely meets: its oldest, or the longest idle of K where K was chosen small.
-    fn newcomer(&mut self, server: &mut Server, guides: &Guides, orders: &Orders, giver: Giver) -> Option<Victim> {
-        let Giver::Partition(id) = giver else { return None };
+    /// A key of a donor that the walk rarely meets: its oldest, or the longest idle of K where K was chosen small.
+    fn newcomer(&mut self, server: &mut Server, guides: &Guides, orders: &Orders, donor: Donor) -> Option<Victim> {
+        let Donor::Partition(id) = donor else { return None };
         let bin = BinId::of_pools(id);
         let keys = guides.usage.keys_of(&guides.partitions.binning, bin);
         // What is worth least isn't told by age.
         let by_age = matches!(orders.scoring, Scoring::Idle);
-        if orders.volatile_only || !by_age || self.pools.is_ready(giver) || !self.newcomers.cover(bin, keys) {
+        if orders.volatile_only || !by_age || self.pools.is_ready(donor) || !self.newcomers.cover(bin, keys) {
             return None;
         }
-        let k = self.pools.sample_size(giver);
+        let k = self.pools.sample_size(donor);
         let Oldest { name, db, idle } = if orders.keeps_to_samples && k < NEARLY_LRU {
             self.newcomers.oldest_of(server, bin, k, &mut self.random)?
         } else {
@@ -271,14 +271,14 @@ impl Evictor {
         Some(Victim { name, db, sight: Sight { idle, ..Sight::default() }, was_met: false })
     }
 
-    /// A database to sample, by its number of keys, among those that may hold the giver's.
-    fn pick_db(&mut self, guides: &Guides, orders: &Orders, giver: Giver) -> Option<u16> {
+    /// A database to sample, by its number of keys, among those that may hold the donor's.
+    fn pick_db(&mut self, guides: &Guides, orders: &Orders, donor: Donor) -> Option<u16> {
         if let [(only, _)] = orders.db_sizes {
             return Some(*only);
         }
-        let gives = match giver {
-            Giver::Partition(id) => Some(guides.partitions.binning.partition_of()[id.index()]),
-            Giver::Anyone => None,
+        let gives = match donor {
+            Donor::Partition(id) => Some(guides.partitions.binning.partition_of()[id.index()]),
+            Donor::Anyone => None,
         };
         let may_hold =
             |db: u16| gives.is_none_or(|id| guides.partitions.whole_database(db).is_none_or(|whole| whole == id));
@@ -354,16 +354,16 @@ impl<'a> Limits<'a> {
         Limits { target_bytes, bytes_max, passed_over: 0 }
     }
 
-    fn next_giver(&self, guides: &Guides, short: bool) -> Option<Giver> {
+    fn next_donor(&self, guides: &Guides, short: bool) -> Option<Donor> {
         let used_bytes = &guides.usage.bytes_by_bin()[..self.bytes_max.len()];
         let spared = || guides.partitions.at_minimum(used_bytes);
-        next_giver(used_bytes, &self.target_bytes, &self.bytes_max, spared, short)
+        next_donor(used_bytes, &self.target_bytes, &self.bytes_max, spared, short)
     }
 
-    /// The keys of a giver don't turn up, as those of one slot of a cluster while the walk is in others, or the few of a bin that
+    /// The keys of a donor don't turn up, as those of one slot of a cluster while the walk is in others, or the few of a bin that
     /// came before their names were noted: whoever is next gives. False where it has been passed over before.
-    fn pass_over(&mut self, giver: Giver) -> bool {
-        let Giver::Partition(id) = giver else { return false };
+    fn pass_over(&mut self, donor: Donor) -> bool {
+        let Donor::Partition(id) = donor else { return false };
         let is_new = self.passed_over >> id.index() & 1 == 0;
         if is_new {
             self.passed_over |= 1 << id.index();
@@ -385,7 +385,7 @@ fn may_give(guides: &Guides, orders: &Orders) -> OverTarget {
     }
 }
 
-/// Who may give in the giver's place: who holds more than its target, or anyone above its minimum where nobody does.
+/// Who may give in the donor's place: who holds more than its target, or anyone above its minimum where nobody does.
 fn others(guides: &Guides, orders: &Orders, may_give: OverTarget) -> OverTarget {
     if let Scoring::Ranked(_) = orders.scoring {
         return may_give;

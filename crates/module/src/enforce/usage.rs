@@ -7,8 +7,8 @@
 //!
 //! Bytes: keys × mean size, said anew whenever a key comes or goes. The walk's last round is remembered in 16 segments, each
 //! replaced when the walk has gone through it again: for keys at rest the sum is exact, and a changed value counts within a round;
-//! of a partition of many keys one in four is sized. Of a partition divided by size every key's is known, those that come too:
-//! its mean is that of `spread`. Nothing is stored per key; about 10 KB per database.
+//! of a partition of many keys one in four is sized. Size-classed partitions measure every key, including new ones: their mean is
+//! that of `spread`. Nothing is stored per key; about 10 KB per database.
 
 use tenure_core::units::{PARTITIONS_MAX, PartitionId};
 

@@ -41,7 +41,7 @@ pub struct Guides<'a> {
     pub sizes_of: SizesOf,
 }
 
-/// Whose sizes are asked for, also where a part would do for the account.
+/// Whose sizes are accessed, also where a part would do for the account.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SizesOf {
     /// Nobody's.

@@ -1,7 +1,7 @@
 //! Keys of nobody that a tenant's user asks for: noted as the command comes, looked at as the turn ends, when it has run.
 //!
 //! Only a key that is there then, and that the user may use, becomes the user's. Allocated once: 64 keys and 8 KiB of names a turn; what
-//! comes beyond that is noted when it is asked for again. Nothing is noted where all keys' owners are known.
+//! comes beyond that is noted when it is accessed again. Nothing is noted where all keys' owners are known.
 
 use super::owners::User;
 

@@ -339,7 +339,7 @@ mod tests {
     fn other_rules_forget_nothing_and_other_limits_do() {
         let renewed = |held: Partitions, spec: &ClassSpec, remembers| {
             let bytes = held.keys.table.as_ref().map_or(1 << 16, KeyTable::memory_bytes);
-            let table = Some(Table { bytes, has_outlines: false });
+            let table = Some(Table { bytes, has_compact_entries: false });
             let (keys, are_kept) = held.keys.renewed(table, remembers, held.classes.mean_the_same(spec));
             with(held.classes.renewed(spec.clone(), are_kept), keys)
         };

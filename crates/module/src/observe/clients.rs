@@ -123,7 +123,7 @@ impl Clients {
     }
 
     /// The command may change its client's database or user, the first to `selected` where it says which: ask again at the next one, or, where it
-    /// can't be asked for, take its word.
+    /// can't be accessed, take its word.
     pub fn may_move(&mut self, call: &FilterCall, selected: Option<u16>) {
         let Some(id) = call.client_id() else { return };
         let slot = &mut self.slots[id as usize % SLOTS];

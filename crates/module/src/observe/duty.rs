@@ -5,7 +5,7 @@
 //! that reuse times within the second are right; the models are told of the gap. Misses and their penalties are measured in the
 //! pauses too, by the events of the keys.
 //! Where there are two tiers of memory, pauses are shorter, reads alone go unseen, and only while the fast tier is hit as it was
-//! (`features/tiers/settled.rs`). The clock by which values grow old stands still in them: of a key that is asked for at random times what is left
+//! (`features/tiers/settled.rs`). The clock by which values grow old stands still in them: of a key that is accessed at random times what is left
 //! of its accesses is as far apart, counted in accesses that were seen, as all of them are.
 
 /// How long commands are watched between two pauses, at the least, in µs: what the models can see of reuse times.

@@ -1,10 +1,10 @@
 //! What is remembered of single keys, in the cache or not: the table of keys, and the accesses on their way into it.
 //!
-//! The filter notes each access in a ring (`core/src/asked.rs`), which is put into the table when it is full or somebody asks. What is
+//! The filter notes each access in a ring (`core/src/access_ring.rs`), which is put into the table when it is full or somebody asks. What is
 //! remembered depends on who needs it: classes alone, residence for hyperbolic policies, or what each key has shown, for Tenure's own.
-//! Cost: 16 bytes a key in the table, 5 in outline; one cache line an access.
+//! Cost: 16 bytes a key in the table, 5 in a compact entry; one cache line an access.
 
-use tenure_core::asked::{Asked, Kind, REQUESTS_PER_TICK};
+use tenure_core::access_ring::{AccessRing, Kind, REQUESTS_PER_TICK};
 use tenure_core::key_table::{BUCKET_BYTES, Entry, KeyTable};
 use tenure_core::policy::density::Noise;
 use tenure_core::tiers::placed::Placed;
@@ -21,7 +21,7 @@ pub enum Remembers {
     /// Nothing, and no key whose class isn't known.
     #[default]
     Classes,
-    /// How long and how often asked for each key of the cache is there, for hyperbolic policies.
+    /// How long and how often accessed each key of the cache is there, for hyperbolic policies.
     Residence,
     /// What each key has shown, in the cache or not, for Tenure's own policy.
     History,
@@ -33,22 +33,22 @@ pub struct Table {
     /// What it may take.
     pub bytes: u64,
     /// Half of it for what the other half has no place for: where neither classes nor tiers are to be remembered.
-    pub has_outlines: bool,
+    pub has_compact_entries: bool,
 }
 
 impl Table {
     /// An empty one.
     pub fn new_keys(self) -> KeyTable {
-        match self.has_outlines {
-            true => KeyTable::with_outlines(self.bytes, REQUESTS_PER_TICK),
+        match self.has_compact_entries {
+            true => KeyTable::with_compact_entries(self.bytes, REQUESTS_PER_TICK),
             false => KeyTable::new(self.bytes),
         }
     }
 
     /// True where `keys` is such a one.
     fn is_of(self, keys: &KeyTable) -> bool {
-        let least = BUCKET_BYTES << u32::from(self.has_outlines);
-        self.has_outlines == keys.has_outlines() && self.bytes / least * least == keys.memory_bytes()
+        let least = BUCKET_BYTES << u32::from(self.has_compact_entries);
+        self.has_compact_entries == keys.has_compact_entries() && self.bytes / least * least == keys.memory_bytes()
     }
 }
 
@@ -59,8 +59,8 @@ pub struct Keys {
     pub table: Option<KeyTable>,
     remembers: Remembers,
     /// Accesses on their way into the table, where it holds what keys have shown.
-    pub asked: Asked<Noted>,
-    /// Where there are two tiers of memory, who is asked for in which.
+    pub accesses: AccessRing<Noted>,
+    /// Where there are two tiers of memory, who is accessed in which.
     pub placements: Option<Box<Placements>>,
     /// And whose collections lie in the slower one.
     pub slow_collections: SlowCollections,
@@ -86,8 +86,8 @@ impl Keys {
         let is_kept = kept.is_some();
         let slow_collections = self.slow_collections;
         let keys = if is_kept {
-            let (asked, placements) = (self.asked, self.placements);
-            Keys { table: kept, remembers, asked, placements, slow_collections, ..Keys::default() }
+            let (accesses, placements) = (self.accesses, self.placements);
+            Keys { table: kept, remembers, accesses, placements, slow_collections, ..Keys::default() }
         } else {
             Keys { slow_collections, ..Keys::new(table.map(Table::new_keys), remembers) }
         };
@@ -120,7 +120,7 @@ impl Keys {
         self.remembers
     }
 
-    /// The key of that name is asked for, written or deleted; `is_answer` says that the write answers a miss.
+    /// The key of that name is accessed, written or deleted; `is_answer` says that the write answers a miss.
     #[inline]
     pub fn used(
         &mut self,
@@ -134,7 +134,7 @@ impl Keys {
             let kind = match effect {
                 Effect::Delete => Kind::Deleted,
                 Effect::Write if is_answer => Kind::Filled,
-                _ => Kind::Asked,
+                _ => Kind::Accessed,
             };
             return self.ask((key, name), place, effect, kind);
         }
@@ -158,18 +158,18 @@ impl Keys {
     /// The same where what keys have shown is remembered, and where there are two tiers, in which each key lies.
     #[inline]
     fn ask(&mut self, (key, name): (KeyHash, &[u8]), place: (u16, PartitionId), effect: Effect, kind: Kind) {
-        if self.table.is_none() || !self.asked.is_on() {
+        if self.table.is_none() || !self.accesses.is_on() {
             return;
         }
         let has_room = self.placements.as_ref().is_none_or(|placements| placements.has_room(name));
-        if self.asked.is_full() || !has_room {
+        if self.accesses.is_full() || !has_room {
             self.settle();
         }
         let noted = match &mut self.placements {
             Some(placements) => placements.note(key, name, place, effect),
             None => Noted::default(),
         };
-        self.asked.push(key, kind, noted);
+        self.accesses.push(key, kind, noted);
     }
 
     /// While reads go unseen, a key is written: where its value lies has to be known all the same.
@@ -179,7 +179,7 @@ impl Keys {
 
     /// The key's value lies there now. Who isn't remembered is from now on, as of whom nothing was seen since the clock goes.
     pub fn set_placed(&mut self, key: KeyHash, placed: Placed) {
-        let since = self.asked.clock().since as u32;
+        let since = self.accesses.clock().since as u32;
         let Some(keys) = &mut self.table else { return };
         let displaced = keys.displaced();
         let entry = keys.get_or_insert(key, since);
@@ -191,7 +191,7 @@ impl Keys {
     /// Accesses that wait are in the table from now on. A comparison, where there are none.
     #[inline]
     pub fn settle(&mut self) {
-        if self.asked.are_waiting() {
+        if self.accesses.are_waiting() {
             self.settle_waiting();
         }
     }
@@ -208,8 +208,8 @@ impl Keys {
     fn settle_waiting(&mut self) {
         let Some(keys) = &mut self.table else { return };
         self.moved += match &mut self.placements {
-            Some(placements) => self.asked.settle_with(keys, &mut **placements),
-            None => self.asked.settle_with(keys, &mut ()),
+            Some(placements) => self.accesses.settle_with(keys, &mut **placements),
+            None => self.accesses.settle_with(keys, &mut ()),
         };
         if let Some(placements) = &mut self.placements {
             placements.settled();
@@ -226,7 +226,7 @@ impl Keys {
 
     /// The time that entries are dated by: `now`, or Tenure's own clock.
     fn time(&self, now: u32) -> u32 {
-        if self.remembers == Remembers::History { self.asked.now() as u32 } else { now }
+        if self.remembers == Remembers::History { self.accesses.now() as u32 } else { now }
     }
 
     /// The key has left the cache.
@@ -265,7 +265,7 @@ impl Keys {
     /// What is remembered of a key.
     #[inline]
     pub fn entry(&self, key: KeyHash) -> Option<Entry> {
-        self.table.as_ref().and_then(|keys| keys.recall(key, self.asked.now() as u32))
+        self.table.as_ref().and_then(|keys| keys.recall(key, self.accesses.now() as u32))
     }
 }
 
@@ -276,22 +276,22 @@ mod tests {
 
     #[test]
     fn a_table_with_outlines_stays_where_another_is_to_have_them_too() {
-        let outlined = Table { bytes: 1 << 16, has_outlines: true };
-        let mut keys = Keys::new(Some(outlined.new_keys()), Remembers::History);
+        let compacted = Table { bytes: 1 << 16, has_compact_entries: true };
+        let mut keys = Keys::new(Some(compacted.new_keys()), Remembers::History);
         keys.learn(KeyHash::of(b"k"), 100, 0, |_, _| None);
-        let (keys, is_kept) = keys.renewed(Some(outlined), Remembers::History, true);
+        let (keys, is_kept) = keys.renewed(Some(compacted), Remembers::History, true);
         assert!(is_kept && keys.entry(KeyHash::of(b"k")).is_some());
-        let full = Table { has_outlines: false, ..outlined };
+        let full = Table { has_compact_entries: false, ..compacted };
         let (keys, is_kept) = keys.renewed(Some(full), Remembers::History, true);
         assert!(!is_kept && keys.entry(KeyHash::of(b"k")).is_none());
-        assert_eq!(keys.table.map(|keys| (keys.has_outlines(), keys.memory_bytes())), Some((false, 1 << 16)));
+        assert_eq!(keys.table.map(|keys| (keys.has_compact_entries(), keys.memory_bytes())), Some((false, 1 << 16)));
     }
 
-    /// A value that moved before anyone asked for it is known to lie there, also once it is asked for.
+    /// A value that moved before anyone asked for it is known to lie there, also once it is accessed.
     #[test]
     fn what_moved_is_remembered_of_keys_that_nobody_asked_for() {
         let mut keys = Keys::new(Some(KeyTable::new(1 << 16)), Remembers::History);
-        keys.asked.turn(true);
+        keys.accesses.turn(true);
         let (key, down) = (KeyHash::of(b"k"), Placed::moved(Tier::Slow, 3));
         keys.set_placed(key, down);
         assert_eq!(keys.entry(key).map(|entry| (entry.n_requests, entry.placed())), Some((1, down)));
@@ -304,7 +304,7 @@ mod tests {
     #[test]
     fn what_is_written_among_unseen_reads_is_there() {
         let mut keys = Keys::new(Some(KeyTable::new(1 << 16)), Remembers::History);
-        keys.asked.turn(true);
+        keys.accesses.turn(true);
         let key = KeyHash::of(b"k");
         for _ in 0..2 {
             keys.stored(key);
@@ -315,6 +315,6 @@ mod tests {
             keys.gone(|| key);
             assert_eq!(keys.entry(key).map(|entry| entry.n_requests), Some(0));
         }
-        assert_eq!(keys.asked.now(), 0);
+        assert_eq!(keys.accesses.now(), 0);
     }
 }

@@ -76,7 +76,7 @@ impl Counters {
         self.reads + self.writes
     }
 
-    /// Reads, and writes that answer no miss: how much the partition is asked for, however much of it is in memory.
+    /// Reads, and writes that answer no miss: how much the partition is accessed, however much of it is in memory.
     pub fn unprompted(&self) -> u64 {
         self.reads + self.writes.saturating_sub(self.penalties)
     }
@@ -140,7 +140,7 @@ pub struct Observer {
     pub partitions: Partitions,
     /// On a node of a cluster, what it or its primary serves: of other keys it holds nothing.
     pub slots: Option<Slots>,
-    /// Keys of other nodes that were asked for here: those commands are answered with a redirect.
+    /// Keys of other nodes that were accessed here: those commands are answered with a redirect.
     pub redirected: u64,
     /// Keys of nobody that this turn's commands ask for.
     pub claims: Claims,
@@ -435,7 +435,7 @@ impl Observer {
                 self.on_write(call, in_database(hash, db), penalty_us);
             }
             let user = self.clients.user();
-            let partition = self.partitions.of_asked(db, key, || hash, user);
+            let partition = self.partitions.of_accessed(db, key, || hash, user);
             if self.claims.are_wanted && self.partitions.may_claim(db, hash, user) {
                 self.claims.note(db, key, user);
             }
@@ -449,7 +449,7 @@ impl Observer {
             self.partitions.keys.used(named, (db, partition), effect, is_answer, self.tick);
             (db, partition, requests)
         });
-        let at = self.partitions.keys.asked.now();
+        let at = self.partitions.keys.accesses.now();
         if self.rate.takes(hash) && !self.ring.push(key, hash, place, effect, (at, is_answer)) {
             self.losses.ring_full += 1;
         }
@@ -530,7 +530,7 @@ impl Observer {
         }
         self.misses_due -= 1;
         let hash = KeyHash::of(key);
-        let partition = self.partitions.of_asked(db, key, || hash, self.clients.user());
+        let partition = self.partitions.of_accessed(db, key, || hash, self.clients.user());
         let counted = &mut self.counters[partition.index()];
         counted.misses += 1;
         if self.clients.are_unknown() {
@@ -608,11 +608,11 @@ impl Observer {
     /// What Tenure's own policy learns of a sampled access. A miss tells with its answer what it is about; without one there is nothing
     /// that could have been kept.
     fn shown(&self, access: &Access, partition: PartitionId, noted: &ring::Noted, is_there: bool) -> Option<Shown> {
-        let asked = &self.partitions.keys.asked;
-        if !asked.is_on() || (noted.effect == Effect::Read && !is_there) {
+        let accesses = &self.partitions.keys.accesses;
+        if !accesses.is_on() || (noted.effect == Effect::Read && !is_there) {
             return None;
         }
-        let clock = asked.clock();
+        let clock = accesses.clock();
         let entry = self.partitions.keys.entry(access.key);
         let (feature, penalty_us) = self.miss_costs.of(entry.as_ref(), partition, clock.ticks_per_us);
         let expires = match access.ttl_us {
@@ -668,7 +668,7 @@ impl Observer {
         partition
     }
 
-    /// A key has gone: what it was asked for while it was there counts no more.
+    /// A key has gone: what it was accessed while it was there counts no more.
     pub fn on_gone(&mut self, db: u16, key: &[u8]) {
         self.partitions.gone(db, || KeyHash::of(key));
     }

@@ -70,7 +70,7 @@ impl Partitions {
     /// The partition of a key. A few ns; with classes, one cache line, and two where tenants are users.
     #[inline]
     pub fn of(&mut self, db: u16, key: &[u8]) -> PartitionId {
-        self.of_asked(db, key, || KeyHash::of(key), NOBODY)
+        self.of_accessed(db, key, || KeyHash::of(key), NOBODY)
     }
 
     /// The tenant of a key that `asker` asks for: who asks for a key of nobody's is taken for its owner, since most such keys are
@@ -86,7 +86,7 @@ impl Partitions {
 
     /// As [`Partitions::of`], for a key whose hash is known, that `asker` asks for (see [`Partitions::tenant_of`]).
     #[inline]
-    pub fn of_asked(&mut self, db: u16, key: &[u8], hash: impl Fn() -> KeyHash, asker: User) -> PartitionId {
+    pub fn of_accessed(&mut self, db: u16, key: &[u8], hash: impl Fn() -> KeyHash, asker: User) -> PartitionId {
         let tenant = self.tenant_of(db, key, &hash, asker);
         let class = if self.classes.is_on() { self.class_of(key, in_database(hash(), db)) } else { 0 };
         match self.cells[tenant.0 as usize][usize::from(class)] {
@@ -338,17 +338,17 @@ mod tests {
             [&b"alice"[..], b"bob", b"eve"].map(|name| partitions.owners.as_mut().unwrap().number_of(name));
         let (key, hash) = (&b"k"[..], || KeyHash::of(b"k"));
         assert_eq!(partitions.of(0, key), PartitionId(2));
-        assert_eq!(partitions.of_asked(0, key, hash, bob), PartitionId(1));
+        assert_eq!(partitions.of_accessed(0, key, hash, bob), PartitionId(1));
         assert!(partitions.may_claim(0, hash(), bob) && !partitions.may_claim(0, hash(), eve));
         partitions.created(0, key, alice);
-        assert_eq!(partitions.of_asked(0, key, hash, bob), PartitionId(0));
+        assert_eq!(partitions.of_accessed(0, key, hash, bob), PartitionId(0));
         assert!(!partitions.may_claim(0, hash(), bob));
         assert_eq!(learn(&mut partitions, 0, key, 100), "alice/70-150us");
         assert_eq!(partitions.owner_of(0, key), alice);
         partitions.gone(0, hash);
         assert_eq!(partitions.owner_of(0, key), NOBODY);
         partitions.created(0, key, eve);
-        assert_eq!(partitions.of_asked(0, key, hash, bob), PartitionId(4), "a user who is no tenant has it");
+        assert_eq!(partitions.of_accessed(0, key, hash, bob), PartitionId(4), "a user who is no tenant has it");
         assert_eq!(partitions.names()[4], "other/70-150us");
         // Eve becomes a tenant: what she created is hers.
         let tenants = Tenants::new(&TenantSpec::parse("eve=user:eve").unwrap());

@@ -1,12 +1,12 @@
-//! Who is asked for in which tier of memory: noted as commands come, told to the placement policy in batches.
+//! Who is accessed in which tier of memory: noted as commands come, told to the placement policy in batches.
 //!
-//! The table of keys knows of each value where it lies (`Entry::placed`) and when it was last asked for, so a look into it tells the
+//! The table of keys knows of each value where it lies (`Entry::placed`) and when it was last accessed, so a look into it tells the
 //! tier of a hit and its reuse time, without opening the key. It is taken as the access is put into the table
 //! ([`super::classes::Classes::settle`]). Names of keys that are read are kept meanwhile, and those
 //! of slow ones until a slice of moves has looked whether they go up.
 //! Cost: a copy of each name. 20 KiB, allocated once.
 
-use tenure_core::asked::Beside;
+use tenure_core::access_ring::Beside;
 use tenure_core::key_table::Entry;
 use tenure_core::tiers::Tier;
 use tenure_core::tiers::placer::{Placer, PlacerConfig};
@@ -51,7 +51,7 @@ pub struct SlowRead<'a> {
     pub db: u16,
     /// Whose it is.
     pub partition: PartitionId,
-    /// Ticks since it was asked for before.
+    /// Ticks since it was accessed before.
     pub reuse: u64,
 }
 
@@ -91,14 +91,14 @@ impl Placements {
         self.names.len() + name.len() <= NAME_BYTES
     }
 
-    /// A key is about to be asked for. A name that there is no room for isn't kept.
+    /// A key is about to be accessed. A name that there is no room for isn't kept.
     #[inline]
     pub fn note(&mut self, key: KeyHash, name: &[u8], (db, partition): (u16, PartitionId), effect: Effect) -> Noted {
         let is_stored_slow = self.stores_slow.is_some_and(|stored| stored == key);
         self.stores_slow = None;
         let start = self.names.len();
         let is_read = effect == Effect::Read;
-        // Only what is read is asked for by its name.
+        // Only what is read is accessed by its name.
         if is_read && self.has_room(name) {
             self.names.extend_from_slice(name);
         }
@@ -144,7 +144,7 @@ impl Beside<Noted> for Placements {
         match (noted.is_read, tier) {
             (true, Tier::Fast) => {
                 self.fast_reuses += 1;
-                self.placer.asked(noted.partition, tier, reuse);
+                self.placer.accessed(noted.partition, tier, reuse);
             }
             (true, Tier::Slow) => self.read_slow(key, noted, reuse),
             // The server allocates a new value where new values go; where it doesn't, the walk finds out.
@@ -180,7 +180,7 @@ impl Placements {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tenure_core::asked::{Asked, Kind};
+    use tenure_core::access_ring::{AccessRing, Kind};
     use tenure_core::key_table::KeyTable;
     use tenure_core::tiers::placed::Placed;
 
@@ -189,7 +189,7 @@ mod tests {
     /// A table in which the first key is slow and the second fast.
     struct Bench {
         keys: KeyTable,
-        asked: Asked<Noted>,
+        accesses: AccessRing<Noted>,
         placements: Placements,
     }
 
@@ -201,22 +201,22 @@ mod tests {
                 entry.n_requests = 1;
                 entry.set_placed(placed);
             }
-            let mut asked = Asked::default();
+            let mut accesses = AccessRing::default();
             for _ in 0..25 * 8 {
-                asked.push(KeyHash::of_number(99), Kind::Deleted, Noted::default());
-                asked.settle_with(&mut keys, &mut Placements::new(PlacerConfig::default()));
+                accesses.push(KeyHash::of_number(99), Kind::Deleted, Noted::default());
+                accesses.settle_with(&mut keys, &mut Placements::new(PlacerConfig::default()));
             }
-            Bench { keys, asked, placements: Placements::new(PlacerConfig::default()) }
+            Bench { keys, accesses, placements: Placements::new(PlacerConfig::default()) }
         }
 
         fn note(&mut self, number: u64, name: &[u8], effect: Effect) {
             let key = KeyHash::of_number(number);
             let noted = self.placements.note(key, name, (3, P), effect);
-            self.asked.push(key, Kind::Asked, noted);
+            self.accesses.push(key, Kind::Accessed, noted);
         }
 
         fn settle(&mut self) {
-            self.asked.settle_with(&mut self.keys, &mut self.placements);
+            self.accesses.settle_with(&mut self.keys, &mut self.placements);
             self.placements.settled();
         }
 

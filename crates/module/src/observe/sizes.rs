@@ -20,7 +20,7 @@ const ROUGH_BELOW: f64 = 64.0;
 const UNMET_BELOW: f64 = 64.0;
 /// A string from here on may lie in the buffer that it was received in, up to a tenth larger than itself.
 pub const LARGE_BYTES: usize = 32 << 10;
-/// Remembered sizes of collections that are asked for again per tick.
+/// Remembered sizes of collections that are accessed again per tick.
 const REFRESHED: u32 = 16;
 /// A key's overhead until one was measured, in bytes.
 const OVERHEAD_GUESS_BYTES: f64 = 64.0;
@@ -59,7 +59,7 @@ pub struct Sizes {
     cache: Vec<Remembered>,
     overhead: Vec<Mean>,
     mean: Vec<Mean>,
-    /// Remembered sizes that may be asked for again.
+    /// Remembered sizes that may be accessed again.
     asks_left: u32,
 }
 

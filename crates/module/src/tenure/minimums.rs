@@ -77,7 +77,7 @@ impl Tenure {
     }
 
     /// Whether tenants have what they are guaranteed.
-    pub fn minimums_standing(&self) -> String {
+    pub fn minimums_status(&self) -> String {
         let sum = self.observer.partitions.tenants().minimums_bytes();
         if sum == 0 {
             "none".to_owned()

@@ -7,7 +7,7 @@ use tenure_core::units::{KeyHash, PartitionId};
 
 use super::Tenure;
 use crate::enforce::spill::disk::Outcome;
-use crate::enforce::spill::{Around, Rest, Spill, ends, now_ms};
+use crate::enforce::spill::{SleepContext, SleepState, Spill, ends, now_ms};
 use crate::ffi::awaits;
 use crate::ffi::clock::now_us;
 use crate::ffi::filter::{self, FilterCall};
@@ -32,7 +32,7 @@ impl Tenure {
         &mut self,
         server: &mut Server,
         now_us: u64,
-        body: impl FnOnce(&mut Spill, &mut Around) -> R,
+        body: impl FnOnce(&mut Spill, &mut SleepContext) -> R,
     ) -> Option<R> {
         let room_bytes = match self.memory.limit_bytes {
             0 => i64::MAX,
@@ -43,15 +43,15 @@ impl Tenure {
         let volatile_only = self.memory.policy.starts_with("volatile");
         let window = self.published.window;
         let Tenure { spill, observer, usage, db_sizes, .. } = self;
-        let mut around =
-            Around { server, observer, usage, db_sizes, room_bytes, burst_bytes, volatile_only, now_us, window };
-        spill.as_mut().map(|spill| body(spill, &mut around))
+        let mut context =
+            SleepContext { server, observer, usage, db_sizes, room_bytes, burst_bytes, volatile_only, now_us, window };
+        spill.as_mut().map(|spill| body(spill, &mut context))
     }
 
     /// What stands against sleep on this server with these settings.
-    pub(super) fn sleep_standing(&self, server: &mut Server) -> Cow<'static, str> {
+    pub(super) fn sleep_status(&self, server: &mut Server) -> Cow<'static, str> {
         let flags = server.flags();
-        let standing = if self.settings.spill_dir.is_empty() {
+        let status = if self.settings.spill_dir.is_empty() {
             "off: tenure.spill-dir is empty"
         } else if !filter::knows_clients() {
             "off: this server doesn't tell modules who sends a command; Valkey 7.2 and Redis 7.2 do"
@@ -66,13 +66,13 @@ impl Tenure {
         } else {
             "ready"
         };
-        standing.into()
+        status.into()
     }
 
     /// Opens the folder or lets go of it, as it should be; ten times a second.
     pub(super) fn fit_spill(&mut self, server: &mut Server, now_us: u64) {
-        self.spill_standing = self.sleep_standing(server);
-        if self.spill_standing != "ready" {
+        self.spill_status = self.sleep_status(server);
+        if self.spill_status != "ready" {
             if self.spill.is_some() {
                 info::keep_counts(self, Tenure::close_spill);
             }
@@ -84,7 +84,7 @@ impl Tenure {
                 Err(why) => {
                     server.log(Level::Warning, &format!("values can't sleep: {why}"));
                     let failed = format!("off: tenure.spill-dir can't be used: {why}; setting it anew tries again");
-                    self.spill_standing = failed.clone().into();
+                    self.spill_status = failed.clone().into();
                     self.spill_failed = Some(failed);
                     return;
                 }
@@ -97,7 +97,7 @@ impl Tenure {
     /// Values of the last orderly stop, where this is the server's start: later, clients may have changed anything.
     fn take_warm(&mut self, server: &mut Server, now_us: u64) {
         let wanted = std::mem::take(&mut self.is_server_start) && self.settings.warm_restart;
-        let text = match self.with_spill(server, now_us, |spill, around| spill.take_warm(around, wanted)) {
+        let text = match self.with_spill(server, now_us, |spill, context| spill.take_warm(context, wanted)) {
             Some(Ok(warm)) if warm.keys > 0 => {
                 format!("warm restart: {} values of the last stop, {} bytes", warm.keys, warm.bytes)
             }
@@ -204,7 +204,7 @@ impl Tenure {
         // What wakes fills memory faster than the ticks that look how full it is.
         self.may_be_short = true;
         let worked =
-            self.with_spill(server, now_us, |spill, around| spill.work(around, TURN_BUDGET) && spill.is_busy());
+            self.with_spill(server, now_us, |spill, context| spill.work(context, TURN_BUDGET) && spill.is_busy());
         if worked == Some(true) {
             soon::call_soon(server);
         }
@@ -214,12 +214,12 @@ impl Tenure {
     pub(super) fn sleep_tick(&mut self, server: &mut Server, now_us: u64) {
         self.fit_spill(server, now_us);
         let may_evict = self.memory.policy != "noeviction";
-        self.with_spill(server, now_us, |spill, around| {
+        self.with_spill(server, now_us, |spill, context| {
             if !may_evict {
                 // Nothing may be lost any more, so nothing may sleep.
-                spill.wake_all(around);
+                spill.wake_all(context);
             }
-            spill.tick(around, may_evict);
+            spill.tick(context, may_evict);
         });
         if self.sleep_needs_watching() {
             self.watch(server, Watched::All);
@@ -246,7 +246,7 @@ impl Tenure {
         if asleep.is_empty() || (touched.is_read && self.makes_wait(call, server)) {
             return;
         }
-        self.with_spill(server, now_us(), |spill, around| spill.wake_now(around, &asleep));
+        self.with_spill(server, now_us(), |spill, context| spill.wake_now(context, &asleep));
     }
 
     /// Of these keys those that sleep; whose value has ended is told now, before a command finds them absent.
@@ -290,7 +290,7 @@ impl Tenure {
         if let Some(client) = refused {
             client.abort();
         }
-        self.with_spill(server, now_us(), |spill, around| spill.wake_now(around, &[key]));
+        self.with_spill(server, now_us(), |spill, context| spill.wake_now(context, &[key]));
         Awaited::Runs
     }
 
@@ -299,9 +299,9 @@ impl Tenure {
         let Some(name) = self.observer.only_key(words) else { return };
         let (db, key) = self.sleeping(server, name);
         let now_us = now_us();
-        self.with_spill(server, now_us, |spill, around| match outcome {
-            Some((place, bytes)) => drop(spill.wake_with(around, key, place, bytes.as_deref())),
-            None if around.observer.touches.sleepers.has(key, db, name) => spill.give_up_waiting(around, key),
+        self.with_spill(server, now_us, |spill, context| match outcome {
+            Some((place, bytes)) => drop(spill.wake_with(context, key, place, bytes.as_deref())),
+            None if context.observer.touches.sleepers.has(key, db, name) => spill.give_up_waiting(context, key),
             None => {}
         });
         server.select_db(db);
@@ -354,7 +354,7 @@ impl Tenure {
 
     fn write_warm(&mut self, server: &mut Server) {
         self.count_keys(server);
-        let text = match self.with_spill(server, now_us(), |spill, around| spill.write_warm(around)) {
+        let text = match self.with_spill(server, now_us(), |spill, context| spill.write_warm(context)) {
             Some(Ok(warm)) => format!("warm restart: {} values written, {} bytes", warm.keys, warm.bytes),
             Some(Err(why)) => format!("no warm restart: values can't be written: {why}"),
             None => return,
@@ -370,7 +370,7 @@ impl Tenure {
         let now_us = now_us();
         self.fit_spill(server, now_us);
         if self.spill.is_none() {
-            return Err(format!("sleep is {}", self.spill_standing));
+            return Err(format!("sleep is {}", self.spill_status));
         }
         if asleep && self.memory.policy == "noeviction" {
             return Err("maxmemory-policy is noeviction: nothing may leave memory".to_owned());
@@ -380,21 +380,21 @@ impl Tenure {
         if asleep {
             self.watch(server, Watched::All);
         }
-        self.with_spill(server, now_us, |spill, around| match asleep {
-            true => spill.sleep(around, partition),
-            false => spill.wake(partition, around.window, now_us),
+        self.with_spill(server, now_us, |spill, context| match asleep {
+            true => spill.sleep(context, partition),
+            false => spill.wake(partition, context.window, now_us),
         });
         soon::call_soon(server);
         Ok(())
     }
 
     /// What a partition is about, for people.
-    pub fn rest_of(&self, partition: PartitionId) -> &'static str {
-        match self.spill.as_ref().map_or(Rest::Awake, |spill| spill.rest(partition)) {
-            Rest::Awake => "awake",
-            Rest::FallingAsleep { .. } => "falling asleep",
-            Rest::Asleep => "asleep",
-            Rest::Waking => "waking",
+    pub fn sleep_state_of(&self, partition: PartitionId) -> &'static str {
+        match self.spill.as_ref().map_or(SleepState::Awake, |spill| spill.rest(partition)) {
+            SleepState::Awake => "awake",
+            SleepState::FallingAsleep { .. } => "falling asleep",
+            SleepState::Asleep => "asleep",
+            SleepState::Waking => "waking",
         }
     }
 }

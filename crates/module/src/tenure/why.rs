@@ -1,6 +1,6 @@
 //! `TENURE.WHY`: what one key is ranked by under Tenure's own policy, in the cache or evicted, and where it stands among others.
 
-use tenure_core::asked::REQUESTS_PER_TICK;
+use tenure_core::access_ring::REQUESTS_PER_TICK;
 use tenure_core::policy::density::{History, Ranks};
 use tenure_core::units::KeyHash;
 

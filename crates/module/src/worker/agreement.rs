@@ -5,7 +5,7 @@
 //! the costs that were measured. Values lie in the simulator's table, which stands for the server's key space; both draw the same candidates.
 
 use tenure_core::access::{Access, Op};
-use tenure_core::asked::{Asked, Kind, REQUESTS_PER_TICK};
+use tenure_core::access_ring::{AccessRing, Kind, REQUESTS_PER_TICK};
 use tenure_core::key_table::KeyTable;
 use tenure_core::policy::cache::{Cache, Outcome};
 use tenure_core::policy::density::{
@@ -13,7 +13,7 @@ use tenure_core::policy::density::{
     was_accessed,
 };
 use tenure_core::policy::over_target::OverTarget;
-use tenure_core::policy::pools::{Giver, Pools};
+use tenure_core::policy::pools::{Donor, Pools};
 use tenure_core::policy::table::{Entry, Order, Table, TableCache};
 use tenure_core::random::Random;
 use tenure_core::units::{KeyHash, PARTITIONS_MAX, PartitionId, TenantId};
@@ -38,7 +38,7 @@ struct Served {
     version: u64,
     counters: Vec<Counters>,
     binning: Binning,
-    asked: Asked,
+    accesses: AccessRing,
     keys: KeyTable,
     costs: MissCosts,
     ages: GreedyAges,
@@ -49,8 +49,8 @@ struct Served {
 
 impl Served {
     fn cache() -> TableCache<Served> {
-        let (shared, mut asked, mut binning) = (Shared::new(), Asked::new(), Binning::new(1));
-        asked.turn(true);
+        let (shared, mut accesses, mut binning) = (Shared::new(), AccessRing::new(), Binning::new(1));
+        accesses.turn(true);
         binning.add(0);
         let served = Served {
             models: Models::new(&shared),
@@ -59,8 +59,8 @@ impl Served {
             version: 0,
             counters: vec![Counters::default(); PARTITIONS_MAX],
             binning,
-            asked,
-            keys: KeyTable::with_outlines(KEY_TABLE_BYTES, REQUESTS_PER_TICK),
+            accesses,
+            keys: KeyTable::with_compact_entries(KEY_TABLE_BYTES, REQUESTS_PER_TICK),
             costs: MissCosts::default(),
             ages: GreedyAges::new(age_step(WINDOW_REQUESTS)),
             pools: Pools::new(DensityPolicyConfig::default().sample_size as usize),
@@ -104,12 +104,12 @@ impl Served {
 
     fn ranks(&self) -> Ranks<'_> {
         let ranking = self.published.learned.ranking.unwrap_or(Ranking::Greedy);
-        let basis = Basis { ranking, clock: self.asked.clock(), idle_is_time: true };
+        let basis = Basis { ranking, clock: self.accesses.clock(), idle_is_time: true };
         Ranks::new(basis, &self.published.learned.table, &self.costs)
     }
 
     fn subject(&self, entry: &Entry) -> (Subject, Option<u32>) {
-        let known = self.keys.recall(entry.key, self.asked.now() as u32);
+        let known = self.keys.recall(entry.key, self.accesses.now() as u32);
         let value = Value { partition: PartitionId(0), size_bytes: entry.size_bytes, expires_in_ms: None };
         let subject = self.ranks().subject(known.as_ref(), value, || panic!("each key is remembered"));
         (subject, known.map(|known| known.last))
@@ -124,22 +124,22 @@ impl Served {
 
 impl Order for Served {
     fn victim(&mut self, table: &Table, _incoming: &Entry) -> usize {
-        self.asked.settle(&mut self.keys);
+        self.accesses.settle(&mut self.keys);
         loop {
             let mut met = 0;
-            while !self.pools.will_do(Giver::Anyone, met) {
+            while !self.pools.will_do(Donor::Anyone, met) {
                 let entry = table.entries()[self.random.below(table.entries().len() as u64) as usize];
                 met += 1;
                 self.offer(&entry);
             }
             let Some((key, last)) = self.pools.take_of(OverTarget::all()) else { continue };
             let Some(place) = table.place_of(key) else { continue };
-            let known = self.keys.recall(key, self.asked.now() as u32);
+            let known = self.keys.recall(key, self.accesses.now() as u32);
             if was_accessed(known.as_ref(), last) {
                 continue;
             }
             let (gone, _) = self.subject(&table.entries()[place]);
-            self.ages.evicted(&gone, self.asked.now());
+            self.ages.evicted(&gone, self.accesses.now());
             self.victims.push(key);
             return place;
         }
@@ -152,9 +152,9 @@ impl Order for Served {
     }
 
     fn observed(&mut self, access: &Access, outcome: Outcome, table: &Table) {
-        self.asked.note(&mut self.keys, access.key, Kind::Asked);
-        self.asked.settle(&mut self.keys);
-        let now = self.asked.now();
+        self.accesses.note(&mut self.keys, access.key, Kind::Accessed);
+        self.accesses.settle(&mut self.keys);
+        let now = self.accesses.now();
         self.keys.get_mut(access.key).expect("it was just noted").learn_penalty(access.penalty_us);
         let known = self.keys.recall(access.key, now as u32);
         let (feature, penalty_us) = self.costs.of(known.as_ref(), PartitionId(0), 0.0);

@@ -4,7 +4,7 @@
 //! remember; a miss of a key that nobody knows waits until the write that repairs it tells. A key that has changed its
 //! size class takes what is known of it along to the other bin's model.
 //! Reads of a bin are those sampled, each standing for 1 / rate of them: what a bin is predicted to miss depends on the sampled
-//! misses alone, so that a hot key which is in the sample, or isn't, makes nothing look dearer.
+//! misses alone, so that a hot key which is in the sample, or isn't, makes nothing look more expensive.
 
 use tenure_core::access::{Access, Op};
 use tenure_core::decide::size_class::{SizeClasses, SizeLimits};

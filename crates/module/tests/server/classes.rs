@@ -217,7 +217,7 @@ fn a_hinted_class_follows_its_backend_at_once() {
     });
 }
 
-/// Equally often used, one kind forty times as dear; and one often used. What is worth least goes.
+/// Equally often used, one kind forty times as expensive; and one often used. What is worth least goes.
 #[test]
 fn hyperbolic_keeps_what_is_dear_and_what_is_often_used() {
     for policy in ["hyperbolic", "hyperbolic-size"] {

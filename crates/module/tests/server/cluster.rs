@@ -369,7 +369,7 @@ fn reader(node: &Server, prefix: String, keys: u64, backend_takes: Duration) -> 
     CacheAside::new(node.connection().unwrap(), prefix, keys, 1000).with_backend(backend_takes)
 }
 
-/// A primary has learned that one class of keys is dear and which keys are. Its replica, which saw writes alone, goes on with that:
+/// A primary has learned that one class of keys is expensive and which keys are. Its replica, which saw writes alone, goes on with that:
 /// the first plan after it took over is the primary's, before any window of its own has ended.
 #[test]
 fn a_replica_takes_over_with_classes_penalties_and_plan() {
@@ -381,12 +381,12 @@ fn a_replica_takes_over_with_classes_penalties_and_plan() {
         limit_all(&cluster, 3 * MB);
         let tag = tag_of(&cluster, 0);
         let mut cheap = reader(&cluster.nodes()[0], format!("c:{tag}:"), 3000, Duration::from_micros(100));
-        let mut dear = reader(&cluster.nodes()[0], format!("d:{tag}:"), 3000, Duration::from_millis(60));
+        let mut expensive = reader(&cluster.nodes()[0], format!("d:{tag}:"), 3000, Duration::from_millis(60));
         let (near, far) = ("db0/0-15000us", "db0/15000us+");
         let mut connection = cluster.nodes()[0].connection().unwrap();
         wait_for("the dear class to have most of the memory", || {
             (0..10).for_each(|_| cheap.read_some(100));
-            dear.read_some(200);
+            expensive.read_some(200);
             let rows = partitions(&mut connection);
             let target = |name: &str| rows.get(name).map_or(0.0, |row| row["target_bytes"]);
             target(far) > 1.5 * target(near) && target(near) >= 0.0 && rows[far]["used_bytes"] > 0.7 * target(far)
@@ -399,7 +399,7 @@ fn a_replica_takes_over_with_classes_penalties_and_plan() {
         wait_for("the replica to be taught", || {
             // What isn't asked for any more is forgotten, here as there.
             (0..10).for_each(|_| cheap.read_some(100));
-            dear.read_some(200);
+            expensive.read_some(200);
             let (on_primary, rows) = (partitions(&mut connection), partitions(&mut to_heir));
             let is_known = |row: &Row| {
                 row["target_bytes"] > 0.0
@@ -426,7 +426,7 @@ fn a_replica_takes_over_with_classes_penalties_and_plan() {
             );
             assert_eq!(after["k"], before["k"], "{name} under {policy}");
         }
-        // Under load it keeps the dear keys: it evicts by that plan, not by age alone.
+        // Under load it keeps the expensive keys: it evicts by that plan, not by age alone.
         let mut cheap = reader(heir, format!("c:{tag}:"), 3000, Duration::from_micros(100));
         let held = after[far]["used_bytes"];
         wait_for("the heir to evict", || {

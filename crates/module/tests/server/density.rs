@@ -198,7 +198,7 @@ fn a_minimum_holds_against_keys_that_are_worth_more() {
     });
 }
 
-/// The limited keys are dear and the others cheap, and memory is free.
+/// The limited keys are expensive and the others cheap, and memory is free.
 #[test]
 fn a_tenant_above_its_maximum_gives_first() {
     let options = options().set("tenure.tenants", "\"held=h:*,max=1mb free=f:*\"").set("maxmemory", "1gb");
@@ -310,7 +310,7 @@ fn why_tells_of_a_key_in_the_cache_and_of_one_that_was_evicted() {
         assert!(number(&known, "gap_requests") > 0.0 && number(&known, "penalty_us") > 4000.0, "{known:?}");
         assert!((1000.0..1300.0).contains(&number(&known, "size_bytes")), "{known:?}");
         assert!(number(&known, "compared") >= 64.0 && number(&known, "expires_in_ms") == -1.0, "{known:?}");
-        // It is dear and used all the time: nearly all others go before it.
+        // It is expensive and used all the time: nearly all others go before it.
         assert!(number(&known, "lower") > 0.8 * number(&known, "compared"), "{known:?}");
         wait_for("an evicted key that isn't back", || {
             let gone: Vec<(u16, Vec<u8>)> = evicted.all();

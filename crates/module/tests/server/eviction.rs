@@ -58,11 +58,11 @@ fn the_dear_tenant_keeps_more_and_used_follows_targets() {
         let evicted = EvictedKeys::of(server);
         let mut cheap = client(server, "c:", 4000).with_backend(Duration::from_micros(500));
         // Far apart, so that a busy machine, which adds to both, leaves them so.
-        let mut dear = client(server, "d:", 4000).with_backend(Duration::from_millis(40));
+        let mut expensive = client(server, "d:", 4000).with_backend(Duration::from_millis(40));
         let mut seen = String::new();
         let is_settled = || {
             cheap.read_some(200);
-            dear.read_some(200);
+            expensive.read_some(200);
             let rows = partitions(&mut connection);
             let (c, d) = (&rows["cheap"], &rows["dear"]);
             let sum = c["used_bytes"] + d["used_bytes"];
@@ -72,15 +72,15 @@ fn the_dear_tenant_keeps_more_and_used_follows_targets() {
         };
         let waited = tenure_servers::wait_for(crate::harness::DEADLINE, "the plan to be carried out", is_settled);
         assert!(waited.is_ok(), "{waited:?}: {seen}");
-        let before = [(cheap.reads, cheap.misses), (dear.reads, dear.misses)];
+        let before = [(cheap.reads, cheap.misses), (expensive.reads, expensive.misses)];
         for _ in 0..50 {
             cheap.read_some(200);
-            dear.read_some(200);
+            expensive.read_some(200);
         }
         let ratio = |client: &CacheAside, (reads, misses): (u64, u64)| {
             (client.misses - misses) as f64 / (client.reads - reads) as f64
         };
-        let (cheap_ratio, dear_ratio) = (ratio(&cheap, before[0]), ratio(&dear, before[1]));
+        let (cheap_ratio, dear_ratio) = (ratio(&cheap, before[0]), ratio(&expensive, before[1]));
         assert!(dear_ratio < 0.5 * cheap_ratio, "{dear_ratio} against {cheap_ratio}");
         check_by_tenure(server);
         check_events(server, &evicted);

@@ -322,7 +322,7 @@ fn reader(server: &Server, user: &str, prefix: &'static str, keys: u64) -> Cache
     CacheAside::new(login(server, user), prefix, keys, 1000)
 }
 
-/// Three users, misses of the second dearest; the third has a minimum, though its misses are cheap and it asks for little.
+/// Three users, misses of the second most expensive; the third has a minimum, though its misses are cheap and it asks for little.
 #[test]
 fn memory_goes_to_the_dear_user_and_bounds_hold() {
     let tenants = "alice=user:alice,max=1mb bob=user:bob carol=user:carol,min=1mb";

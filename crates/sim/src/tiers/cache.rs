@@ -3,7 +3,7 @@
 //! What it may know is what the server knows: a key's last access, reuse time, size and tenant when an access or the walk meets it, and the
 //! bytes of each tier. The walk meets keys of both tiers in no order (drawn at random here), each is offered to its tier's shortlists (`policy/pools.rs`),
 //! and K keys of a tier are met for each that leaves it. Reads leave a value where it is, writes put it into the fast tier, since
-//! the server allocates it anew. Once a turn: promotions of what was asked for, then what `tiers/marks.rs` says.
+//! the server allocates it anew. Once a turn: promotions of what was accessed, then what `tiers/marks.rs` says.
 //! Cost: a look-up per access, 48 bytes a value.
 
 use std::collections::VecDeque;
@@ -13,7 +13,7 @@ use tenure_core::expiry::{ExpiryQueue, expires_us_after};
 use tenure_core::model::key_map::KeyMap;
 use tenure_core::policy::density::DensityTable;
 use tenure_core::policy::over_target::OverTarget;
-use tenure_core::policy::pools::{Giver, PATIENCE, Pools, next_giver};
+use tenure_core::policy::pools::{Donor, PATIENCE, Pools, next_donor};
 use tenure_core::random::Random;
 use tenure_core::tiers::division::Division;
 use tenure_core::tiers::marks::{FreeSpace, Usage};
@@ -230,7 +230,7 @@ impl TierCache {
     fn hit(&mut self, place: usize, access: &Access) {
         let found = self.items[place];
         let (tier, reuse) = (found.placed.tier(), self.clock - found.last_access);
-        self.placer.asked(found.partition, tier, reuse);
+        self.placer.accessed(found.partition, tier, reuse);
         let expires_us = expires_us_after(access, Some(found.expires_us));
         let (clock, is_read) = (self.clock, access.op == Op::Read);
         self.change(place, |item| {
@@ -240,7 +240,7 @@ impl TierCache {
             item.size_bytes = access.size_bytes;
             item.penalty_us = access.penalty_us;
             item.partition = partition_of(access);
-            item.placed = if is_read { item.placed.asked() } else { item.placed.written() };
+            item.placed = if is_read { item.placed.accessed() } else { item.placed.written() };
         });
         if expires_us != found.expires_us {
             self.expiries.push(access.key, expires_us);
@@ -374,25 +374,25 @@ impl TierCache {
 
     /// The value that leaves a tier next: the oldest newcomer if that may leave, else of who gives the one that the placer ranks lowest of those met.
     fn next_to_leave(&mut self, tier: Tier) -> Option<usize> {
-        let giver = match tier {
+        let donor = match tier {
             Tier::Fast => {
                 let unlimited = [u64::MAX; PARTITIONS_MAX];
-                next_giver(&self.used[0], &self.targets, &unlimited, OverTarget::default, true).unwrap_or(Giver::Anyone)
+                next_donor(&self.used[0], &self.targets, &unlimited, OverTarget::default, true).unwrap_or(Donor::Anyone)
             }
-            Tier::Slow => Giver::Anyone,
+            Tier::Slow => Donor::Anyone,
         };
         if tier == Tier::Fast
-            && let Some(place) = self.oldest_newcomer(giver)
+            && let Some(place) = self.oldest_newcomer(donor)
         {
             return Some(place);
         }
         loop {
-            if let Some(place) = self.meet(tier, giver) {
+            if let Some(place) = self.meet(tier, donor) {
                 return Some(place);
             }
             let pools = &mut self.pools[tier.index()];
-            let victim = pools.take(giver).or_else(|| pools.take(Giver::Anyone))?;
-            // A candidate that was asked for since, has moved or is gone is no victim.
+            let victim = pools.take(donor).or_else(|| pools.take(Donor::Anyone))?;
+            // A candidate that was accessed since, has moved or is gone is no victim.
             let place = self.place_of.get(&victim.key).map(|&place| place as usize);
             let is_valid = |&place: &usize| {
                 let item = &self.items[place];
@@ -404,11 +404,11 @@ impl TierCache {
         }
     }
 
-    /// The giver's value that entered first of those not asked for since, if it may leave. Who was asked for leaves the ring.
-    fn oldest_newcomer(&mut self, giver: Giver) -> Option<usize> {
-        let ring = match giver {
-            Giver::Partition(id) => id.index(),
-            Giver::Anyone => (0..self.newcomers.len())
+    /// The donor's value that entered first of those not asked for since, if it may leave. Who was accessed leaves the ring.
+    fn oldest_newcomer(&mut self, donor: Donor) -> Option<usize> {
+        let ring = match donor {
+            Donor::Partition(id) => id.index(),
+            Donor::Anyone => (0..self.newcomers.len())
                 .filter(|&ring| !self.newcomers[ring].is_empty())
                 .min_by_key(|&ring| self.newcomers[ring].front().map(|newcomer| newcomer.last_access))?,
         };
@@ -446,12 +446,12 @@ impl TierCache {
         }
     }
 
-    /// The walk, until a value is met that may leave at once, K values of the tier's giver were met, or patience has run out.
-    fn meet(&mut self, tier: Tier, giver: Giver) -> Option<usize> {
+    /// The walk, until a value is met that may leave at once, K values of the tier's donor were met, or patience has run out.
+    fn meet(&mut self, tier: Tier, donor: Donor) -> Option<usize> {
         let patience = PATIENCE * self.config.sample_size as usize;
         let mut met = 0;
         for _ in 0..patience {
-            if self.items.is_empty() || self.pools[tier.index()].will_do(giver, met) {
+            if self.items.is_empty() || self.pools[tier.index()].will_do(donor, met) {
                 return None;
             }
             self.counts.met += 1;
@@ -464,7 +464,7 @@ impl TierCache {
             let rank = self.placer.rank(&value, table);
             let found_in = item.placed.tier();
             met += usize::from(found_in == tier);
-            let gives = giver == Giver::Anyone || giver == Giver::Partition(item.partition);
+            let gives = donor == Donor::Anyone || donor == Donor::Partition(item.partition);
             if found_in == tier && gives && self.placer.may_leave(&value, rank) {
                 return Some(place);
             }

@@ -57,7 +57,7 @@ impl Densities {
             let fading = self.keys.fading();
             let entry = self.keys.get_or_insert(access.key, now as u32);
             let gap = u64::from((now as u32).wrapping_sub(entry.last));
-            history = entry.history().asked(gap, now as u32, fading);
+            history = entry.history().accessed(gap, now as u32, fading);
             entry.set_history(history);
             entry.last = now as u32;
         }

@@ -29,7 +29,7 @@ pub enum System {
     Sdtmm,
     /// By time saved per byte.
     Worth,
-    /// Up goes whatever is asked for in the slow tier, down the longest idle.
+    /// Up goes whatever is accessed in the slow tier, down the longest idle.
     Naive,
     /// sdTMM without promotions.
     DemotionOnly,

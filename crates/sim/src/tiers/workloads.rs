@@ -15,7 +15,7 @@ const SIZE_BYTES: u32 = 324;
 /// The larger size of the phase-changing case.
 const LARGE_BYTES: u32 = 4096;
 
-/// What is asked for.
+/// What is accessed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Workload {
     /// YCSB C: reads, Zipfian with this α.

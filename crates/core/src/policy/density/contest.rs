@@ -2,7 +2,7 @@
 //!
 //! Source: miniature simulation (Waldspurger et al., ATC'17): keys are sampled by their hash, and a cache of `C` bytes is stood for by one of `C` ×
 //! rate; pRedis's authors choose between two policies so. Keys fall into sixteen strata by their hash, and what one ranking costs more than
-//! another is believed where it is by far more than strata differ by chance: one dear key may make a window, not a decision.
+//! another is believed where it is by far more than strata differ by chance: one expensive key may make a window, not a decision.
 //! What is learned (density, and density steadied by the long run) is returned to as soon as it is not behind.
 //! Cost: four small caches' access per sampled access, K scores per eviction; about 80 bytes per ranking and sampled key that fits.
 
@@ -215,7 +215,7 @@ mod tests {
         for now in 0..20_000_u64 {
             let access = Access { penalty_us: 100.0, ..Access::read(KeyHash::of_number(keys(now, &mut random)), 10) };
             let (last, history) = histories.get(&access.key).copied().unwrap_or_default();
-            let history = history.asked(now - last, now as u32, 2e-4);
+            let history = history.accessed(now - last, now as u32, 2e-4);
             histories.insert(access.key, (now, history));
             let op = if table_of_lies { Op::Write } else { Op::Read };
             let feature = history.feature(0);

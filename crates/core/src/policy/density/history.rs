@@ -22,7 +22,7 @@ const GAP_WEIGHT_MIN: f32 = 0.25;
 
 /// Steps per doubling of the number of requests.
 const STEPS: f32 = 16.0;
-/// Steps per half of an octave, which is what outlines tell apart.
+/// Steps per half of an octave, which is what compact entries tell apart.
 const STEPS_PER_HALF: u8 = 8;
 /// More of them than 2, 4, 8 and 16 requests have: where a range of counts ends and the next begins.
 const COUNT_STEPS: [u8; COUNTS - 1] = [21, 35, 50, 65];
@@ -53,7 +53,7 @@ const MORE: [f32; TABLED] = {
     more
 };
 
-/// What a key has shown: how often and how fast it is asked for. 2 bytes, to be kept with the key, also beyond its eviction.
+/// What a key has shown: how often and how fast it is accessed. 2 bytes, to be kept with the key, also beyond its eviction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct History {
     /// 0 = not asked for yet; else 1 more than log2 of its requests, in sixteenths. Older requests count for less.
@@ -67,7 +67,7 @@ impl History {
     /// less with time, for half after 1 / `fading` ticks. `now` decides which way a fraction of a step is rounded, so that the count is right in the
     /// mean. No logarithm is taken: of the gap it is linear within an octave, of the count it stands in a table.
     #[inline]
-    pub fn asked(self, gap: u64, now: u32, fading: f32) -> History {
+    pub fn accessed(self, gap: u64, now: u32, fading: f32) -> History {
         let Some(steps) = self.often.checked_sub(1) else { return History { often: 1, gap: 0 } };
         let gap = gap.max(1) as f32;
         // Exponent and upper three bits of the mantissa, rounded: eighths of an octave.
@@ -117,7 +117,7 @@ impl History {
         halves.min(31) << 5 | u16::from(self.gap / GAP_STEPS_PER_FEATURE)
     }
 
-    /// What the lower ten bits say, which [`History::to_ten_bits`] gave of a key that was asked for.
+    /// What the lower ten bits say, which [`History::to_ten_bits`] gave of a key that was accessed.
     #[inline]
     pub fn from_ten_bits(bits: u16) -> Self {
         let (halves, octave) = ((bits >> 5 & 31) as u8, (bits & 31) as u8);
@@ -138,7 +138,7 @@ impl History {
     }
 }
 
-/// What ranking goes by of a history: which keys have shown alike, and how often this one was asked for. As text: `once, group 5`, or `5 to 8 times, every 2^9 ticks`.
+/// What ranking goes by of a history: which keys have shown alike, and how often this one was accessed. As text: `once, group 5`, or `5 to 8 times, every 2^9 ticks`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Feature {
     /// Of the table, below [`FEATURES`].
@@ -162,7 +162,7 @@ impl Feature {
         usize::from(self.row)
     }
 
-    /// How often it was asked for, older requests less; at least 1.
+    /// How often it was accessed, older requests less; at least 1.
     #[inline]
     pub fn often(self) -> f32 {
         (f32::from(self.often) / STEPS).exp2()
@@ -175,21 +175,21 @@ mod tests {
 
     const FADING: f32 = 1e-6;
 
-    /// The history of a key that was asked for after these gaps.
-    fn asked(gaps: &[u64]) -> History {
-        gaps.iter().fold(History::default(), |history, &gap| history.asked(gap, 0, FADING))
+    /// The history of a key that was accessed after these gaps.
+    fn accessed(gaps: &[u64]) -> History {
+        gaps.iter().fold(History::default(), |history, &gap| history.accessed(gap, 0, FADING))
     }
 
-    /// Asked for at 0, 8 and 24: gaps 8 and 16, whose logarithms 3 and 4 have the mean 3.5.
+    /// AccessRing for at 0, 8 and 24: gaps 8 and 16, whose logarithms 3 and 4 have the mean 3.5.
     #[test]
     fn a_history_counts_and_smooths() {
-        let history = asked(&[99, 8, 16]);
+        let history = accessed(&[99, 8, 16]);
         assert_eq!(history.gap_ticks(), Some(2_f32.powf(3.5)));
         assert_eq!(History::from_bits(history.to_bits()), history);
-        assert_eq!(asked(&[1]).gap_ticks(), None);
-        let often = (0..1000).fold(History::default(), |history, now| history.asked(1 << 31, now, 0.0));
+        assert_eq!(accessed(&[1]).gap_ticks(), None);
+        let often = (0..1000).fold(History::default(), |history, now| history.accessed(1 << 31, now, 0.0));
         assert!(usize::from(often.feature(0).row) < FEATURES);
-        assert_eq!(asked(&[1]).feature(5).to_string(), "once, group 5");
+        assert_eq!(accessed(&[1]).feature(5).to_string(), "once, group 5");
         assert_eq!(history.feature(5).to_string(), "3 or 4 times, every 2^3 ticks");
         assert_eq!(often.feature(0).to_string(), "more than 16 times, every 2^31 ticks");
     }
@@ -199,7 +199,7 @@ mod tests {
     fn requests_are_counted_in_the_mean_and_fade() {
         let count = |fading: f32| {
             let histories = (0..100_u32)
-                .map(|first| (0..1000).fold(History::default(), |h, i| h.asked(8, 1009 * first + 8 * i, fading)));
+                .map(|first| (0..1000).fold(History::default(), |h, i| h.accessed(8, 1009 * first + 8 * i, fading)));
             histories.map(|history| f64::from(history.n_requests())).sum::<f64>() / 100.0
         };
         assert!((count(0.0) / 1000.0 - 1.0).abs() < 0.1, "{}", count(0.0));

@@ -13,7 +13,7 @@ use super::model::{DensityConfig, DensityModel};
 use super::ranking::Ranking;
 use super::table::DensityTable;
 use crate::access::{Access, Op};
-use crate::asked::REQUESTS_PER_TICK;
+use crate::access_ring::REQUESTS_PER_TICK;
 use crate::error::ConfigError;
 use crate::sampling::SampleRate;
 
@@ -30,7 +30,7 @@ const SEED: u64 = 1;
 /// What a sampled access tells beside itself. Its access reads, of a miss, as the one that the answer completes.
 #[derive(Clone, Copy, Debug)]
 pub struct Shown {
-    /// When it was asked for, in ticks.
+    /// When it was accessed, in ticks.
     pub now: u64,
     /// When its value expires, in ticks; `u64::MAX` = never.
     pub expires: u64,
@@ -213,7 +213,7 @@ mod tests {
             if i == 50_000 {
                 learner.set_rate(half);
             }
-            let history = History::default().asked(0, 0, 1e-6).asked(300, 300, 1e-6);
+            let history = History::default().accessed(0, 0, 1e-6).accessed(300, 300, 1e-6);
             let access = Access::read(KeyHash::of_number(i % 300), 10);
             learner.record(&access, &shown(i, history.feature(0)));
             if i % 10_000 == 9_999 {
@@ -234,7 +234,7 @@ mod tests {
         learner.set_keys_max(2_000);
         for i in 0..40_000_u64 {
             let access = Access::read(KeyHash::of_number(i % 8_000), 10);
-            learner.record(&access, &shown(i, History::default().asked(0, 0, 1e-6).feature(0)));
+            learner.record(&access, &shown(i, History::default().accessed(0, 0, 1e-6).feature(0)));
             if i % 10_000 == 9_999 {
                 learner.end_window(40_000);
             }

@@ -150,7 +150,7 @@ mod tests {
         let mut table = KeyTable::new(4096);
         let entry = table.get_or_insert(KeyHash::of_number(1), 0);
         entry.learn_penalty(1000.0);
-        entry.set_history(History::default().asked(0, 0, 1e-6).asked(8, 8, 1e-6));
+        entry.set_history(History::default().accessed(0, 0, 1e-6).accessed(8, 8, 1e-6));
         let mut costs = MissCosts::default();
         costs.penalty_us[3] = 50.0;
         let us = |costs: &MissCosts, entry| costs.of(entry, PartitionId(3), 0.01).1;

@@ -12,7 +12,7 @@
 //! | `load` | how many keys are looked at for a victim |
 //! | `simulated` | the server's part, simulated: accesses, candidates drawn at random, eviction |
 //!
-//! The candidates are kept by `policy/pools.rs`. What keys have shown is remembered in `key_table.rs`, dated by the clock of `asked.rs`.
+//! The candidates are kept by `policy/pools.rs`. What keys have shown is remembered in `key_table.rs`, dated by the clock of `access_ring.rs`.
 
 mod contest;
 mod history;

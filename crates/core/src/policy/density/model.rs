@@ -14,7 +14,7 @@ use crate::units::KeyHash;
 
 /// What a parent knows weighs as much as so many accesses seen.
 const PRIOR_ACCESSES: f32 = 2.0;
-/// Where nothing was seen at all, a key of age `t` is asked for at a rate of this / `t`: as likely as not before it is four times as old.
+/// Where nothing was seen at all, a key of age `t` is accessed at a rate of this / `t`: as likely as not before it is four times as old.
 const PRIOR_HAZARD: f32 = 0.5;
 /// What an age tells of the tail, one bucket older: half after an octave and a half.
 const TAIL_DECAY: f32 = 0.9;
@@ -184,7 +184,7 @@ fn leaning(counts: &[Count], parent: &[Rate]) -> Vec<Rate> {
 }
 
 /// What is expected of a group whose keys come back less often than the parent's where both were seen: as much less at all ages (proportional
-/// hazards, Cox 1972). Of a key that was accessed once, all ages tell: a burst of dear keys that never come again is known by the youngest.
+/// hazards, Cox 1972). Of a key that was accessed once, all ages tell: a burst of expensive keys that never come again is known by the youngest.
 /// Never more than the parent's.
 fn as_seldom(counts: &[Count], parent: &[Rate]) -> Vec<Rate> {
     let seen: f32 = counts.iter().map(|count| count.accesses).sum();
@@ -227,9 +227,9 @@ mod tests {
         KeyHash::of_number(i)
     }
 
-    /// The history of a key that was asked for after these gaps.
-    fn asked(gaps: &[u64]) -> History {
-        gaps.iter().fold(History::default(), |history, &gap| history.asked(gap, 0, FADING))
+    /// The history of a key that was accessed after these gaps.
+    fn accessed(gaps: &[u64]) -> History {
+        gaps.iter().fold(History::default(), |history, &gap| history.accessed(gap, 0, FADING))
     }
 
     fn model() -> DensityModel {
@@ -238,10 +238,10 @@ mod tests {
 
     /// A key that was accessed twice.
     fn twice() -> Feature {
-        asked(&[0, 1]).feature(0)
+        accessed(&[0, 1]).feature(0)
     }
 
-    /// Of keys asked for every 100 ticks and of keys never asked for again, the first are dense until 100 and the others never.
+    /// Of keys asked for every 100 ticks and of keys never accessed again, the first are dense until 100 and the others never.
     #[test]
     fn what_comes_again_is_dense_until_it_is_overdue() {
         let mut model = model();
@@ -250,15 +250,15 @@ mod tests {
             let i = (now % 100) as usize;
             match histories.get_mut(i) {
                 Some(history) => {
-                    *history = history.asked(100, now as u32, FADING);
+                    *history = history.accessed(100, now as u32, FADING);
                     model.record(key(i as u64), Op::Read, now, history.feature(0));
                 }
-                None => model.record(key(now), Op::Read, now, asked(&[0]).feature(0)),
+                None => model.record(key(now), Op::Read, now, accessed(&[0]).feature(0)),
             }
         }
         let table = model.end_window(20_000, 1 << 20);
         let density = |feature, age| table.density(feature, age);
-        let (loops, once) = (histories[0].feature(0), asked(&[0]).feature(0));
+        let (loops, once) = (histories[0].feature(0), accessed(&[0]).feature(0));
         assert!((density(loops, 50) - 1.0 / 50.0).abs() < 0.006, "{}", density(loops, 50));
         assert!(density(loops, 90) > density(loops, 10), "nearer");
         assert!(density(loops, 1_000) < density(loops, 50) / 10.0, "overdue");
@@ -274,7 +274,7 @@ mod tests {
     #[test]
     fn silence_is_learned_from() {
         let mut model = model();
-        let once = asked(&[0]).feature(0);
+        let once = accessed(&[0]).feature(0);
         (0..1000).for_each(|i| model.record(key(i), Op::Read, i, once));
         let before = model.clone().end_window(1000, 1 << 20).density(once, 2000);
         let after = model.end_window(5000, 1 << 20).density(once, 2000);
@@ -286,7 +286,7 @@ mod tests {
     #[test]
     fn a_group_that_never_comes_again_is_not_expected_to_later() {
         let mut model = model();
-        let once = |group| asked(&[0]).feature(group);
+        let once = |group| accessed(&[0]).feature(group);
         for now in 0..10_000 {
             let (number, group) = if now % 2 == 0 { (now % 500, 0) } else { (now, 1) };
             model.record(key(number), Op::Read, now, once(group));
@@ -302,11 +302,11 @@ mod tests {
     fn a_tail_is_as_thin_as_it_was_seen_to_become() {
         let mut model = model();
         for now in 0..20_000_u64 {
-            let (number, history) = if now % 20 < 10 { (now, asked(&[0])) } else { (now - 10, asked(&[0, 10])) };
+            let (number, history) = if now % 20 < 10 { (now, accessed(&[0])) } else { (now - 10, accessed(&[0, 10])) };
             model.record(key(number), Op::Read, now, history.feature(0));
         }
         let table = model.end_window(20_000, 1 << 20);
-        let feature = asked(&[0, 10]).feature(0);
+        let feature = accessed(&[0, 10]).feature(0);
         let (seen, beyond) = (table.density(feature, 10_000), table.density(feature, 80_000));
         assert!(beyond < 1e-3 / 80_000.0, "{beyond} beyond, {seen} where many were seen");
     }

@@ -1,7 +1,7 @@
 //! The rankings between which Tenure's own policy chooses: cost density, the same steadied by the long run, GDSF and recency. Server, simulator and miniature caches all rank
 //! by this file.
 //!
-//! Cost density is penalty × density ÷ size (`table.rs`). Where draws are independent, how often a key was asked for is all there is to know,
+//! Cost density is penalty × density ÷ size (`table.rs`). Where draws are independent, how often a key was accessed is all there is to know,
 //! and a table by feature and age, learned from few, knows it badly: the steady ranking takes the geometric mean of that and the density. GDSF (Cherkasova, HP Labs 1998-69) needs of a key no more than is
 //! remembered of it anyway: its H is the age L at its last access plus requests × penalty ÷ size, and L at any time past is looked up in
 //! a short list, the same for all keys. As in `gdsf.rs`, L is a moving mean of the victims' H.
@@ -17,7 +17,7 @@ use super::table::DensityTable;
 pub enum Ranking {
     /// What keeping it saves per byte and time, as learned.
     Density,
-    /// The same, and how often it was asked for in the long run.
+    /// The same, and how often it was accessed in the long run.
     Steady,
     /// GDSF; also what ranks before anything was learned.
     Greedy,
@@ -50,7 +50,7 @@ impl Ranking {
 pub struct Subject {
     /// What it has shown.
     pub feature: Feature,
-    /// When it was last asked for.
+    /// When it was last accessed.
     pub last: u64,
     /// When it expires; `u64::MAX` = never.
     pub expires: u64,
@@ -163,7 +163,7 @@ mod tests {
     use crate::units::KeyHash;
 
     fn subject(last: u64, penalty_us: f32) -> Subject {
-        let feature = History::default().asked(0, 0, 1e-6).feature(0);
+        let feature = History::default().accessed(0, 0, 1e-6).feature(0);
         Subject { feature, last, expires: u64::MAX, n_requests: 1, size_bytes: 100, penalty_us }
     }
 

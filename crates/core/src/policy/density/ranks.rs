@@ -4,7 +4,7 @@ use super::history::{Feature, History};
 use super::miss_costs::MissCosts;
 use super::ranking::{GreedyAges, Ranker, Ranking, Subject};
 use super::table::DensityTable;
-use crate::asked::Clock;
+use crate::access_ring::Clock;
 use crate::key_table::Entry;
 use crate::units::PartitionId;
 
@@ -67,7 +67,7 @@ impl<'a> Ranks<'a> {
         Subject::of(known, shown, self.clock.now, (value.size_bytes, expires), || self.age_of_unknown(idle_ms))
     }
 
-    /// A key that isn't remembered was asked for before the clock went, or its place was taken: it is as old as the server's own clock lets
+    /// A key that isn't remembered was accessed before the clock went, or its place was taken: it is as old as the server's own clock lets
     /// it be.
     fn age_of_unknown(&self, idle_ms: impl FnOnce() -> u64) -> u64 {
         let unseen = self.clock.now.saturating_sub(self.clock.since);
@@ -107,7 +107,7 @@ pub(super) fn history_of(known: Option<&Entry>) -> History {
     known.map_or(History::default(), Entry::history)
 }
 
-/// Whether a key that was `last` accessed then was since, by what is `known` of it now. What is remembered in outline by now rounds that down.
+/// Whether a key that was `last` accessed then was since, by what is `known` of it now. What is remembered in a compact entry by now rounds that down.
 pub fn was_accessed(known: Option<&Entry>, last: Option<u32>) -> bool {
     match (known, last) {
         (Some(known), Some(last)) => known.last.wrapping_sub(last).cast_signed() > 0,

@@ -14,7 +14,7 @@ use super::ranking::{GreedyAges, Ranker, Ranking, Subject};
 use super::ranks::{history_of, was_accessed};
 use super::{KEY_TABLE_SHARE, SAMPLE_SIZE, WINDOW_REQUESTS};
 use crate::access::{Access, Op};
-use crate::asked::{Asked, Kind, REQUESTS_PER_TICK};
+use crate::access_ring::{AccessRing, Kind, REQUESTS_PER_TICK};
 use crate::error::ConfigError;
 use crate::expiry::{NEVER_US, expires_us_after};
 use crate::key_table::KeyTable;
@@ -22,7 +22,7 @@ use crate::policy::Snapshot;
 use crate::policy::cache::{Outcome, SAMPLE_SIZE_MAX};
 use crate::policy::over_target::OverTarget;
 use crate::policy::partitioned::Partitioning;
-use crate::policy::pools::{Giver, PATIENCE, Pools, next_giver};
+use crate::policy::pools::{Donor, PATIENCE, Pools, next_donor};
 use crate::policy::table::{Entry, Order, Table, TableCache};
 use crate::random::Random;
 use crate::sampling::SampleRate;
@@ -89,7 +89,7 @@ struct Victim {
 pub struct Density {
     config: DensityPolicyConfig,
     keys: KeyTable,
-    asked: Asked,
+    accesses: AccessRing,
     paced_us: u64,
     learner: Learner,
     learned: Learned,
@@ -131,11 +131,11 @@ impl Density {
         learner.set_keys_max(CONTEST_ROOM * config.sampled_keys_max);
         let mut bytes_max = [u64::MAX; PARTITIONS_MAX];
         bytes_max.iter_mut().zip(&config.bounds).for_each(|(max, bounds)| *max = bounds.bytes_max);
-        let mut asked = Asked::new();
-        asked.turn(true);
+        let mut accesses = AccessRing::new();
+        accesses.turn(true);
         let order = Density {
-            keys: KeyTable::with_outlines(key_table_bytes, REQUESTS_PER_TICK),
-            asked,
+            keys: KeyTable::with_compact_entries(key_table_bytes, REQUESTS_PER_TICK),
+            accesses,
             paced_us: 0,
             learner,
             learned: Learned::default(),
@@ -163,13 +163,13 @@ impl Density {
     fn expires_at(&self, expires_us: u64) -> u64 {
         match expires_us {
             NEVER_US => u64::MAX,
-            _ => self.asked.clock().tick_after(self.asked.now(), expires_us.saturating_sub(self.now_us)),
+            _ => self.accesses.clock().tick_after(self.accesses.now(), expires_us.saturating_sub(self.now_us)),
         }
     }
 
     /// What is known of a value, and when it was last accessed where that is remembered.
     fn subject(&self, entry: &Entry, clock: u64) -> (Subject, Option<u32>) {
-        let now = self.asked.now();
+        let now = self.accesses.now();
         let known = self.keys.recall(entry.key, now as u32);
         let shown = (feature_of(history_of(known.as_ref()), entry.penalty_us), entry.penalty_us);
         let value = (entry.size_bytes, self.expires_at(entry.expires_us));
@@ -180,17 +180,17 @@ impl Density {
     fn offer(&mut self, entry: &Entry, clock: u64) {
         let (subject, last) = self.subject(entry, clock);
         let (table, ages) = (&self.learned.table, &self.ages);
-        let score = Ranker { ranking: self.ranking, table, ages, now: self.asked.now() }.score(&subject);
+        let score = Ranker { ranking: self.ranking, table, ages, now: self.accesses.now() }.score(&subject);
         let Entry { key, last_access, partition, .. } = *entry;
         self.pools.offer(partition, f64::from(score), || Victim { key, last, last_access });
     }
 
     /// Draws values until K that may go were met, or patience has run out.
-    fn meet(&mut self, table: &Table, giver: Giver, may_give: OverTarget) {
+    fn meet(&mut self, table: &Table, donor: Donor, may_give: OverTarget) {
         let patience = PATIENCE * self.config.sample_size as usize;
         let mut met = 0;
         for _ in 0..patience {
-            if self.pools.will_do(giver, met) {
+            if self.pools.will_do(donor, met) {
                 return;
             }
             let entry = table.entries()[self.random.below(table.entries().len() as u64) as usize];
@@ -205,7 +205,7 @@ impl Density {
     fn place_of(&self, victim: &Victim, table: &Table) -> Option<usize> {
         let place = table.place_of(victim.key)?;
         let entry = &table.entries()[place];
-        let known = self.keys.recall(victim.key, self.asked.now() as u32);
+        let known = self.keys.recall(victim.key, self.accesses.now() as u32);
         let was_accessed = match (&known, victim.last) {
             (None, None) => entry.last_access != victim.last_access,
             _ => was_accessed(known.as_ref(), victim.last),
@@ -215,18 +215,18 @@ impl Density {
 
     /// Notes an access, and feeds the learner where its key is in the sample.
     fn learn(&mut self, access: &Access) {
-        let kind = if access.op == Op::Delete { Kind::Deleted } else { Kind::Asked };
-        self.asked.note(&mut self.keys, access.key, kind);
+        let kind = if access.op == Op::Delete { Kind::Deleted } else { Kind::Accessed };
+        self.accesses.note(&mut self.keys, access.key, kind);
         if !self.rate.takes(access.key) {
             return;
         }
-        self.asked.settle(&mut self.keys);
+        self.accesses.settle(&mut self.keys);
         let history = match kind {
             Kind::Deleted => History::default(),
             _ => history_of(self.keys.get(access.key)),
         };
         let shown = Shown {
-            now: self.asked.now(),
+            now: self.accesses.now(),
             expires: self.expires_at(expires_us_after(access, None)),
             feature: feature_of(history, access.penalty_us),
             penalty_us: access.penalty_us,
@@ -254,21 +254,21 @@ impl Density {
 
 impl Order for Density {
     fn victim(&mut self, table: &Table, incoming: &Entry) -> usize {
-        self.asked.settle(&mut self.keys);
+        self.accesses.settle(&mut self.keys);
         let mut used = self.used_bytes;
         used[incoming.partition.index()] += u64::from(incoming.size_bytes);
-        let giver = next_giver(&used, &[], &self.bytes_max, OverTarget::default, true).unwrap_or(Giver::Anyone);
-        let may_give = match giver {
-            Giver::Partition(id) if self.used_bytes[id.index()] > 0 => OverTarget::only(id),
+        let donor = next_donor(&used, &[], &self.bytes_max, OverTarget::default, true).unwrap_or(Donor::Anyone);
+        let may_give = match donor {
+            Donor::Partition(id) if self.used_bytes[id.index()] > 0 => OverTarget::only(id),
             _ => OverTarget::above_minimum(&self.used_bytes, &self.bytes_min),
         };
         loop {
-            self.meet(table, giver, may_give);
-            let victim = self.pools.take(giver).or_else(|| self.pools.take(Giver::Anyone));
+            self.meet(table, donor, may_give);
+            let victim = self.pools.take(donor).or_else(|| self.pools.take(Donor::Anyone));
             let place = victim.and_then(|victim| self.place_of(&victim, table));
             if let Some(place) = place.filter(|&place| may_give.holds(table.entries()[place].partition)) {
                 let (gone, _) = self.subject(&table.entries()[place], table.clock());
-                self.ages.evicted(&gone, self.asked.now());
+                self.ages.evicted(&gone, self.accesses.now());
                 return place;
             }
         }
@@ -282,7 +282,7 @@ impl Order for Density {
     fn removed(&mut self, table: &Table, place: usize) {
         let entry = &table.entries()[place];
         self.used_bytes[entry.partition.index()] -= u64::from(entry.size_bytes);
-        self.asked.settle(&mut self.keys);
+        self.accesses.settle(&mut self.keys);
         if let Some(known) = self.keys.get_mut(entry.key) {
             known.n_requests = 0;
         }
@@ -296,14 +296,14 @@ impl Order for Density {
         self.now_us = access.time_us;
         if self.now_us >= self.paced_us + PACE_EVERY_US {
             self.paced_us = self.now_us;
-            self.asked.pace(self.now_us);
+            self.accesses.pace(self.now_us);
         }
         self.learn(access);
         // A newcomer that is worth less than what was met goes before it.
         if outcome == Outcome::Miss
             && let Some(place) = table.place_of(access.key)
         {
-            self.asked.settle(&mut self.keys);
+            self.accesses.settle(&mut self.keys);
             self.offer(&table.entries()[place], table.clock());
         }
         self.requests += u64::from(outcome != Outcome::NotARequest);
@@ -373,7 +373,7 @@ mod tests {
         assert!(by_gdsf < hits - 0.3, "{by_gdsf}");
     }
 
-    /// 3000 keys of which a draw that stays is asked for, the first far more often than the last, with room for 300: what the long run knows is
+    /// 3000 keys of which a draw that stays is accessed, the first far more often than the last, with room for 300: what the long run knows is
     /// found out, and better than density alone. Where the draw moves, density is.
     #[test]
     fn where_popularity_stays_the_long_run_counts() {
@@ -393,7 +393,7 @@ mod tests {
         assert!(ranking == Ranking::Density && moving > steady + 200, "{ranking:?}: {moving} of 30000, {steady}");
     }
 
-    /// Three tenants, the first of no use and with a guarantee, the second dear and limited.
+    /// Three tenants, the first of no use and with a guarantee, the second expensive and limited.
     #[test]
     fn a_minimum_and_a_maximum_hold() {
         let bounds = [(300, 2_000), (0, 200), (0, 2_000)].map(|(bytes_min, bytes_max)| Bounds { bytes_min, bytes_max });

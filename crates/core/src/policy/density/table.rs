@@ -105,7 +105,7 @@ impl DensityTable {
         self.indices.capacity() * size_of::<Index>()
     }
 
-    /// Reads to be expected per tick from keeping a key that has shown `feature` and was last asked for `age` ticks ago; above 0.
+    /// Reads to be expected per tick from keeping a key that has shown `feature` and was last accessed `age` ticks ago; above 0.
     /// 0 where the table is empty.
     #[inline]
     pub fn density(&self, feature: Feature, age: u64) -> f32 {

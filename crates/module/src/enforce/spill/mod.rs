@@ -60,7 +60,7 @@ const REUSE_SLOTS: usize = 1 << 14;
 
 /// What a partition is about.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Rest {
+pub enum SleepState {
     /// Nothing of it sleeps, or what little does may.
     #[default]
     Awake,
@@ -101,7 +101,7 @@ pub struct Counts {
 
 /// One partition's rhythm.
 struct Rhythm {
-    rest: Rest,
+    rest: SleepState,
     diurnal: Diurnal,
     reuses: ReuseTimes,
     /// Accesses counted when the interval began.
@@ -117,7 +117,7 @@ struct Rhythm {
 impl Rhythm {
     fn new(config: DiurnalConfig) -> Self {
         Rhythm {
-            rest: Rest::Awake,
+            rest: SleepState::Awake,
             diurnal: Diurnal::new(config),
             reuses: ReuseTimes::default(),
             requests_before: 0,
@@ -132,12 +132,12 @@ impl Rhythm {
 impl Rhythm {
     /// True while it keeps what it had.
     fn is_held(&self, window: u64, now_us: u64) -> bool {
-        self.rest == Rest::Waking || window < self.held_until || now_us < self.held_until_us
+        self.rest == SleepState::Waking || window < self.held_until || now_us < self.held_until_us
     }
 }
 
 /// What the rest of Tenure lends for a moment.
-pub struct Around<'a> {
+pub struct SleepContext<'a> {
     /// The server.
     pub server: &'a mut Server,
     /// Who is who, and who is asleep.
@@ -266,44 +266,44 @@ impl Spill {
         self.rhythms.clear();
         let partitions = &mut observer.partitions;
         observer.touches.sleepers.divide_anew(|sleeper| {
-            partitions.of_asked(sleeper.db, &sleeper.name, || KeyHash::of(&sleeper.name), sleeper.owner)
+            partitions.of_accessed(sleeper.db, &sleeper.name, || KeyHash::of(&sleeper.name), sleeper.owner)
         });
     }
 
     /// A partition is to fall asleep.
-    pub fn sleep(&mut self, around: &Around, partition: PartitionId) {
-        let held_bytes = around.usage.bytes()[partition.index()];
+    pub fn sleep(&mut self, context: &SleepContext, partition: PartitionId) {
+        let held_bytes = context.usage.bytes()[partition.index()];
         let sweep = if self.sweep_dbs.is_empty() { self.sweep } else { self.sweep + 1 };
         let rhythm = self.rhythm(partition);
-        rhythm.held_bytes = held_bytes.max(if rhythm.rest == Rest::Asleep { rhythm.held_bytes } else { 0 });
-        rhythm.rest = Rest::FallingAsleep { round: 0, sweep };
+        rhythm.held_bytes = held_bytes.max(if rhythm.rest == SleepState::Asleep { rhythm.held_bytes } else { 0 });
+        rhythm.rest = SleepState::FallingAsleep { round: 0, sweep };
         rhythm.touched = 0;
         if self.sweep_dbs.is_empty() {
-            self.begin_sweep(around);
+            self.begin_sweep(context);
         }
     }
 
     /// A partition is to wake.
     pub fn wake(&mut self, partition: PartitionId, window: u64, now_us: u64) {
         let rhythm = self.rhythm(partition);
-        rhythm.rest = Rest::Waking;
+        rhythm.rest = SleepState::Waking;
         (rhythm.held_until, rhythm.held_until_us) = (window + WINDOWS_HELD, now_us + HELD_US);
     }
 
     /// All that sleep are to wake.
-    pub fn wake_all(&mut self, around: &Around) {
+    pub fn wake_all(&mut self, context: &SleepContext) {
         for i in 0..self.rhythms.len() {
             let partition = PartitionId(i as u16);
-            let sleeps = around.observer.touches.sleepers.of(partition) > 0;
-            if self.rest(partition) != Rest::Waking && (sleeps || self.rest(partition) != Rest::Awake) {
-                self.wake(partition, around.window, around.now_us);
+            let sleeps = context.observer.touches.sleepers.of(partition) > 0;
+            if self.rest(partition) != SleepState::Waking && (sleeps || self.rest(partition) != SleepState::Awake) {
+                self.wake(partition, context.window, context.now_us);
             }
         }
     }
 
     /// What a partition is about.
-    pub fn rest(&self, partition: PartitionId) -> Rest {
-        self.rhythms.get(partition.index()).map_or(Rest::Awake, |rhythm| rhythm.rest)
+    pub fn rest(&self, partition: PartitionId) -> SleepState {
+        self.rhythms.get(partition.index()).map_or(SleepState::Awake, |rhythm| rhythm.rest)
     }
 
     /// At the end of each turn, whether writes are paused. Commands that were held back run after that, and the filter doesn't see
@@ -314,7 +314,7 @@ impl Spill {
 
     /// True where there is something to do that a turn may do some of.
     pub fn is_busy(&self) -> bool {
-        let moves = |rhythm: &Rhythm| matches!(rhythm.rest, Rest::FallingAsleep { .. } | Rest::Waking);
+        let moves = |rhythm: &Rhythm| matches!(rhythm.rest, SleepState::FallingAsleep { .. } | SleepState::Waking);
         self.us_left > 0
             && !self.is_paused
             && !self.was_paused
@@ -326,7 +326,7 @@ impl Spill {
 
     /// True where keys sleep or are about to, so that no command may pass unseen.
     pub fn needs_watching(&self, observer: &Observer) -> bool {
-        let falls = |rhythm: &Rhythm| matches!(rhythm.rest, Rest::FallingAsleep { .. });
+        let falls = |rhythm: &Rhythm| matches!(rhythm.rest, SleepState::FallingAsleep { .. });
         observer.touches.sleepers.any() || !self.pending.is_empty() || self.rhythms.iter().any(falls)
     }
 
@@ -352,7 +352,7 @@ impl Spill {
     }
 
     /// A slice of work: takes what the disk has done, lets some fall asleep, wakes some. False where there was nothing to do.
-    pub fn work(&mut self, around: &mut Around, budget: Duration) -> bool {
+    pub fn work(&mut self, context: &mut SleepContext, budget: Duration) -> bool {
         let before = (self.disk.under_way(), self.sweep_dbs.len());
         let started = Instant::now();
         let budget = budget.min(Duration::from_micros(self.us_left));
@@ -360,16 +360,16 @@ impl Spill {
         self.arrived.extend(self.disk.take_done());
         let mut has_worked = !self.arrived.is_empty();
         // What wakes has to be made room for before more does.
-        let mut burst_left = around.burst_bytes;
+        let mut burst_left = context.burst_bytes;
         while !is_over() && burst_left > 0 {
             let Some(done) = self.arrived.pop_front() else { break };
-            burst_left -= self.take_done(around, done) as i64;
+            burst_left -= self.take_done(context, done) as i64;
         }
         for i in 0..self.rhythms.len() {
             match self.rhythms[i].rest {
-                Rest::Waking => self.wake_some(around, PartitionId(i as u16), is_over),
-                Rest::FallingAsleep { .. } => self.fall_asleep_some(around, is_over),
-                Rest::Awake | Rest::Asleep => {}
+                SleepState::Waking => self.wake_some(context, PartitionId(i as u16), is_over),
+                SleepState::FallingAsleep { .. } => self.fall_asleep_some(context, is_over),
+                SleepState::Awake | SleepState::Asleep => {}
             }
         }
         has_worked |= before != (self.disk.under_way(), self.sweep_dbs.len()) || !self.sweep_dbs.is_empty();
@@ -380,97 +380,102 @@ impl Spill {
     }
 
     /// Returns how many bytes have come into memory.
-    fn take_done(&mut self, around: &mut Around, done: Done) -> u64 {
+    fn take_done(&mut self, context: &mut SleepContext, done: Done) -> u64 {
         match done {
-            Done::Written { key, place } => self.written(around, key, place),
+            Done::Written { key, place } => self.written(context, key, place),
             Done::Read { key, place, bytes } => {
-                let has_room = around.room_bytes > 0;
-                if has_room || self.is_held(around, key) {
-                    let is_awake = self.wake_with(around, key, place, bytes.as_deref());
-                    around.room_bytes -= i64::from(place.len);
+                let has_room = context.room_bytes > 0;
+                if has_room || self.is_held(context, key) {
+                    let is_awake = self.wake_with(context, key, place, bytes.as_deref());
+                    context.room_bytes -= i64::from(place.len);
                     return if is_awake && !has_room { u64::from(place.len) } else { 0 };
                 } else {
-                    around.observer.touches.sleepers.list_again(key);
-                    self.rhythms.iter_mut().filter(|r| r.rest == Rest::Waking).for_each(|r| r.rest = Rest::Asleep);
+                    context.observer.touches.sleepers.list_again(key);
+                    self.rhythms
+                        .iter_mut()
+                        .filter(|r| r.rest == SleepState::Waking)
+                        .for_each(|r| r.rest = SleepState::Asleep);
                 }
             }
             Done::Refused { key, why } => {
                 self.pending.remove(&key.0);
                 self.counts.refused += 1;
-                if around.now_us >= self.refused_until_us {
+                if context.now_us >= self.refused_until_us {
                     let text = format!("values can't fall asleep in {}: {why}", self.path().display());
-                    around.server.log(Level::Warning, &text);
+                    context.server.log(Level::Warning, &text);
                 }
-                self.refused_until_us = around.now_us + REFUSED_REST_US;
+                self.refused_until_us = context.now_us + REFUSED_REST_US;
             }
         }
         0
     }
 
     /// True where the key's partition has a right to more memory than it has, though memory is short.
-    fn is_held(&self, around: &Around, key: KeyHash) -> bool {
-        let Some(sleeper) = around.observer.touches.sleepers.get(key) else { return false };
-        let used = around.usage.bytes()[sleeper.partition.index()];
+    fn is_held(&self, context: &SleepContext, key: KeyHash) -> bool {
+        let Some(sleeper) = context.observer.touches.sleepers.get(key) else { return false };
+        let used = context.usage.bytes()[sleeper.partition.index()];
         let rhythm = self.rhythms.get(sleeper.partition.index());
-        rhythm.is_some_and(|rhythm| rhythm.is_held(around.window, around.now_us) && used < rhythm.held_bytes)
+        rhythm.is_some_and(|rhythm| rhythm.is_held(context.window, context.now_us) && used < rhythm.held_bytes)
     }
 
     /// Keys of partitions that fall asleep, as a sweep meets them.
-    fn fall_asleep_some(&mut self, around: &mut Around, is_over: impl Fn() -> bool) {
+    fn fall_asleep_some(&mut self, context: &mut SleepContext, is_over: impl Fn() -> bool) {
         let mut steps = 0;
         loop {
             let is_full = self.bytes_left == 0 || self.pending.len() >= UNDER_WAY_MAX;
             steps += 1;
-            if is_full || around.now_us < self.refused_until_us || (steps % STEPS_PER_LOOK == 0 && is_over()) {
+            if is_full || context.now_us < self.refused_until_us || (steps % STEPS_PER_LOOK == 0 && is_over()) {
                 return;
             }
-            let Some((db, names)) = self.meet(around) else {
-                if self.end_sweep(around) {
+            let Some((db, names)) = self.meet(context) else {
+                if self.end_sweep(context) {
                     return;
                 }
                 continue;
             };
             for name in names {
-                self.write(around, db, &name);
+                self.write(context, db, &name);
             }
         }
     }
 
     /// The sweep has met all keys: partitions enter their next round, and it begins anew. True where nothing falls asleep any more.
-    fn end_sweep(&mut self, around: &Around) -> bool {
+    fn end_sweep(&mut self, context: &SleepContext) -> bool {
         let mut none_falls = true;
         for rhythm in &mut self.rhythms {
-            if let Rest::FallingAsleep { round, sweep } = rhythm.rest {
+            if let SleepState::FallingAsleep { round, sweep } = rhythm.rest {
                 rhythm.rest = match round + 1 {
                     _ if sweep > self.sweep => rhythm.rest,
-                    next if next < ROUNDS.len() => Rest::FallingAsleep { round: next, sweep: self.sweep + 1 },
-                    _ => Rest::Asleep,
+                    next if next < ROUNDS.len() => SleepState::FallingAsleep { round: next, sweep: self.sweep + 1 },
+                    _ => SleepState::Asleep,
                 };
-                none_falls &= rhythm.rest == Rest::Asleep;
+                none_falls &= rhythm.rest == SleepState::Asleep;
             }
         }
         self.sweep += 1;
         if !none_falls {
-            self.begin_sweep(around);
+            self.begin_sweep(context);
         }
         none_falls
     }
 
-    fn begin_sweep(&mut self, around: &Around) {
-        self.sweep_dbs = around.db_sizes.iter().map(|&(db, _)| (db, ScanCursor::new(around.server))).collect();
+    fn begin_sweep(&mut self, context: &SleepContext) {
+        self.sweep_dbs = context.db_sizes.iter().map(|&(db, _)| (db, ScanCursor::new(context.server))).collect();
     }
 
     /// One step of the sweep: a database and the names of those of its keys that are to fall asleep. `None` at the end.
-    fn meet(&mut self, around: &mut Around) -> Option<(u16, Vec<Text>)> {
+    fn meet(&mut self, context: &mut SleepContext) -> Option<(u16, Vec<Text>)> {
         let (db, cursor) = self.sweep_dbs.last()?;
         let db = *db;
         let mut due = Vec::new();
         let mut came_round = true;
-        if around.server.select_db(db) {
-            let partitions = &mut around.observer.partitions;
-            let volatile_only = around.volatile_only;
-            came_round = around.server.scan_step(cursor, |name, key| {
-                let Rest::FallingAsleep { round, .. } = self.rest(partitions.of(db, name.as_ref())) else { return };
+        if context.server.select_db(db) {
+            let partitions = &mut context.observer.partitions;
+            let volatile_only = context.volatile_only;
+            came_round = context.server.scan_step(cursor, |name, key| {
+                let SleepState::FallingAsleep { round, .. } = self.rest(partitions.of(db, name.as_ref())) else {
+                    return;
+                };
                 let is_due = key.idle() >= self.interval_us / 1000 * ROUNDS[round] / 4;
                 if is_due && (!volatile_only || key.expires_at_ms() > 0) {
                     due.push(name.keep());
@@ -484,12 +489,12 @@ impl Spill {
     }
 
     /// Sends a value to the disk; its key falls asleep when it is there, unless it has changed by then.
-    fn write(&mut self, around: &mut Around, db: u16, name: &Text) {
+    fn write(&mut self, context: &mut SleepContext, db: u16, name: &Text) {
         let hash = in_database(KeyHash::of(name.as_ref()), db);
-        around.server.select_db(db);
-        let key = around.server.open(name);
-        let partition = around.observer.partitions.of(db, name.as_ref());
-        let size_bytes = around.observer.sizes().of(partition, name, || hash, &key) as usize;
+        context.server.select_db(db);
+        let key = context.server.open(name);
+        let partition = context.observer.partitions.of(db, name.as_ref());
+        let size_bytes = context.observer.sizes().of(partition, name, || hash, &key) as usize;
         if key.kind() == Kind::Absent || size_bytes > VALUE_BYTES_MAX || self.pending.contains_key(&hash.0) {
             return;
         }
@@ -498,9 +503,9 @@ impl Spill {
         let idle_seconds = (idle_ms / 1000).min(u64::from(u32::MAX)) as u32;
         drop(key);
         let pending = Pending { db, name: name.as_ref().to_vec(), expires_at_ms, idle_seconds, hash: 0 };
-        let Some(record) = record_of(around.server, &pending) else { return };
+        let Some(record) = record_of(context.server, &pending) else { return };
         // To look at it was no use of it.
-        around.server.open(name).set_idle(idle_ms);
+        context.server.open(name).set_idle(idle_ms);
         self.bytes_left = self.bytes_left.saturating_sub(record.len() as u64);
         let pending = Pending { hash: KeyHash::of(&record).0, ..pending };
         if self.disk.append(hash, record) {
@@ -509,8 +514,8 @@ impl Spill {
     }
 
     /// A value is on disk: its key falls asleep, if the value is still the same.
-    fn written(&mut self, around: &mut Around, key: KeyHash, place: Place) {
-        let Around { server, observer, usage, .. } = around;
+    fn written(&mut self, context: &mut SleepContext, key: KeyHash, place: Place) {
+        let SleepContext { server, observer, usage, .. } = context;
         observer.touches.sleepers.written(place);
         let Some(pending) = self.pending.remove(&key.0) else { return };
         server.select_db(pending.db);
@@ -528,9 +533,10 @@ impl Spill {
         let hash_now = record_of(server, &pending).map(|record| KeyHash::of(&record).0);
         let partition = observer.partitions.of(pending.db, &pending.name);
         match self.rest(partition) {
-            Rest::FallingAsleep { .. } | Rest::Asleep if is_same_time && hash_now == Some(pending.hash) => {}
+            SleepState::FallingAsleep { .. } | SleepState::Asleep if is_same_time && hash_now == Some(pending.hash) => {
+            }
             // It has changed on the way: once more, as it is now.
-            Rest::FallingAsleep { .. } => return self.write(around, pending.db, &name),
+            SleepState::FallingAsleep { .. } => return self.write(context, pending.db, &name),
             _ => return,
         }
         let Pending { db, name: bytes, expires_at_ms, .. } = pending;
@@ -546,14 +552,14 @@ impl Spill {
     }
 
     /// Asks the disk for the hottest sleepers of a partition that wakes.
-    fn wake_some(&mut self, around: &mut Around, partition: PartitionId, is_over: impl Fn() -> bool) {
+    fn wake_some(&mut self, context: &mut SleepContext, partition: PartitionId, is_over: impl Fn() -> bool) {
         while self.disk.under_way() + self.arrived.len() < UNDER_WAY_MAX && !is_over() {
-            let sleepers = &mut around.observer.touches.sleepers;
+            let sleepers = &mut context.observer.touches.sleepers;
             let Some(key) = sleepers.next_to_wake(partition) else {
                 if self.disk.under_way() == 0 && self.arrived.is_empty() {
                     // Here the time begins in which plans have to see that it is used.
-                    self.wake(partition, around.window, around.now_us);
-                    self.rhythm(partition).rest = Rest::Awake;
+                    self.wake(partition, context.window, context.now_us);
+                    self.rhythm(partition).rest = SleepState::Awake;
                 }
                 return;
             };
@@ -565,8 +571,8 @@ impl Spill {
     }
 
     /// A record was read: its key wakes, if that is still the one that sleeps. True where it is awake now.
-    pub fn wake_with(&mut self, around: &mut Around, key: KeyHash, place: Place, bytes: Option<&[u8]>) -> bool {
-        let Around { server, observer, usage, .. } = around;
+    pub fn wake_with(&mut self, context: &mut SleepContext, key: KeyHash, place: Place, bytes: Option<&[u8]>) -> bool {
+        let SleepContext { server, observer, usage, .. } = context;
         let touches = &mut observer.touches;
         let is_that = touches.sleepers.get(key).is_some_and(|sleeper| sleeper.place == place);
         let Some(sleeper) = touches.sleepers.remove_if(key, is_that && may_change_keys(server)) else { return false };
@@ -586,27 +592,27 @@ impl Spill {
     }
 
     /// The value of a key that a client waited for didn't come in time: it is given up, so that nobody waits for it again.
-    pub fn give_up_waiting(&mut self, around: &mut Around, key: KeyHash) {
-        if let Some(sleeper) = around.observer.touches.sleepers.remove(key) {
+    pub fn give_up_waiting(&mut self, context: &mut SleepContext, key: KeyHash) {
+        if let Some(sleeper) = context.observer.touches.sleepers.remove(key) {
             self.counts.damaged += 1;
-            ends::tell(around.server, &sleeper);
+            ends::tell(context.server, &sleeper);
         }
     }
 
     /// Wakes keys that a command is about to touch, while the server waits for the disk. What can't wake now is given up: the
     /// command may change or delete it, and run again without being seen.
-    pub fn wake_now(&mut self, around: &mut Around, keys: &[KeyHash]) {
+    pub fn wake_now(&mut self, context: &mut SleepContext, keys: &[KeyHash]) {
         for (i, key) in keys.iter().enumerate() {
-            let Some(sleeper) = around.observer.touches.sleepers.get(*key) else { continue };
+            let Some(sleeper) = context.observer.touches.sleepers.get(*key) else { continue };
             let (place, partition) = (sleeper.place, sleeper.partition);
             self.touched(partition);
             if i < WAKE_NOW_MAX {
                 let bytes = self.disk.read_now(place);
-                self.wake_with(around, *key, place, bytes.as_deref());
+                self.wake_with(context, *key, place, bytes.as_deref());
             }
-            if let Some(sleeper) = around.observer.touches.sleepers.remove(*key) {
+            if let Some(sleeper) = context.observer.touches.sleepers.remove(*key) {
                 self.counts.given_up += 1;
-                ends::tell(around.server, &sleeper);
+                ends::tell(context.server, &sleeper);
             }
         }
     }
@@ -631,7 +637,7 @@ impl Spill {
         self.rhythm(partition).touched += 1;
     }
 
-    /// A sampled key was asked for: how long after its last time counts for its partition.
+    /// A sampled key was accessed: how long after its last time counts for its partition.
     pub fn sampled(&mut self, partition: PartitionId, key: KeyHash, now_us: u64) {
         let seconds = (now_us / 1_000_000) as u32;
         let slot = &mut self.last_seen[key.0 as usize % REUSE_SLOTS];
@@ -643,9 +649,9 @@ impl Spill {
     }
 
     /// Ten times a second: fresh budgets, room on the disk, and at the end of an interval who falls asleep and who wakes.
-    pub fn tick(&mut self, around: &mut Around, may_sleep: bool) {
+    pub fn tick(&mut self, context: &mut SleepContext, may_sleep: bool) {
         (self.bytes_left, self.us_left) = (self.bytes_per_tick, TICK_SHARE_US);
-        let sleepers = &mut around.observer.touches.sleepers;
+        let sleepers = &mut context.observer.touches.sleepers;
         let before = sleepers.len();
         while sleepers.disk_bytes() > self.bytes_max {
             let Some(segment) = sleepers.give_up_segment() else { break };
@@ -659,40 +665,42 @@ impl Spill {
             let rhythm = &mut self.rhythms[i];
             // Values on their way to a slow disk may be all that is to sleep.
             let none_comes = self.pending.is_empty() && self.arrived.is_empty();
-            let none_sleeps = || around.observer.touches.sleepers.of(PartitionId(i as u16)) == 0;
-            if rhythm.rest == Rest::Asleep && none_comes && none_sleeps() {
-                rhythm.rest = Rest::Awake;
+            let none_sleeps = || context.observer.touches.sleepers.of(PartitionId(i as u16)) == 0;
+            if rhythm.rest == SleepState::Asleep && none_comes && none_sleeps() {
+                rhythm.rest = SleepState::Awake;
             }
-            if rhythm.rest == Rest::Asleep && rhythm.touched >= READS_TO_WAKE {
-                self.wake(PartitionId(i as u16), around.window, around.now_us);
+            if rhythm.rest == SleepState::Asleep && rhythm.touched >= READS_TO_WAKE {
+                self.wake(PartitionId(i as u16), context.window, context.now_us);
             }
         }
-        if around.now_us >= self.interval_ends_us {
-            self.interval_ends_us = around.now_us + self.interval_us;
-            self.end_interval(around, may_sleep);
+        if context.now_us >= self.interval_ends_us {
+            self.interval_ends_us = context.now_us + self.interval_us;
+            self.end_interval(context, may_sleep);
         }
     }
 
-    fn end_interval(&mut self, around: &mut Around, may_sleep: bool) {
-        for i in 0..around.observer.partitions.len().min(PARTITIONS_MAX) {
+    fn end_interval(&mut self, context: &mut SleepContext, may_sleep: bool) {
+        for i in 0..context.observer.partitions.len().min(PARTITIONS_MAX) {
             let partition = PartitionId(i as u16);
-            let requests = around.observer.counters[i].unprompted();
+            let requests = context.observer.counters[i].unprompted();
             let may_sleep =
-                may_sleep && self.auto && around.now_us >= self.refused_until_us && around.usage.keys()[i] >= 1.0;
+                may_sleep && self.auto && context.now_us >= self.refused_until_us && context.usage.keys()[i] >= 1.0;
             let rhythm = self.rhythm(partition);
             let accesses = requests.saturating_sub(std::mem::replace(&mut rhythm.requests_before, requests));
             rhythm.diurnal.record(accesses.min(u64::from(u32::MAX)) as u32, &std::mem::take(&mut rhythm.reuses));
             rhythm.touched = 0;
             let pattern = rhythm.diurnal.pattern();
             match (pattern.map(|p| p.phase), rhythm.rest) {
-                (Some(Phase::Valley), Rest::Awake) if may_sleep && pattern.is_some_and(|p| p.next_peak_in > 1) => {
-                    self.sleep(around, partition);
+                (Some(Phase::Valley), SleepState::Awake)
+                    if may_sleep && pattern.is_some_and(|p| p.next_peak_in > 1) =>
+                {
+                    self.sleep(context, partition);
                 }
-                (Some(Phase::Peak), Rest::Asleep) => self.wake(partition, around.window, around.now_us),
-                (Some(Phase::Valley | Phase::Between), Rest::Asleep)
+                (Some(Phase::Peak), SleepState::Asleep) => self.wake(partition, context.window, context.now_us),
+                (Some(Phase::Valley | Phase::Between), SleepState::Asleep)
                     if pattern.is_some_and(|p| p.next_peak_in <= 1) =>
                 {
-                    self.wake(partition, around.window, around.now_us);
+                    self.wake(partition, context.window, context.now_us);
                 }
                 _ => {}
             }

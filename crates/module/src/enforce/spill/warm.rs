@@ -10,7 +10,7 @@ use tenure_core::units::{KeyHash, PARTITIONS_MAX};
 
 use super::file::{Record, WarmWriter, take_warm};
 use super::sleepers::Sleeper;
-use super::{Around, Pending, Spill, VALUE_BYTES_MAX, now_ms, record_of};
+use super::{Pending, SleepContext, Spill, VALUE_BYTES_MAX, now_ms, record_of};
 use crate::ffi::server::{Key, Kind, ScanCursor, Server, Text};
 use crate::observe::owners::NOBODY;
 use crate::observe::partitions::in_database;
@@ -41,25 +41,25 @@ impl Spill {
     ///
     /// # Errors
     /// A sentence that says why there are none.
-    pub fn take_warm(&mut self, around: &mut Around, wanted: bool) -> Result<Warm, String> {
+    pub fn take_warm(&mut self, context: &mut SleepContext, wanted: bool) -> Result<Warm, String> {
         let Some((list, file)) = take_warm(self.folder.path())?.filter(|_| wanted) else { return Ok(Warm::default()) };
         self.disk.hold_warm(file).map_err(|e| e.to_string())?;
         let mut warm = Warm::default();
         // The last to fall asleep wakes first.
         for listed in list.into_iter().rev() {
             let hash = in_database(KeyHash::of(&listed.name), listed.db);
-            let partition = around.observer.partitions.of(listed.db, &listed.name);
-            let sleepers = &mut around.observer.touches.sleepers;
+            let partition = context.observer.partitions.of(listed.db, &listed.name);
+            let sleepers = &mut context.observer.touches.sleepers;
             sleepers.written(listed.place);
             let (db, place, expires_at_ms) = (listed.db, listed.place, listed.expires_at_ms);
-            let is_there = around.server.select_db(db)
-                && around.server.open(&around.server.text(&listed.name)).kind() != Kind::Absent;
+            let is_there = context.server.select_db(db)
+                && context.server.open(&context.server.text(&listed.name)).kind() != Kind::Absent;
             let name = listed.name.into();
             let sleeper = Sleeper { db, name, place, expires_at_ms, partition, owner: NOBODY };
             if !is_there && sleepers.add(hash, sleeper) {
                 warm.keys += 1;
                 warm.bytes += u64::from(place.len);
-                self.wake(partition, around.window, around.now_us);
+                self.wake(partition, context.window, context.now_us);
             }
         }
         Ok(warm)
@@ -69,26 +69,27 @@ impl Spill {
     ///
     /// # Errors
     /// What the disk says; there is no file then.
-    pub fn write_warm(&mut self, around: &mut Around) -> io::Result<Warm> {
+    pub fn write_warm(&mut self, context: &mut SleepContext) -> io::Result<Warm> {
         let until = Instant::now() + STOP_MAX;
         let mut writer = WarmWriter::create(self.folder.path())?;
         let mut warm = Warm::default();
-        let used = around.usage.bytes();
+        let used = context.usage.bytes();
         let share = (self.bytes_max as f64 / used.iter().sum::<u64>().max(1) as f64).min(1.0);
         // What a record takes beyond its value weighs as much as what a key takes in memory beyond its.
         let mut left: Vec<f64> = used.iter().map(|&bytes| 2.0 * bytes as f64 * share + 4096.0).collect();
         left.resize(PARTITIONS_MAX, 4096.0);
-        let heats = self.heats(around);
+        let heats = self.heats(context);
         for heat in (0..HEATS).filter(|&heat| heats[heat] > 0) {
-            for &(db, _) in around.db_sizes {
-                for (name, idle_seconds, expires_at_ms) in names_of_heat(around.server, db, heat, around.volatile_only)
+            for &(db, _) in context.db_sizes {
+                for (name, idle_seconds, expires_at_ms) in
+                    names_of_heat(context.server, db, heat, context.volatile_only)
                 {
-                    let partition = around.observer.partitions.of(db, name.as_ref());
+                    let partition = context.observer.partitions.of(db, name.as_ref());
                     if left[partition.index()] <= 0.0 || writer.bytes() >= self.bytes_max || Instant::now() >= until {
                         continue;
                     }
                     let pending = Pending { db, name: name.as_ref().to_vec(), expires_at_ms, idle_seconds, hash: 0 };
-                    let Some(bytes) = record_of(around.server, &pending) else { continue };
+                    let Some(bytes) = record_of(context.server, &pending) else { continue };
                     if let Some(record) = Record::decode(&bytes) {
                         writer.append(&record)?;
                         left[partition.index()] -= bytes.len() as f64;
@@ -97,25 +98,30 @@ impl Spill {
                 }
             }
         }
-        warm.keys += self.write_sleepers(around, &mut writer, until)?;
+        warm.keys += self.write_sleepers(context, &mut writer, until)?;
         warm.bytes = writer.bytes();
         writer.finish()?;
         Ok(warm)
     }
 
     /// How many keys there are of each heat.
-    fn heats(&self, around: &mut Around) -> [u64; HEATS] {
+    fn heats(&self, context: &mut SleepContext) -> [u64; HEATS] {
         let mut heats = [0; HEATS];
-        for &(db, _) in around.db_sizes {
-            for_each_key(around.server, db, |_, key| heats[heat_of(key)] += 1);
+        for &(db, _) in context.db_sizes {
+            for_each_key(context.server, db, |_, key| heats[heat_of(key)] += 1);
         }
         heats
     }
 
     /// What sleeps is colder than what is awake.
-    fn write_sleepers(&mut self, around: &mut Around, writer: &mut WarmWriter, until: Instant) -> io::Result<u64> {
+    fn write_sleepers(
+        &mut self,
+        context: &mut SleepContext,
+        writer: &mut WarmWriter,
+        until: Instant,
+    ) -> io::Result<u64> {
         let mut written = 0;
-        let sleepers = &around.observer.touches.sleepers;
+        let sleepers = &context.observer.touches.sleepers;
         for sleeper in sleepers.iter() {
             if writer.bytes() >= self.bytes_max || Instant::now() >= until {
                 break;

@@ -86,7 +86,7 @@ struct Blocked {
 
 /// Why nothing is held, or that it is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Standing {
+pub enum HoldingStatus {
     /// No tenant's writes wait for anything.
     #[default]
     Async,
@@ -110,7 +110,7 @@ struct Refusal {
 /// The state. See the file's opening.
 pub struct Replies {
     /// Whether replies are held, and why not.
-    pub standing: Standing,
+    pub status: HoldingStatus,
     holding: Option<Holding>,
     modes: Modes,
     n_replicas: usize,
@@ -147,7 +147,7 @@ impl Replies {
     /// Nothing is held before the settings have been taken and a turn has ended.
     pub fn new() -> Replies {
         Replies {
-            standing: Standing::Async,
+            status: HoldingStatus::Async,
             holding: None,
             modes: Modes::default(),
             n_replicas: 1,
@@ -593,35 +593,35 @@ impl Replies {
         self.is_stale = false;
         let flags = server.flags();
         let threads = server.setting("io-threads");
-        let standing = if self.modes.strictest() == Mode::Async {
-            Standing::Async
+        let status = if self.modes.strictest() == Mode::Async {
+            HoldingStatus::Async
         } else if flags.is_replica() {
-            Standing::Replica
+            HoldingStatus::Replica
         } else if flags.is_loading() {
-            // Asked again until it is over.
+            // AccessRing again until it is over.
             self.is_stale = true;
-            Standing::Loading
+            HoldingStatus::Loading
         } else if let Err(why) = holding::holding() {
-            Standing::Unable(why)
+            HoldingStatus::Unable(why)
         } else if threads.is_none() {
-            Standing::Unable(
+            HoldingStatus::Unable(
                 "CONFIG can't be called: whether threads send replies isn't known, nor can writes be refused"
                     .to_owned(),
             )
         } else {
-            Standing::On
+            HoldingStatus::On
         };
         let threads = threads.filter(|n| n != "1");
         self.threads = threads.map(|n| format!("io-threads is {n}, and replies can be held with 1 only"));
-        match standing {
-            Standing::On if self.holding.is_none() => {
+        match status {
+            HoldingStatus::On if self.holding.is_none() => {
                 self.holding = holding::holding().ok();
                 self.replicas.refresh(server);
             }
-            Standing::On => self.leave_unused_gates(server),
-            _ => self.stop(server, standing == Standing::Replica),
+            HoldingStatus::On => self.leave_unused_gates(server),
+            _ => self.stop(server, status == HoldingStatus::Replica),
         }
-        self.standing = standing;
+        self.status = status;
     }
 
     /// Under a mode that nobody's writes are under any more nobody waits.
@@ -681,12 +681,12 @@ impl Replies {
             let what = if self.on_timeout == OnTimeout::Refuse { "refusing writes" } else { "degraded to async" };
             Some(format!("{what}: {}", opened.why))
         };
-        match &self.standing {
-            Standing::Async => "async".to_owned(),
-            Standing::Replica => "off: this server is a replica".to_owned(),
-            Standing::Loading => "off: the server is loading".to_owned(),
-            Standing::Unable(why) => format!("off: {why}"),
-            Standing::On => {
+        match &self.status {
+            HoldingStatus::Async => "async".to_owned(),
+            HoldingStatus::Replica => "off: this server is a replica".to_owned(),
+            HoldingStatus::Loading => "off: the server is loading".to_owned(),
+            HoldingStatus::Unable(why) => format!("off: {why}"),
+            HoldingStatus::On => {
                 let why = open(&self.acked).or_else(|| open(&self.sent));
                 why.unwrap_or_else(|| format!("holding: {}", self.modes.strictest().name()))
             }

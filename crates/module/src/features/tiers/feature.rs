@@ -3,14 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure_core::asked::REQUESTS_PER_TICK;
+use tenure_core::access_ring::REQUESTS_PER_TICK;
 use tenure_core::tiers::Tier;
 use tenure_core::tiers::division::Division;
 use tenure_core::tiers::placer::{PlacerConfig, Rule};
 use tenure_core::units::PartitionId;
 
 use super::settled::Settled;
-use super::{Around, Tiers, placer_config};
+use super::{MoveContext, Tiers, placer_config};
 use crate::config::Settings;
 use crate::counts::with_past;
 use crate::feature::{Event, Feature, Report, Turn, Wants, When};
@@ -189,7 +189,7 @@ impl MemoryTiers {
         }
     }
 
-    /// Where partitions are others than before, who is asked for in which tier is learned anew.
+    /// Where partitions are others than before, who is accessed in which tier is learned anew.
     fn follow_partitions(&mut self, tenure: &mut Tenure) {
         let epoch = tenure.observer.epoch();
         if std::mem::replace(&mut self.epoch, epoch) != epoch {
@@ -289,7 +289,7 @@ impl MemoryTiers {
         &mut self,
         budget: Duration,
         turn: &mut Turn,
-        body: impl FnOnce(&mut Tiers, &mut Around) -> R,
+        body: impl FnOnce(&mut Tiers, &mut MoveContext) -> R,
     ) -> Option<R> {
         let Turn { server, tenure, .. } = turn;
         let published = Arc::clone(&tenure.published);
@@ -299,8 +299,9 @@ impl MemoryTiers {
         let sample_size = settings.samples as usize;
         let Tenure { observer, usage, walk, db_sizes, .. } = &mut **tenure;
         let table = &published.learned.table;
-        let mut around = Around { server, observer, usage, walk, db_sizes, table, target_bytes, sample_size, budget };
-        self.tiers.as_mut().map(|tiers| body(tiers, &mut around))
+        let mut context =
+            MoveContext { server, observer, usage, walk, db_sizes, table, target_bytes, sample_size, budget };
+        self.tiers.as_mut().map(|tiers| body(tiers, &mut context))
     }
 
     /// How the fast tier is divided, and what there is to divide: values; what can't move stays fast whoever has it.
@@ -312,7 +313,7 @@ impl MemoryTiers {
         Some((division, tiers.fast_limit_bytes().saturating_sub(fixed)))
     }
 
-    /// A slice of moves. Where there is more to do, an idle event loop is asked for more.
+    /// A slice of moves. Where there is more to do, an idle event loop is accessed more.
     fn place_some(&mut self, turn: &mut Turn, when: When) {
         let budget = match when {
             When::Idle => IDLE_BUDGET,
@@ -406,7 +407,7 @@ impl MemoryTiers {
 
     fn move_key(&mut self, turn: &mut Turn, db: u16, key: &[u8], tier: Tier) -> Result<String, String> {
         let off = self.status.clone();
-        self.with_tiers(TURN_BUDGET, turn, |tiers, around| tiers.move_key(around, db, key, tier)).ok_or(off)
+        self.with_tiers(TURN_BUDGET, turn, |tiers, context| tiers.move_key(context, db, key, tier)).ok_or(off)
     }
 
     fn tier_of_key(&self, turn: &mut Turn, db: u16, key: &[u8]) -> Result<&'static str, String> {

@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 use tenure_core::key_table::Entry;
 use tenure_core::policy::density::DensityTable;
 use tenure_core::policy::over_target::OverTarget;
-use tenure_core::policy::pools::{Giver, PATIENCE, Pools, next_giver};
+use tenure_core::policy::pools::{Donor, PATIENCE, Pools, next_donor};
 use tenure_core::random::Random;
 use tenure_core::tiers::marks::{FreeSpace, Marks, Overflow, Usage as TierUsage};
 use tenure_core::tiers::placed::Placed;
@@ -61,7 +61,7 @@ const URGENT: u32 = 4;
 /// Values that go up in one slice at the most.
 const PROMOTIONS_MAX: usize = 16;
 /// Moves after which who gives is decided anew.
-const MOVES_PER_GIVER: usize = 16;
+const MOVES_PER_DONOR: usize = 16;
 /// Pages that one slice puts into the file of a tier.
 const PAGES_PER_SLICE: usize = 64;
 /// The same where too many wait: a millisecond, at the end of a turn that stored as much.
@@ -97,7 +97,7 @@ pub struct Counts {
 }
 
 /// What a slice works on, and within which limits.
-pub struct Around<'a> {
+pub struct MoveContext<'a> {
     /// The server.
     pub server: &'a mut Server,
     /// Knows the keys.
@@ -118,7 +118,7 @@ pub struct Around<'a> {
     pub budget: Duration,
 }
 
-impl Around<'_> {
+impl MoveContext<'_> {
     /// Until when a slice that began then may go on after so many moves.
     fn until(&self, started: Instant, moves: usize) -> Instant {
         started + self.budget * if moves < MOVES_MIN { URGENT } else { 1 }
@@ -128,7 +128,7 @@ impl Around<'_> {
 struct Candidate {
     name: Text,
     db: u16,
-    /// When it was last asked for; `None` where that isn't known.
+    /// When it was last accessed; `None` where that isn't known.
     last: Option<u32>,
     /// Memory it took when it was met, in bytes.
     size_bytes: u32,
@@ -342,21 +342,21 @@ impl Tiers {
     }
 
     /// One slice: hot values up, cold ones down, written pages into the file. True where there is more to do.
-    pub fn work(&mut self, around: &mut Around) -> bool {
+    pub fn work(&mut self, context: &mut MoveContext) -> bool {
         let started = Instant::now();
         self.collections.begin_slice();
-        around.observer.partitions.keys.settle();
-        let Some(mut placements) = around.observer.partitions.keys.placements.take() else { return false };
+        context.observer.partitions.keys.settle();
+        let Some(mut placements) = context.observer.partitions.keys.placements.take() else { return false };
         let mut is_left = false;
         if self.is_draining {
-            is_left = self.drain(around, &mut placements, started);
+            is_left = self.drain(context, &mut placements, started);
         } else {
-            is_left |= self.demote(around, &mut placements, started);
-            self.promote(around, &mut placements, started);
+            is_left |= self.demote(context, &mut placements, started);
+            self.promote(context, &mut placements, started);
         }
         placements.forget_slow_reads();
-        around.observer.partitions.keys.placements = Some(placements);
-        self.memory.flush(around.server, PAGES_PER_SLICE, false);
+        context.observer.partitions.keys.placements = Some(placements);
+        self.memory.flush(context.server, PAGES_PER_SLICE, false);
         let spent_us = started.elapsed().as_micros() as u64;
         self.time.spend(spent_us);
         self.counts.spent_us += spent_us;
@@ -374,17 +374,16 @@ impl Tiers {
             || self.space.due(self.tier_usage()).demote_bytes > 0
     }
 
-    /// True while newcomers crowd the fast tier: values go down slower than others come. While it is only collected, since what goes up
-    /// takes room too, there is more free.
+    /// True when inserts outpace demotions.
     pub fn is_crowded(&self) -> bool {
         !self.space.has_some(self.tier_usage())
     }
 
     /// Ends the policy's window where it is over.
     pub fn end_window(&mut self, observer: &mut Observer, requests: u64, seconds: u64, now_us: u64) {
-        let now = observer.partitions.keys.asked.now();
+        let now = observer.partitions.keys.accesses.now();
         let (began, began_us) = self.window_began;
-        let ticks = requests / tenure_core::asked::REQUESTS_PER_TICK;
+        let ticks = requests / tenure_core::access_ring::REQUESTS_PER_TICK;
         if now.saturating_sub(began) < ticks && now_us.saturating_sub(began_us) < seconds * 1_000_000 {
             return;
         }
@@ -407,34 +406,34 @@ impl Tiers {
     }
 
     /// What was read in the slow tier and is hot goes up, the hottest first, as far as there are room and time.
-    fn promote(&mut self, around: &mut Around, placements: &mut Placements, started: Instant) {
+    fn promote(&mut self, context: &mut MoveContext, placements: &mut Placements, started: Instant) {
         let has_spare = self.space.has_spare(self.tier_usage());
         let hot = |read: SlowRead| {
-            let size_bytes = around.observer.known().sizes.mean_bytes(read.partition);
-            let value = known_slow(around.observer, read.key, read.partition, size_bytes)?;
+            let size_bytes = context.observer.known().sizes.mean_bytes(read.partition);
+            let value = known_slow(context.observer, read.key, read.partition, size_bytes)?;
             let value = Value { idle: 0, reuse: Some(read.reuse), ..value };
-            let name = || around.server.text(read.name);
-            placements.placer.wants_up(&value, around.table, has_spare).then(|| (read.key, read.db, name(), value))
+            let name = || context.server.text(read.name);
+            placements.placer.wants_up(&value, context.table, has_spare).then(|| (read.key, read.db, name(), value))
         };
         let mut reads: Vec<SlowRead> = placements.slow_reads().collect();
         reads.sort_unstable_by_key(|read| read.reuse);
         let hot: Vec<_> = reads.into_iter().filter_map(hot).take(PROMOTIONS_MAX).collect();
         for (n, (hash, db, name, value)) in hot.into_iter().enumerate() {
-            let is_over = n > 0 && Instant::now() >= around.until(started, n);
+            let is_over = n > 0 && Instant::now() >= context.until(started, n);
             if is_over || !self.space.has_room(self.tier_usage()) {
                 return;
             }
-            self.carry_out(around, placements, (hash, db, &name), value, Tier::Fast);
+            self.carry_out(context, placements, (hash, db, &name), value, Tier::Fast);
         }
     }
 
     /// The coldest of the fast values that are met go down, until enough is free.
-    fn demote(&mut self, around: &mut Around, placements: &mut Placements, started: Instant) -> bool {
+    fn demote(&mut self, context: &mut MoveContext, placements: &mut Placements, started: Instant) -> bool {
         let mut failures = 0;
-        self.pools.set_sample_sizes(around.sample_size, &[]);
-        let mut giver = None;
+        self.pools.set_sample_sizes(context.sample_size, &[]);
+        let mut donor = None;
         for n in 0.. {
-            let until = around.until(started, n);
+            let until = context.until(started, n);
             if self.space.due(self.tier_usage()).demote_bytes == 0 || failures > FAILURES_MAX {
                 return false;
             }
@@ -442,20 +441,20 @@ impl Tiers {
                 self.counts.slices_out_of_time += 1;
                 return true;
             }
-            if n % MOVES_PER_GIVER == 0 {
-                giver = self.giver(around);
+            if n % MOVES_PER_DONOR == 0 {
+                donor = self.donor(context);
             }
-            let Some(candidate) = giver.and_then(|giver| self.find(around, placements, giver, until)) else {
+            let Some(candidate) = donor.and_then(|donor| self.find(context, placements, donor, until)) else {
                 return true;
             };
             let hash = in_database(KeyHash::of(candidate.name.as_ref()), candidate.db);
-            let partition = around.observer.partitions.of(candidate.db, candidate.name.as_ref());
-            let entry = around.observer.partitions.keys.entry(hash);
+            let partition = context.observer.partitions.of(candidate.db, candidate.name.as_ref());
+            let entry = context.observer.partitions.keys.entry(hash);
             let is_moved = entry.map(|entry| entry.last) == candidate.last && {
-                let value = known(around.observer, hash, partition, Tier::Fast, candidate.size_bytes);
-                let rank = placements.placer.rank(&value, around.table);
+                let value = known(context.observer, hash, partition, Tier::Fast, candidate.size_bytes);
+                let rank = placements.placer.rank(&value, context.table);
                 let key = (hash, candidate.db, &candidate.name);
-                let is_moved = self.carry_out(around, placements, key, value, Tier::Slow);
+                let is_moved = self.carry_out(context, placements, key, value, Tier::Slow);
                 if is_moved {
                     placements.placer.left(&value, rank);
                 }
@@ -467,29 +466,29 @@ impl Tiers {
     }
 
     /// Who gives the next.
-    fn giver(&self, around: &Around) -> Option<Giver> {
-        let n = around.target_bytes.len();
+    fn donor(&self, context: &MoveContext) -> Option<Donor> {
+        let n = context.target_bytes.len();
         if n == 0 {
-            return Some(Giver::Anyone);
+            return Some(Donor::Anyone);
         }
-        let used_bytes = around.usage.bytes_by_bin();
+        let used_bytes = context.usage.bytes_by_bin();
         let fast_bytes = self.fast_bytes_by_bin(&used_bytes[..n]);
-        next_giver(&fast_bytes, around.target_bytes, &UNBOUNDED[..n], OverTarget::default, true)
+        next_donor(&fast_bytes, context.target_bytes, &UNBOUNDED[..n], OverTarget::default, true)
     }
 
     /// The next to go down: the worst of those met, or one about as bad as those that went of late; `None` where none was met in time.
     fn find(
         &mut self,
-        around: &mut Around,
+        context: &mut MoveContext,
         placements: &mut Placements,
-        giver: Giver,
+        donor: Donor,
         until: Instant,
     ) -> Option<Candidate> {
-        let patience = PATIENCE * self.pools.sample_size(giver);
+        let patience = PATIENCE * self.pools.sample_size(donor);
         let mut met = 0;
         for step in 0..2 * patience {
-            if self.pools.will_do(giver, met)
-                && let Some(candidate) = self.pools.take(giver)
+            if self.pools.will_do(donor, met)
+                && let Some(candidate) = self.pools.take(donor)
             {
                 return Some(candidate);
             }
@@ -497,8 +496,8 @@ impl Tiers {
                 break;
             }
             let mut as_bad = None;
-            let gives = |partition| giver == Giver::Anyone || giver == Giver::Partition(partition);
-            met += self.step(around, placements, gives, &mut as_bad, |_, _| {});
+            let gives = |partition| donor == Donor::Anyone || donor == Donor::Partition(partition);
+            met += self.step(context, placements, gives, &mut as_bad, |_, _| {});
             if as_bad.is_some() {
                 return as_bad;
             }
@@ -510,23 +509,23 @@ impl Tiers {
     /// about as low as those that went of late. `visit` sees each slow value where all of them go up.
     fn step(
         &mut self,
-        around: &mut Around,
+        context: &mut MoveContext,
         placements: &mut Placements,
         gives: impl Fn(PartitionId) -> bool,
         as_bad: &mut Option<Candidate>,
         mut visit: impl FnMut(&Value, (KeyHash, u16, Text)),
     ) -> usize {
-        let Some(db) = draw_db(&mut self.random, around.db_sizes, |_| true) else { return 0 };
+        let Some(db) = draw_db(&mut self.random, context.db_sizes, |_| true) else { return 0 };
         let mut found: Vec<(KeyHash, Tier)> = Vec::new();
-        let clock = around.observer.partitions.keys.asked.clock();
-        let (partitions, sizes, costs) = around.observer.guides();
-        let tries_unknown = self.tries_unknown(around.db_sizes);
+        let clock = context.observer.partitions.keys.accesses.clock();
+        let (partitions, sizes, costs) = context.observer.guides();
+        let tries_unknown = self.tries_unknown(context.db_sizes);
         let sizes_of = if self.collections.refusal().is_none() { SizesOf::Collections } else { SizesOf::Account };
-        let mut guides = Guides { partitions, sizes, usage: around.usage, sizes_of };
+        let mut guides = Guides { partitions, sizes, usage: context.usage, sizes_of };
         let Tiers { mover, collections, pools, met, is_draining, .. } = self;
-        let (table, is_draining) = (around.table, *is_draining);
+        let (table, is_draining) = (context.table, *is_draining);
         let mut offered = 0;
-        around.walk.step(around.server, db, &mut guides, |seen, keys| {
+        context.walk.step(context.server, db, &mut guides, |seen, keys| {
             let hash = || in_database(KeyHash::of(seen.name.as_ref()), seen.db);
             let string = || Some((mover.tier_of(seen.key)?, allocated_bytes(seen.key.length()) as u32));
             let collection = || collections.tier_of(&keys.slow_collections, seen.key, hash(), seen.size_bytes?);
@@ -560,27 +559,27 @@ impl Tiers {
             }
         });
         for (hash, tier) in found {
-            put_right(around.observer, hash, |placed| placed.found_in(tier));
+            put_right(context.observer, hash, |placed| placed.found_in(tier));
         }
         offered
     }
 
     /// Moves what the walk meets up, until nothing is slow.
-    fn drain(&mut self, around: &mut Around, placements: &mut Placements, started: Instant) -> bool {
+    fn drain(&mut self, context: &mut MoveContext, placements: &mut Placements, started: Instant) -> bool {
         for step in 0.. {
-            let before = (self.counts.promoted, around.walk.visited);
+            let before = (self.counts.promoted, context.walk.visited);
             let looks = step % STEPS_PER_LOOK == STEPS_PER_LOOK - 1;
-            if self.slow_bytes() == 0 || (looks && started.elapsed() >= around.budget) {
+            if self.slow_bytes() == 0 || (looks && started.elapsed() >= context.budget) {
                 break;
             }
             let mut slow = Vec::new();
-            self.step(around, placements, |_| false, &mut None, |value, key| slow.push((*value, key)));
+            self.step(context, placements, |_| false, &mut None, |value, key| slow.push((*value, key)));
             for (value, (hash, db, name)) in slow {
-                self.carry_out(around, placements, (hash, db, &name), value, Tier::Fast);
+                self.carry_out(context, placements, (hash, db, &name), value, Tier::Fast);
             }
             let has_moved = self.counts.promoted > before.0;
             self.met_since_drained =
-                if has_moved { 0 } else { self.met_since_drained + around.walk.visited - before.1 };
+                if has_moved { 0 } else { self.met_since_drained + context.walk.visited - before.1 };
         }
         self.slow_bytes() > 0
     }
@@ -600,22 +599,22 @@ impl Tiers {
     /// Moves one value, and remembers where it is.
     fn carry_out(
         &mut self,
-        around: &mut Around,
+        context: &mut MoveContext,
         placements: &mut Placements,
         (hash, db, name): (KeyHash, u16, &Text),
         value: Value,
         tier: Tier,
     ) -> bool {
         let started = Instant::now();
-        around.server.select_db(db);
-        let proof = around.server.proof();
-        let mut key = around.server.open(name);
+        context.server.select_db(db);
+        let proof = context.server.proof();
+        let mut key = context.server.open(name);
         let moved = if key.kind() == Kind::Collection {
             drop(key);
-            let slow = &mut around.observer.partitions.keys.slow_collections;
-            self.collections.move_to(slow, around.server, (hash, name), tier)
+            let slow = &mut context.observer.partitions.keys.slow_collections;
+            self.collections.move_to(slow, context.server, (hash, name), tier)
         } else {
-            around.observer.partitions.keys.slow_collections.remove(|| hash);
+            context.observer.partitions.keys.slow_collections.remove(|| hash);
             self.mover.move_to(&proof, &mut key, tier)
         };
         match moved {
@@ -630,11 +629,11 @@ impl Tiers {
                 self.moved_since += bytes;
                 let value = Value { size_bytes: bytes.unsigned_abs() as u32, ..value };
                 let placed = placements.placer.moved(&value);
-                around.observer.partitions.keys.set_placed(hash, placed);
+                context.observer.partitions.keys.set_placed(hash, placed);
                 true
             }
             Moved::Already => {
-                put_right(around.observer, hash, |placed| placed.found_in(tier));
+                put_right(context.observer, hash, |placed| placed.found_in(tier));
                 false
             }
             Moved::Stray => {
@@ -646,19 +645,19 @@ impl Tiers {
     }
 
     /// Moves one key's value, for tests. What became of it, as text.
-    pub fn move_key(&mut self, around: &mut Around, db: u16, name: &[u8], tier: Tier) -> String {
+    pub fn move_key(&mut self, context: &mut MoveContext, db: u16, name: &[u8], tier: Tier) -> String {
         self.collections.begin_slice();
-        around.observer.partitions.keys.settle();
-        let Some(mut placements) = around.observer.partitions.keys.placements.take() else {
+        context.observer.partitions.keys.settle();
+        let Some(mut placements) = context.observer.partitions.keys.placements.take() else {
             return "off".to_owned();
         };
-        let name = around.server.text(name);
+        let name = context.server.text(name);
         let hash = in_database(KeyHash::of(name.as_ref()), db);
-        let partition = around.observer.partitions.of(db, name.as_ref());
+        let partition = context.observer.partitions.of(db, name.as_ref());
         let from = if tier == Tier::Fast { Tier::Slow } else { Tier::Fast };
-        let value = known(around.observer, hash, partition, from, 0);
-        let is_moved = self.carry_out(around, &mut placements, (hash, db, &name), value, tier);
-        around.observer.partitions.keys.placements = Some(placements);
+        let value = known(context.observer, hash, partition, from, 0);
+        let is_moved = self.carry_out(context, &mut placements, (hash, db, &name), value, tier);
+        context.observer.partitions.keys.placements = Some(placements);
         if is_moved { "moved" } else { "not moved" }.to_owned()
     }
 
@@ -728,7 +727,7 @@ fn known_slow(observer: &Observer, hash: KeyHash, partition: PartitionId, size_b
 /// What is known of a value, remembered or not.
 fn known(observer: &Observer, hash: KeyHash, partition: PartitionId, tier: Tier, size_bytes: u32) -> Value {
     let keys = &observer.partitions.keys;
-    let (entry, clock) = (keys.entry(hash), keys.asked.clock());
+    let (entry, clock) = (keys.entry(hash), keys.accesses.clock());
     let (feature, _) = observer.miss_costs.of(entry.as_ref(), partition, clock.ticks_per_us);
     Value { feature, ..value_of(entry.as_ref(), partition, size_bytes, tier, clock.now, clock.since) }
 }

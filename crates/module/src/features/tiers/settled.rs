@@ -1,6 +1,6 @@
 //! Whether reads hit the fast tier of memory as often as they did: then nothing is missed where some of them go unseen.
 //!
-//! Not whether values move: where all are asked for alike, some always look hotter than others, and moving them changes nothing.
+//! Not whether values move: where all are accessed alike, some always look hotter than others, and moving them changes nothing.
 //! The share of reads that hit is taken of [`READS_PER_LOOK`] at a time and compared with what it was when the comparing began. Where
 //! it comes to lie further off, up or down, it begins anew: the hot ones are others now, or moves are still of use. A rise so
 //! slow that it takes several minutes for that much is then followed with what is seen.

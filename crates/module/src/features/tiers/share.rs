@@ -1,4 +1,4 @@
-//! How much of the main thread's time moves may take: a small share while commands come, so that a cache whose values are asked for alike, where
+//! How much of the main thread's time moves may take: a small share while commands come, so that a cache whose values are accessed alike, where
 //! moving wins nothing, loses next to nothing either; more while the fast tier holds more than it may; all of it while nobody asks for anything.
 
 /// What moves may take while the fast tier keeps its limit: 2 %.

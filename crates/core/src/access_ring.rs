@@ -1,10 +1,10 @@
-//! Who is asked for, under Tenure's own policy: accesses on their way into the table of keys, and the clock that they are dated by.
+//! Who is accessed, under Tenure's own policy: accesses on their way into the table of keys, and the clock that they are dated by.
 //!
 //! The clock counts requests, in ticks of eight, as the simulator counts them: a stream that slows down at night makes no key older, and 32
 //! bits of it last for 34 billion requests. While memory is far from its limit it stands still, and the table isn't touched.
 //! Accesses wait in a small ring until it is full, or a miss, a key's end or who asks about a key has to find them done. Then one word of each of
 //! their cache lines is read before any of them is worked on, so that the waits for memory overlap.
-//! Cost: `benches/asked.rs`. 512 bytes.
+//! Cost: `benches/access_ring.rs`. 512 bytes.
 
 use crate::key_table::{Entry, KeyTable};
 use crate::policy::density::History;
@@ -21,8 +21,8 @@ const PACE_OVER_US: f64 = 10e6;
 /// What an access is to the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// A read, or a write that answers no miss: the key is asked for, and there afterwards unless a miss says otherwise.
-    Asked,
+    /// A read, or a write that answers no miss: the key is accessed, and there afterwards unless a miss says otherwise.
+    Accessed,
     /// The write that answers a miss, which was counted already.
     Filled,
     /// A delete.
@@ -40,7 +40,7 @@ impl Kind {
 
 /// What else is to be done with each access, on the same look at the table, with what the caller noted of it.
 pub trait Beside<B> {
-    /// A key that is in the cache is asked for at `tick`; its entry is as it was before.
+    /// A key that is in the cache is accessed at `tick`; its entry is as it was before.
     fn before(&mut self, key: KeyHash, entry: &mut Entry, tick: u32, noted: &B);
 
     /// The access is in its entry.
@@ -85,7 +85,7 @@ impl Clock {
 
 /// The ring and the clock; of each access the caller may note something `B`. See the file's opening.
 #[derive(Debug)]
-pub struct Asked<B = ()> {
+pub struct AccessRing<B = ()> {
     pending: Vec<Pending<B>>,
     requests: u64,
     /// The clock goes.
@@ -96,9 +96,9 @@ pub struct Asked<B = ()> {
     paced: (u64, u64),
 }
 
-impl<B> Default for Asked<B> {
+impl<B> Default for AccessRing<B> {
     fn default() -> Self {
-        Asked {
+        AccessRing {
             pending: Vec::with_capacity(PENDING),
             requests: 0,
             is_on: false,
@@ -109,10 +109,10 @@ impl<B> Default for Asked<B> {
     }
 }
 
-impl Asked {
-    /// Nobody was asked for yet, and the clock stands.
+impl AccessRing {
+    /// Nobody was accessed yet, and the clock stands.
     pub fn new() -> Self {
-        Asked::default()
+        AccessRing::default()
     }
 
     /// An access, dated now. Returns how many keys the table has forgotten over it.
@@ -123,13 +123,13 @@ impl Asked {
         forgotten
     }
 
-    /// As [`Asked::settle_with`], and nothing else.
+    /// As [`AccessRing::settle_with`], and nothing else.
     pub fn settle(&mut self, keys: &mut KeyTable) -> u64 {
         self.settle_with(keys, &mut ())
     }
 }
 
-impl<B: Copy> Asked<B> {
+impl<B: Copy> AccessRing<B> {
     /// The time, in ticks.
     #[inline]
     pub fn now(&self) -> u64 {
@@ -156,7 +156,7 @@ impl<B: Copy> Asked<B> {
         self.pending.len() >= PENDING
     }
 
-    /// An access, dated now; reads, writes and deletes that are seen move the clock. Not where the ring [`is full`](Asked::is_full): what is
+    /// An access, dated now; reads, writes and deletes that are seen move the clock. Not where the ring [`is full`](AccessRing::is_full): what is
     /// pushed then is not noted.
     #[inline]
     pub fn push(&mut self, key: KeyHash, kind: Kind, beside: B) {
@@ -180,7 +180,7 @@ impl<B: Copy> Asked<B> {
         let fading = keys.fading() * REQUESTS_PER_TICK as f32;
         let near = self.pending.iter().fold(0, |near, pending| near ^ keys.warm(pending.key));
         std::hint::black_box(near);
-        if keys.has_outlines() {
+        if keys.has_compact_entries() {
             let near = self.pending.iter().fold(0, |near, pending| near ^ keys.warm_outline(pending.key));
             std::hint::black_box(near);
         }
@@ -226,9 +226,9 @@ fn apply<B>(keys: &mut KeyTable, pending: &Pending<B>, fading: f32, beside: &mut
         beside.before(key, entry, tick, noted);
     }
     match kind {
-        Kind::Asked => {
-            entry.set_history(entry.history().asked(u64::from(tick.wrapping_sub(entry.last)), tick, fading));
-            entry.set_placed(if is_there { entry.placed().asked() } else { Placed::default() });
+        Kind::Accessed => {
+            entry.set_history(entry.history().accessed(u64::from(tick.wrapping_sub(entry.last)), tick, fading));
+            entry.set_placed(if is_there { entry.placed().accessed() } else { Placed::default() });
             entry.last = tick;
             entry.n_requests = entry.n_requests.saturating_add(1);
         }
@@ -238,7 +238,7 @@ fn apply<B>(keys: &mut KeyTable, pending: &Pending<B>, fading: f32, beside: &mut
             entry.set_placed(Placed::default());
             // Its miss may have been forgotten meanwhile.
             if entry.history() == History::default() {
-                entry.set_history(History::default().asked(0, tick, fading));
+                entry.set_history(History::default().accessed(0, tick, fading));
             }
         }
         Kind::Deleted => {}
@@ -251,79 +251,79 @@ mod tests {
     use super::*;
     use crate::tiers::Tier;
 
-    fn asked() -> (Asked, KeyTable) {
-        let mut asked = Asked::new();
-        asked.turn(true);
-        (asked, KeyTable::new(1 << 16))
+    fn accessed() -> (AccessRing, KeyTable) {
+        let mut accesses = AccessRing::new();
+        accesses.turn(true);
+        (accesses, KeyTable::new(1 << 16))
     }
 
-    /// Asked for at ticks 0, 1 and 3: gaps of 1 and 2, whose logarithms 0 and 1 have the mean 0.5.
+    /// AccessRing for at ticks 0, 1 and 3: gaps of 1 and 2, whose logarithms 0 and 1 have the mean 0.5.
     #[test]
     fn a_key_is_known_by_its_requests_and_ghosts_are_too() {
-        let (mut asked, mut keys) = asked();
+        let (mut accesses, mut keys) = accessed();
         let key = KeyHash::of_number(1);
         for at in 0..=24 {
             let number = if [0, 8, 24].contains(&at) { 1 } else { 1000 + at };
-            asked.note(&mut keys, KeyHash::of_number(number), Kind::Asked);
+            accesses.note(&mut keys, KeyHash::of_number(number), Kind::Accessed);
         }
-        asked.settle(&mut keys);
+        accesses.settle(&mut keys);
         let entry = *keys.get(key).unwrap();
         assert_eq!((entry.history().gap_ticks(), entry.last, entry.n_requests), (Some(2_f32.sqrt()), 3, 3));
-        asked.note(&mut keys, key, Kind::Deleted);
-        asked.settle(&mut keys);
+        accesses.note(&mut keys, key, Kind::Deleted);
+        accesses.settle(&mut keys);
         assert_eq!(keys.get(key).map(|e| (e.n_requests, e.history())), Some((0, entry.history())));
     }
 
     /// A miss and its answer are one request.
     #[test]
     fn an_answer_is_no_request() {
-        let (mut asked, mut keys) = asked();
+        let (mut accesses, mut keys) = accessed();
         let key = KeyHash::of_number(1);
-        asked.note(&mut keys, key, Kind::Asked);
-        asked.settle(&mut keys);
+        accesses.note(&mut keys, key, Kind::Accessed);
+        accesses.settle(&mut keys);
         keys.get_mut(key).unwrap().n_requests = 0;
-        let before = asked.requests;
-        asked.note(&mut keys, key, Kind::Filled);
-        asked.settle(&mut keys);
+        let before = accesses.requests;
+        accesses.note(&mut keys, key, Kind::Filled);
+        accesses.settle(&mut keys);
         let entry = keys.get(key).unwrap();
-        assert_eq!((asked.requests, entry.n_requests, entry.history().n_requests()), (before, 1, 1));
+        assert_eq!((accesses.requests, entry.n_requests, entry.history().n_requests()), (before, 1, 1));
     }
 
-    /// A value that went down is asked for there; filled anew it is a newcomer to the fast tier.
+    /// A value that went down is accessed there; filled anew it is a newcomer to the fast tier.
     #[test]
     fn where_a_value_lies_outlasts_a_request_and_no_fill() {
-        let (mut asked, mut keys) = asked();
+        let (mut accesses, mut keys) = accessed();
         let key = KeyHash::of_number(1);
         let mut after = |keys: &mut KeyTable, kind| {
-            asked.note(keys, key, kind);
-            asked.settle(keys);
+            accesses.note(keys, key, kind);
+            accesses.settle(keys);
             keys.get(key).unwrap().placed()
         };
         let down = Placed::moved(Tier::Slow, 7);
-        assert_eq!(after(&mut keys, Kind::Asked), Placed::default());
+        assert_eq!(after(&mut keys, Kind::Accessed), Placed::default());
         keys.get_mut(key).unwrap().set_placed(down);
-        assert_eq!(after(&mut keys, Kind::Asked), down.asked());
+        assert_eq!(after(&mut keys, Kind::Accessed), down.accessed());
         assert_eq!(after(&mut keys, Kind::Filled), Placed::default());
         keys.get_mut(key).unwrap().set_placed(down);
         after(&mut keys, Kind::Deleted);
-        assert_eq!(after(&mut keys, Kind::Asked), Placed::default());
+        assert_eq!(after(&mut keys, Kind::Accessed), Placed::default());
     }
 
     /// While reads go unseen a write makes nobody hotter and no time pass, and what is new is there.
     #[test]
     fn a_write_that_is_no_request_leaves_clock_and_history_alone() {
-        let (mut asked, mut keys) = asked();
+        let (mut accesses, mut keys) = accessed();
         let (held, new) = (KeyHash::of_number(1), KeyHash::of_number(2));
         for _ in 0..8 {
-            asked.note(&mut keys, held, Kind::Asked);
+            accesses.note(&mut keys, held, Kind::Accessed);
         }
-        asked.settle(&mut keys);
-        let (before, now) = (*keys.get(held).unwrap(), asked.now());
+        accesses.settle(&mut keys);
+        let (before, now) = (*keys.get(held).unwrap(), accesses.now());
         for key in [held, new, new] {
-            asked.note(&mut keys, key, Kind::Stored);
+            accesses.note(&mut keys, key, Kind::Stored);
         }
-        asked.settle(&mut keys);
-        assert_eq!((*keys.get(held).unwrap(), asked.now()), (before, now));
+        accesses.settle(&mut keys);
+        assert_eq!((*keys.get(held).unwrap(), accesses.now()), (before, now));
         let entry = keys.get(new).unwrap();
         assert_eq!((entry.n_requests, entry.last, entry.history().n_requests()), (1, now as u32, 1));
     }
@@ -341,34 +341,34 @@ mod tests {
                 self.0.push(('a', *noted, entry.n_requests));
             }
         }
-        let (mut asked, mut keys, mut seen) = (Asked::default(), KeyTable::new(1 << 16), Seen::default());
-        for (noted, kind) in [(10, Kind::Asked), (20, Kind::Asked), (30, Kind::Deleted)] {
-            asked.push(KeyHash::of_number(1), kind, noted);
-            (0..7).for_each(|_| asked.push(KeyHash::of_number(2), Kind::Deleted, 0));
+        let (mut accesses, mut keys, mut seen) = (AccessRing::default(), KeyTable::new(1 << 16), Seen::default());
+        for (noted, kind) in [(10, Kind::Accessed), (20, Kind::Accessed), (30, Kind::Deleted)] {
+            accesses.push(KeyHash::of_number(1), kind, noted);
+            (0..7).for_each(|_| accesses.push(KeyHash::of_number(2), Kind::Deleted, 0));
         }
-        asked.settle_with(&mut keys, &mut seen);
+        accesses.settle_with(&mut keys, &mut seen);
         assert_eq!(seen.0, [('a', 10, 1), ('b', 21, 1), ('a', 20, 2)]);
     }
 
     #[test]
     fn what_waits_is_put_in_when_the_ring_is_full() {
-        let (mut asked, mut keys) = asked();
+        let (mut accesses, mut keys) = accessed();
         for i in 0..=PENDING as u64 {
-            asked.note(&mut keys, KeyHash::of_number(i), Kind::Asked);
+            accesses.note(&mut keys, KeyHash::of_number(i), Kind::Accessed);
         }
-        assert_eq!((keys.len(), asked.pending.len()), (PENDING, 1));
+        assert_eq!((keys.len(), accesses.pending.len()), (PENDING, 1));
     }
 
     #[test]
     fn the_pace_is_ticks_a_microsecond() {
-        let (mut asked, mut keys) = asked();
-        asked.pace(1_000_000);
+        let (mut accesses, mut keys) = accessed();
+        accesses.pace(1_000_000);
         for i in 0..8000 {
-            asked.note(&mut keys, KeyHash::of_number(i), Kind::Asked);
+            accesses.note(&mut keys, KeyHash::of_number(i), Kind::Accessed);
         }
-        asked.pace(1_100_000);
-        assert!((asked.clock().ticks_per_us - 0.01).abs() < 1e-9);
-        assert_eq!([0, 50, 1000].map(|us| asked.clock().tick_after(7, us)), [8, 8, 17]);
+        accesses.pace(1_100_000);
+        assert!((accesses.clock().ticks_per_us - 0.01).abs() < 1e-9);
+        assert_eq!([0, 50, 1000].map(|us| accesses.clock().tick_after(7, us)), [8, 8, 17]);
         assert_eq!(Clock::default().tick_after(7, 1000), u64::MAX);
     }
 }

@@ -1,6 +1,6 @@
 //! What it costs to remember each access, beside a server's other work: ns of processor time per access, at once and by the ring.
 //!
-//! A table of 64 MiB with outlines (256 KiB under `cargo test`), which no cache of the processor holds, and accesses to 2,000,000 keys drawn at random.
+//! A table of 64 MiB with compact entries (256 KiB under `cargo test`), which no cache of the processor holds, and accesses to 2,000,000 keys drawn at random.
 //! Between two of them lies other work of about a thousand cycles, each step waiting for the one before, as a command's does; its own
 //! time is taken off. `at once` puts each access into the table as it comes; `ring` notes it, and 32 are put in together with
 //! their cache lines read ahead. The checksum is of the table.
@@ -12,7 +12,7 @@ mod support;
 use std::hint::black_box;
 
 use support::ProcessorTime;
-use tenure_core::asked::{Asked, Kind, REQUESTS_PER_TICK};
+use tenure_core::access_ring::{AccessRing, Kind, REQUESTS_PER_TICK};
 use tenure_core::key_table::KeyTable;
 use tenure_core::random::Random;
 use tenure_core::units::KeyHash;
@@ -49,23 +49,23 @@ fn best(how: How, table_bytes: u64, keys: u64, n: u64) -> (f64, u64) {
 }
 
 fn round(how: How, table_bytes: u64, keys: u64, n: u64) -> (f64, u64) {
-    let (mut table, mut asked, mut random) =
-        (KeyTable::with_outlines(table_bytes, REQUESTS_PER_TICK), Asked::default(), Random::new(SEED));
-    asked.turn(true);
+    let (mut table, mut accesses, mut random) =
+        (KeyTable::with_compact_entries(table_bytes, REQUESTS_PER_TICK), AccessRing::default(), Random::new(SEED));
+    accesses.turn(true);
     let mut work = 1_u64;
     // The first pass fills the table.
     for _ in 0..n {
-        asked.note(&mut table, KeyHash::of_number(random.below(keys)), Kind::Asked);
+        accesses.note(&mut table, KeyHash::of_number(random.below(keys)), Kind::Accessed);
     }
     let began = ProcessorTime::now();
     for _ in 0..n {
         let key = KeyHash::of_number(random.below(keys));
         match how {
             How::Never => drop(black_box(key)),
-            How::Ring => drop(asked.note(&mut table, key, Kind::Asked)),
+            How::Ring => drop(accesses.note(&mut table, key, Kind::Accessed)),
             How::AtOnce => {
-                asked.note(&mut table, key, Kind::Asked);
-                asked.settle(&mut table);
+                accesses.note(&mut table, key, Kind::Accessed);
+                accesses.settle(&mut table);
             }
         }
         for _ in 0..STEPS {
@@ -73,6 +73,6 @@ fn round(how: How, table_bytes: u64, keys: u64, n: u64) -> (f64, u64) {
         }
     }
     black_box(work);
-    asked.settle(&mut table);
+    accesses.settle(&mut table);
     (began.elapsed_ns(), table.displaced() + table.len() as u64)
 }

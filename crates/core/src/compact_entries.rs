@@ -1,7 +1,7 @@
-//! What is remembered of keys that have no place in the table of keys, in outline: about how often and how fast they were asked for, about when last, and
+//! What is remembered of keys that have no place in the table of keys, in a compact entry: about how often and how fast they were accessed, about when last, and
 //! about what a miss of them costs. Five bytes each.
 //!
-//! A cache of small values holds more keys than its table has entries, and most of what is asked for again after long was asked for before: there a rough
+//! A cache of small values holds more keys than its table has entries, and most of what is accessed again after long was accessed before: there a rough
 //! history is worth more than a full one of half as many keys (docs/results.md, "Tenure's own policy on the ladder"). Each bucket of the table has a line of twelve, one cache line, which is near for the key that leaves the table, too.
 //! A key is known by 12 bits beyond the bucket's number: of keys that aren't there one in 340 is taken for another. A full line gives up the longest idle for
 //! the requests it had. Times are epochs of which the last 1024 can be told apart; a sweep, a few lines at a time, removes what is older.
@@ -9,7 +9,7 @@
 
 use crate::policy::density::History;
 
-/// Outlines in a line.
+/// Compact entries in a line.
 pub const WAYS: usize = 12;
 const EPOCH_BITS: u32 = 10;
 const EPOCHS: u32 = 1 << EPOCH_BITS;
@@ -21,15 +21,15 @@ const IDLE_EPOCHS_MAX: u32 = EPOCHS / 8 * 7;
 const EPOCHS_PER_ROUND: u32 = EPOCHS / 16;
 /// Lines that one call may sweep: the rest is due with the next.
 const SWEPT_MAX: usize = 32;
-/// So many epochs pass while each place is asked for once.
+/// So many epochs pass while each place is accessed once.
 const EPOCHS_PER_FILL: u64 = 32;
 
-/// What is known of a key in outline.
+/// What is known of a key in a compact entry.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Outline {
+pub struct CompactEntry {
     /// What it has shown.
     pub history: History,
-    /// When it was last asked for, in ticks, rounded down to an epoch.
+    /// When it was last accessed, in ticks, rounded down to an epoch.
     pub last: u32,
     /// log2 of its penalty in µs, in eighths; 0 = none was measured.
     pub penalty: u8,
@@ -68,7 +68,7 @@ fn history(word: u32) -> History {
     History::from_ten_bits((word >> EPOCH_BITS) as u16)
 }
 
-/// Epochs since it was asked for.
+/// Epochs since it was accessed.
 fn idle(word: u32, epoch: u32) -> u32 {
     epoch.wrapping_sub(word) % EPOCHS
 }
@@ -78,9 +78,9 @@ fn tag((_, bits): Place) -> u32 {
     (bits >> 12).max(1)
 }
 
-/// The outlines. See the file's opening.
+/// The compact entries. See the file's opening.
 #[derive(Debug)]
-pub struct Outlines {
+pub struct CompactEntries {
     /// One for each bucket.
     lines: Vec<Line>,
     /// log2 of the ticks in an epoch.
@@ -93,22 +93,30 @@ pub struct Outlines {
     forgotten: u64,
 }
 
-impl Outlines {
+impl CompactEntries {
     /// None yet, for a table of `n_buckets` with `n_places` in them, whose ticks are of so many requests.
     pub fn new(n_buckets: usize, n_places: usize, requests_per_tick: u64) -> Self {
         let places = (n_places + n_buckets * WAYS) as u64;
         let epoch_ticks = (places / EPOCHS_PER_FILL / requests_per_tick.max(1)).max(1);
         let lines = vec![Line::default(); n_buckets];
-        Outlines { lines, epoch_shift: epoch_ticks.ilog2(), swept_epoch: 0, due: 0, next: 0, used: 0, forgotten: 0 }
+        CompactEntries {
+            lines,
+            epoch_shift: epoch_ticks.ilog2(),
+            swept_epoch: 0,
+            due: 0,
+            next: 0,
+            used: 0,
+            forgotten: 0,
+        }
     }
 
-    fn outline(&self, line: usize, at: usize, epoch: u32) -> Outline {
+    fn compact_entry(&self, line: usize, at: usize, epoch: u32) -> CompactEntry {
         let (word, penalty) = (self.lines[line].words[at], self.lines[line].penalties[at]);
         let last = epoch.wrapping_sub(idle(word, epoch)) << self.epoch_shift;
-        Outline { history: history(word), last, penalty }
+        CompactEntry { history: history(word), last, penalty }
     }
 
-    /// Reads one word of the cache line that a bucket's outlines are in, so that it is near when they are asked for.
+    /// Reads one word of the cache line that a bucket's compact entries are in, so that it is near when they are accessed.
     #[inline]
     pub fn warm(&self, bucket: usize) -> u32 {
         self.lines[bucket].words[0]
@@ -116,30 +124,30 @@ impl Outlines {
 
     /// What is known of a key at `now`.
     #[inline]
-    pub fn get(&self, place: Place, now: u32) -> Option<Outline> {
+    pub fn get(&self, place: Place, now: u32) -> Option<CompactEntry> {
         let at = self.lines[place.0].position(tag(place))?;
-        Some(self.outline(place.0, at, now >> self.epoch_shift))
+        Some(self.compact_entry(place.0, at, now >> self.epoch_shift))
     }
 
     /// The key at `place` is in the table from now on and here no more: what was known of it at `now`. Another of the same bucket has had to
     /// leave the table for it, or none.
-    pub fn exchange(&mut self, place: Place, gone: Option<(u32, Outline)>, now: u32) -> Option<Outline> {
+    pub fn exchange(&mut self, place: Place, gone: Option<(u32, CompactEntry)>, now: u32) -> Option<CompactEntry> {
         let epoch = now >> self.epoch_shift;
         let at = self.lines[place.0].position(tag(place));
-        let known = at.map(|at| self.outline(place.0, at, epoch));
+        let known = at.map(|at| self.compact_entry(place.0, at, epoch));
         if let Some(at) = at {
             self.lines[place.0].words[at] = 0;
             self.used -= 1;
         }
-        if let Some((bits, outline)) = gone {
+        if let Some((bits, compact_entry)) = gone {
             self.sweep(epoch);
-            self.put((place.0, bits), outline, at, epoch);
+            self.put((place.0, bits), compact_entry, at, epoch);
         }
         known
     }
 
     /// A key is in the table no more. Where a place in its line is known to be `free`, it has that.
-    fn put(&mut self, place: Place, known: Outline, free: Option<usize>, epoch: u32) {
+    fn put(&mut self, place: Place, known: CompactEntry, free: Option<usize>, epoch: u32) {
         // One that was dated by a later access than this is not idle at all.
         let idle_epochs = epoch.wrapping_sub(known.last >> self.epoch_shift).cast_signed().max(0).cast_unsigned();
         if known.history == History::default() || idle_epochs >= IDLE_EPOCHS_MAX {
@@ -201,25 +209,25 @@ mod tests {
 
     const N: usize = 64;
 
-    fn outlines() -> Outlines {
-        Outlines::new(N, 4 * N, 1)
+    fn compact_entries() -> CompactEntries {
+        CompactEntries::new(N, 4 * N, 1)
     }
 
-    fn asked(times: u32, gap: u64) -> History {
-        (0..times).fold(History::default(), |history, now| history.asked(gap, now, 0.0))
+    fn accessed(times: u32, gap: u64) -> History {
+        (0..times).fold(History::default(), |history, now| history.accessed(gap, now, 0.0))
     }
 
     /// A key has left the table for one that nothing is known of.
-    fn put(outlines: &mut Outlines, place: Place, known: Outline, now: u32) {
-        assert_eq!(outlines.exchange((place.0, 0xfff_fff), Some((place.1, known)), now), None);
+    fn put(compact_entries: &mut CompactEntries, place: Place, known: CompactEntry, now: u32) {
+        assert_eq!(compact_entries.exchange((place.0, 0xfff_fff), Some((place.1, known)), now), None);
     }
 
-    fn take(outlines: &mut Outlines, place: Place, now: u32) -> Option<Outline> {
-        outlines.exchange(place, None, now)
+    fn take(compact_entries: &mut CompactEntries, place: Place, now: u32) -> Option<CompactEntry> {
+        compact_entries.exchange(place, None, now)
     }
 
-    fn known(history: History, last: u32) -> Outline {
-        Outline { history, last, penalty: 80 }
+    fn known(history: History, last: u32) -> CompactEntry {
+        CompactEntry { history, last, penalty: 80 }
     }
 
     #[test]
@@ -230,24 +238,27 @@ mod tests {
     /// Counts to half an octave, gaps to the octave, times to the epoch, which here is 32 ticks.
     #[test]
     fn what_is_put_is_found_in_outline_and_taken_once() {
-        let mut outlines = outlines();
-        assert_eq!(outlines.epoch_shift, 5);
-        put(&mut outlines, (3, 0x123456), known(asked(9, 300), 1_000), 1_500);
-        let found = outlines.get((3, 0x123456), 1_500).unwrap();
+        let mut compact_entries = compact_entries();
+        assert_eq!(compact_entries.epoch_shift, 5);
+        put(&mut compact_entries, (3, 0x123456), known(accessed(9, 300), 1_000), 1_500);
+        let found = compact_entries.get((3, 0x123456), 1_500).unwrap();
         assert_eq!((found.last, found.penalty), (992, 80));
         assert!((6..=13).contains(&found.history.n_requests()), "{:?}", found.history);
         assert!((256.0..512.0).contains(&found.history.gap_ticks().unwrap()), "{:?}", found.history);
-        assert_eq!(outlines.get((3, 0x123456), 9_000), Some(found), "what is known of it is the same later");
-        assert_eq!((outlines.get((4, 0x123456), 1_500), outlines.get((3, 0x654321), 1_500)), (None, None));
-        assert_eq!((take(&mut outlines, (3, 0x123456), 1_500), outlines.len()), (Some(found), 0));
-        assert_eq!((take(&mut outlines, (3, 0x123456), 1_500), outlines.forgotten()), (None, 0));
+        assert_eq!(compact_entries.get((3, 0x123456), 9_000), Some(found), "what is known of it is the same later");
+        assert_eq!(
+            (compact_entries.get((4, 0x123456), 1_500), compact_entries.get((3, 0x654321), 1_500)),
+            (None, None)
+        );
+        assert_eq!((take(&mut compact_entries, (3, 0x123456), 1_500), compact_entries.len()), (Some(found), 0));
+        assert_eq!((take(&mut compact_entries, (3, 0x123456), 1_500), compact_entries.forgotten()), (None, 0));
     }
 
     #[test]
     fn what_was_seen_once_stays_so_and_the_mean_of_counts_is_right() {
-        let once = asked(1, 0);
+        let once = accessed(1, 0);
         assert!((0..100).all(|seed| History::from_ten_bits(once.to_ten_bits(seed)) == once));
-        let often = asked(100, 10);
+        let often = accessed(100, 10);
         let octaves = |history: History| f64::from(history.n_requests()).log2();
         let mean = (0..1_000).map(|seed| octaves(History::from_ten_bits(often.to_ten_bits(seed)))).sum::<f64>() / 1e3;
         assert!((mean - octaves(often)).abs() < 0.1, "{mean} for {}", octaves(often));
@@ -255,50 +266,50 @@ mod tests {
 
     #[test]
     fn a_full_line_gives_up_the_longest_idle_for_its_requests() {
-        let mut outlines = outlines();
+        let mut compact_entries = compact_entries();
         let place = |i: u32| (0, i << 12);
-        put(&mut outlines, place(1), known(asked(32, 10), 100), 100);
-        (2..=WAYS as u32).for_each(|i| put(&mut outlines, place(i), known(asked(1, 0), 100 * i), 1_300));
-        put(&mut outlines, place(100), known(asked(1, 0), 1_300), 1_300);
-        let there: Vec<u32> = (1..=WAYS as u32).filter(|&i| outlines.get(place(i), 1_300).is_some()).collect();
+        put(&mut compact_entries, place(1), known(accessed(32, 10), 100), 100);
+        (2..=WAYS as u32).for_each(|i| put(&mut compact_entries, place(i), known(accessed(1, 0), 100 * i), 1_300));
+        put(&mut compact_entries, place(100), known(accessed(1, 0), 1_300), 1_300);
+        let there: Vec<u32> = (1..=WAYS as u32).filter(|&i| compact_entries.get(place(i), 1_300).is_some()).collect();
         assert_eq!(there.len(), WAYS - 1);
         assert!(there.contains(&1) && !there.contains(&2), "{there:?}");
-        assert_eq!((outlines.len(), outlines.forgotten()), (WAYS, 1));
+        assert_eq!((compact_entries.len(), compact_entries.forgotten()), (WAYS, 1));
     }
 
     /// A time that comes round makes nobody young: what isn't asked for in 896 epochs has gone when another line is written to.
     #[test]
     fn what_is_too_old_goes() {
-        let mut outlines = outlines();
-        put(&mut outlines, (9, 7 << 12), known(asked(4, 10), 0), 0);
+        let mut compact_entries = compact_entries();
+        put(&mut compact_entries, (9, 7 << 12), known(accessed(4, 10), 0), 0);
         for epoch in 1..1_100_u32 {
-            put(&mut outlines, (1, 5 << 12), known(asked(1, 0), 32 * epoch), 32 * epoch);
-            let is_there = outlines.get((9, 7 << 12), 32 * epoch).is_some();
+            put(&mut compact_entries, (1, 5 << 12), known(accessed(1, 0), 32 * epoch), 32 * epoch);
+            let is_there = compact_entries.get((9, 7 << 12), 32 * epoch).is_some();
             assert!(is_there || epoch >= IDLE_EPOCHS_MAX, "{epoch}");
             assert!(!is_there || epoch < EPOCHS, "{epoch}");
         }
-        put(&mut outlines, (2, 5 << 12), known(asked(1, 0), 0), 32 * 1_100);
-        assert_eq!(outlines.len(), 1, "what is too old already is not kept");
+        put(&mut compact_entries, (2, 5 << 12), known(accessed(1, 0), 0), 32 * 1_100);
+        assert_eq!(compact_entries.len(), 1, "what is too old already is not kept");
     }
 
     /// However many lines there are, no access waits for more than a few: the others are swept with those that follow.
     #[test]
     fn a_large_table_is_swept_bit_by_bit() {
-        let mut outlines = Outlines::new(10_000, 40_000, 1);
-        let late = 1_000 << outlines.epoch_shift;
-        (0..10_000).for_each(|line| put(&mut outlines, (line, 7 << 12), known(asked(4, 10), 0), 0));
-        put(&mut outlines, (0, 9 << 12), known(asked(4, 10), late), late);
-        assert!(outlines.len() > 10_000 - SWEPT_MAX, "{}", outlines.len());
+        let mut compact_entries = CompactEntries::new(10_000, 40_000, 1);
+        let late = 1_000 << compact_entries.epoch_shift;
+        (0..10_000).for_each(|line| put(&mut compact_entries, (line, 7 << 12), known(accessed(4, 10), 0), 0));
+        put(&mut compact_entries, (0, 9 << 12), known(accessed(4, 10), late), late);
+        assert!(compact_entries.len() > 10_000 - SWEPT_MAX, "{}", compact_entries.len());
         (0..10_000 / SWEPT_MAX as u32 + 1)
-            .for_each(|_| put(&mut outlines, (0, 9 << 12), known(asked(4, 10), late), late));
-        assert_eq!(outlines.len(), 1);
+            .for_each(|_| put(&mut compact_entries, (0, 9 << 12), known(accessed(4, 10), late), late));
+        assert_eq!(compact_entries.len(), 1);
     }
 
     /// Accesses wait a little before they are put in, and what was learned meanwhile is dated later.
     #[test]
     fn what_is_dated_later_is_not_old() {
-        let mut outlines = outlines();
-        put(&mut outlines, (1, 5 << 12), known(asked(2, 10), 3_204), 3_196);
-        assert_eq!(outlines.len(), 1);
+        let mut compact_entries = compact_entries();
+        put(&mut compact_entries, (1, 5 << 12), known(accessed(2, 10), 3_204), 3_196);
+        assert_eq!(compact_entries.len(), 1);
     }
 }

@@ -375,7 +375,7 @@ impl Spill {
         has_worked |= before != (self.disk.under_way(), self.sweep_dbs.len()) || !self.sweep_dbs.is_empty();
         let spent_us = started.elapsed().as_micros() as u64;
         self.us_left = self.us_left.saturating_sub(spent_us);
-        around.server.note_latency(c"tenure-sleep", spent_us);
+        context.server.note_latency(c"tenure-sleep", spent_us);
         has_worked
     }
 

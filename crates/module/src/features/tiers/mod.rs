@@ -361,7 +361,7 @@ impl Tiers {
         self.time.spend(spent_us);
         self.counts.spent_us += spent_us;
         self.counts.slice_us_max = self.counts.slice_us_max.max(spent_us);
-        around.server.note_latency(c"tenure-moves", spent_us);
+        context.server.note_latency(c"tenure-moves", spent_us);
         is_left
     }
 

@@ -835,6 +835,7 @@ impl Models {
         let before = &self.partitions[partition].before;
         let requests = now.requests().saturating_sub(before.requests());
         let reads = now.reads.saturating_sub(before.reads) as f64;
+        let deletes = now.deletes.saturating_sub(before.deletes);
         let close = |bin: usize| {
             let sampled = std::mem::take(&mut self.reads_now[bin]);
             let own = if bins.are_many() { sampled } else { reads };
@@ -842,6 +843,10 @@ impl Models {
             let model = &mut self.models[bin];
             // A bin's requests come at the times of its partition's.
             model.advance(requests, own.round() as u64);
+            // Whose deletes they were is known of partitions alone.
+            if !bins.are_many() {
+                model.advance_deletes(deletes);
+            }
             let (curve, merged) = model.curve(capacity_bytes);
             (BinView { curve, reads: self.reads[bin], sampled_keys: model.sampled_keys() }, merged)
         };

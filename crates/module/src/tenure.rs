@@ -634,6 +634,10 @@ impl Tenure {
         let published = Arc::clone(&self.published);
         let plan = published.plan.as_ref().filter(|_| planned && self.settings.policy.has_targets());
         let target_bytes = plan.map_or(&[][..], |plan| &plan.target_bytes);
+        // Where keys go by rank there are no targets to hold what wakes.
+        let window = self.published.window;
+        let held_bytes = self.spill.as_ref().map_or(Vec::new(), |spill| spill.held_bytes(window, now_us));
+        self.observer.partitions.held_bytes = held_bytes;
         let held = self.held_targets(target_bytes, now_us);
         let target_bytes = held.as_deref().unwrap_or(target_bytes);
         let partitions = &self.observer.partitions;

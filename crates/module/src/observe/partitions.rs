@@ -31,6 +31,8 @@ pub struct Partitions {
     pub owners: Option<Owners>,
     /// How each is divided by the size of its values.
     pub binning: Binning,
+    /// What partitions that wake keep of the memory, in bytes by partition; empty where none does.
+    pub held_bytes: Vec<u64>,
     names: Vec<String>,
     of: Vec<(TenantId, Class)>,
     /// By tenant and class.
@@ -57,6 +59,7 @@ impl Partitions {
             keys,
             owners,
             binning: Binning::new(size_classes),
+            held_bytes: Vec::new(),
             names: Vec::new(),
             of: Vec::new(),
             cells: vec![[UNASSIGNED; CLASSES]; TENANTS_MAX],
@@ -254,15 +257,25 @@ impl Partitions {
         maximums
     }
 
-    /// The bins that may give without their tenants falling below what they are guaranteed; all, where none may. Used bytes by bin.
+    /// The bins that may give without their tenants falling below what they are guaranteed, and their partitions below what is held
+    /// for them; all, where none may. Used bytes by bin.
     pub fn above_minimums(&self, used_bytes: &[u64]) -> OverTarget {
         let bytes_min = self.tenants.guaranteed();
-        if bytes_min.iter().all(|&bytes| bytes == 0) {
+        if self.held_bytes.is_empty() && bytes_min.iter().all(|&bytes| bytes == 0) {
             return OverTarget::all();
         }
         let used = self.used_by_tenant(used_bytes);
-        let above = OverTarget::of(self.tenants_of_bins().map(|tenant| used[tenant] > bytes_min[tenant]));
-        if above.is_none() { OverTarget::all() } else { above }
+        let is_free = |(partition, tenant): (&PartitionId, usize)| {
+            let is_above = bytes_min[tenant] == 0 || used[tenant] > bytes_min[tenant];
+            let held = self.held_bytes.get(partition.index()).copied().unwrap_or(0);
+            is_above && (held == 0 || self.used_by_partition(*partition, used_bytes) > held)
+        };
+        let free = OverTarget::of(self.binning.partition_of().iter().zip(self.tenants_of_bins()).map(is_free));
+        if free.is_none() { OverTarget::all() } else { free }
+    }
+
+    fn used_by_partition(&self, partition: PartitionId, used_bytes: &[u64]) -> u64 {
+        used_bytes.get(self.binning.of(partition).range()).map_or(0, |bins| bins.iter().sum())
     }
 
     /// The bins of tenants that hold no more than they are guaranteed. Used bytes by bin.

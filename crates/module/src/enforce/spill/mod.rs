@@ -351,6 +351,15 @@ impl Spill {
         lifted(target_bytes, &held, is_guaranteed)
     }
 
+    /// What partitions that wake had before they fell asleep, in bytes by partition; empty where none wakes.
+    pub fn held_bytes(&self, window: u64, now_us: u64) -> Vec<u64> {
+        if !self.rhythms.iter().any(|rhythm| rhythm.is_held(window, now_us)) {
+            return Vec::new();
+        }
+        let held = |rhythm: &Rhythm| if rhythm.is_held(window, now_us) { rhythm.held_bytes } else { 0 };
+        self.rhythms.iter().map(held).collect()
+    }
+
     /// A slice of work: takes what the disk has done, lets some fall asleep, wakes some. False where there was nothing to do.
     pub fn work(&mut self, context: &mut SleepContext, budget: Duration) -> bool {
         let before = (self.disk.under_way(), self.sweep_dbs.len());

@@ -181,7 +181,7 @@ impl<B: Copy> AccessRing<B> {
         let near = self.pending.iter().fold(0, |near, pending| near ^ keys.warm(pending.key));
         std::hint::black_box(near);
         if keys.has_compact_entries() {
-            let near = self.pending.iter().fold(0, |near, pending| near ^ keys.warm_outline(pending.key));
+            let near = self.pending.iter().fold(0, |near, pending| near ^ keys.warm_compact(pending.key));
             std::hint::black_box(near);
         }
         for pending in &self.pending {

@@ -237,7 +237,7 @@ mod tests {
 
     /// Counts to half an octave, gaps to the octave, times to the epoch, which here is 32 ticks.
     #[test]
-    fn what_is_put_is_found_in_outline_and_taken_once() {
+    fn what_is_put_is_found_compact_and_taken_once() {
         let mut compact_entries = compact_entries();
         assert_eq!(compact_entries.epoch_shift, 5);
         put(&mut compact_entries, (3, 0x123456), known(accessed(9, 300), 1_000), 1_500);

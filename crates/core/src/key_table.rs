@@ -106,7 +106,7 @@ impl Entry {
         CompactEntry { history: self.history(), last: self.last, penalty }
     }
 
-    fn take_outline(&mut self, known: CompactEntry) {
+    fn take_compact(&mut self, known: CompactEntry) {
         self.set_history(known.history);
         (self.last, self.penalty) = (known.last, u16::from(known.penalty) << OUTLINE_SHIFT);
     }
@@ -192,7 +192,7 @@ impl KeyTable {
         KeyTable { compact_entries: Some(CompactEntries::new(n_buckets, n_buckets * WAYS, requests_per_tick)), ..table }
     }
 
-    /// True where it was made [`with_outlines`](KeyTable::with_outlines).
+    /// True where it was made [`with_compact_entries`](KeyTable::with_compact_entries).
     pub fn has_compact_entries(&self) -> bool {
         self.compact_entries.is_some()
     }
@@ -229,7 +229,7 @@ impl KeyTable {
         }
         let mut entry = Entry { fingerprint, ..Entry::default() };
         let known = self.compact_entries.as_ref()?.get((bucket, entry.tag()), now)?;
-        entry.take_outline(known);
+        entry.take_compact(known);
         entry.n_requests = known.history.n_requests().min(u32::from(u16::MAX)) as u16;
         Some(entry)
     }
@@ -241,9 +241,9 @@ impl KeyTable {
         self.buckets[self.place(key).0].0[0].last
     }
 
-    /// The same of the line that it may be outlined in, where that will be looked at.
+    /// The same of the line that its compact entry may lie in, where that will be looked at.
     #[inline]
-    pub fn warm_outline(&self, key: KeyHash) -> u32 {
+    pub fn warm_compact(&self, key: KeyHash) -> u32 {
         let (bucket, fingerprint) = self.place(key);
         match &self.compact_entries {
             Some(compact_entries) if self.buckets[bucket].position(fingerprint).is_none() => {
@@ -298,7 +298,7 @@ impl KeyTable {
         if let Some(compact_entries) = &mut self.compact_entries {
             let leaving = (!gone.is_free()).then(|| (gone.tag(), gone.compact_entry()));
             if let Some(known) = compact_entries.exchange((at, new.tag()), leaving, now) {
-                new.take_outline(known);
+                new.take_compact(known);
             }
         } else if !gone.is_free() {
             self.displaced += 1;

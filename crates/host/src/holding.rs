@@ -13,7 +13,7 @@
 //! - `flushReplicasOutputBuffers()` (Redis: `flushSlavesOutputBuffers`): writes as much of the stream to the replicas' sockets as
 //!   they take. The server does so while it evicts, and when it stops.
 //!
-//! Their names may stay and their meaning change, so only versions on which that test has run are let through ([`TRIED`]). On any other nothing
+//! Their names may stay and their meaning change, so only versions on which that test has run are let through (`TRIED`). On any other nothing
 //! is held and the setting is refused, with the reason.
 
 use std::ffi::{CStr, c_int, c_void};

@@ -1,10 +1,10 @@
 //! Pages of the slow tier that lie in a file: put there by us, dropped from memory, and given back as holes.
 //!
-//! Mapped privately, what is written stays in memory of the process until [`FilePages::flush`] puts it into the file and drops the copy. Which
+//! Mapped privately, what is written stays in memory of the process until `FilePages::flush` puts it into the file and drops the copy. Which
 //! pages were written and not flushed the kernel tells (`/proc/self/pagemap`, bit 61).
 //!
 //! Two threads meet here: the main one, which flushes, and the server's own, which frees and so purges. What one copies the other may not drop
-//! meanwhile, or stale bytes come back in pages that jemalloc takes for zeroed. So both hold [`PAGES`], and a fork waits until nobody does: after
+//! meanwhile, or stale bytes come back in pages that jemalloc takes for zeroed. So both hold `PAGES`, and a fork waits until nobody does: after
 //! it no hole is punched that the child would read.
 
 use std::ffi::c_int;
@@ -112,7 +112,7 @@ impl FilePages {
     }
 
     /// # Safety
-    /// As for [`FilePages::flush`].
+    /// As for `FilePages::flush`.
     unsafe fn write_back(&self, start: *mut u8, offset: usize, bytes: usize, _: &MutexGuard<()>) -> io::Result<()> {
         // SAFETY: by the caller's promise.
         let content = unsafe { std::slice::from_raw_parts(start.add(offset), bytes) };

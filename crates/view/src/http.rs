@@ -1,6 +1,6 @@
 //! A small HTTP server: what a dashboard and an exporter need, and nothing that changes anything.
 //!
-//! GET and HEAD, a thread for each connection, at most [`CONNECTIONS_MAX`], each closed with its answer. Requests are
+//! GET and HEAD, a thread for each connection, at most `CONNECTIONS_MAX`, each closed with its answer. Requests are
 //! read by the crate `httparse`; beside that there is so little to do that a framework would be the larger part. What a
 //! browser could be tricked into is refused by [`Guard`]: names of other hosts (DNS rebinding), requests from other
 //! pages, requests without the password.

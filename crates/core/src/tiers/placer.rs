@@ -2,7 +2,7 @@
 //!
 //! All rules behind one interface; the caller finds the values (accesses, a walk), keeps the shortlists (`policy/pools.rs`: a demotion's
 //! candidates are ranked here as an eviction's are elsewhere), measures the tiers (`marks.rs`) and carries the moves out. A turn of the caller:
-//! [`Placer::asked`] for each request that found its value, [`Placer::met`] for each value that the walk opens, those that leave told by
+//! [`Placer::accessed`] for each request that found its value, [`Placer::met`] for each value that the walk opens, those that leave told by
 //! [`Placer::left`] and moves by [`Placer::moved`], and [`Placer::end_window`] now and then. A value that ranks about as low as those that left of late
 //! ([`Placer::may_leave`]) can go at once: then no K have to be met for it, and a ring of newcomers' names saves most of the walk. Allocates nothing after `new`; O(1) per call but for the last.
 

@@ -275,7 +275,7 @@ mod tests {
     use tenure_core::tiers::Tier;
 
     #[test]
-    fn a_table_with_outlines_stays_where_another_is_to_have_them_too() {
+    fn a_table_with_compact_entries_stays_where_another_is_to_have_them_too() {
         let compacted = Table { bytes: 1 << 16, has_compact_entries: true };
         let mut keys = Keys::new(Some(compacted.new_keys()), Remembers::History);
         keys.learn(KeyHash::of(b"k"), 100, 0, |_, _| None);

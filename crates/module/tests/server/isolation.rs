@@ -157,6 +157,8 @@ fn a_minimum_is_worth_that_much_memory_whatever_the_neighbours_do() {
             let options = with_module()
                 .set("tenure.tenants", tenants)
                 .set("tenure.policy", policy)
+                // Time enough for a turn's evictions on a slow machine: the server itself spares nobody's minimum.
+                .set("tenure.turn-budget-us", 5000)
                 .set("tenure.window-requests", 20_000);
             let server = start(&binary, &evicting(options));
             let beside = beside_others(&server, alone - POINT);

@@ -266,7 +266,7 @@ impl Partitions {
         }
         let used = self.used_by_tenant(used_bytes);
         let is_free = |(partition, tenant): (&PartitionId, usize)| {
-            let is_above = bytes_min[tenant] == 0 || used[tenant] > bytes_min[tenant];
+            let is_above = used[tenant] > bytes_min[tenant];
             let held = self.held_bytes.get(partition.index()).copied().unwrap_or(0);
             is_above && (held == 0 || self.used_by_partition(*partition, used_bytes) > held)
         };
@@ -397,6 +397,20 @@ mod tests {
         assert_eq!(may_give([50, 10, 0, 50]), [false, true, false, false]);
         assert_eq!(may_give([50, 10, 10, 51]), [true, true, true, true]);
         assert_eq!(may_give([50, 0, 0, 50]), [true; 4], "nobody is above");
+    }
+
+    #[test]
+    fn a_partition_that_wakes_gives_nothing_before_it_has_what_it_had() {
+        let mut partitions = partitions("a=a:* b=b:*");
+        let may_give = |partitions: &Partitions, used: [u64; 3]| {
+            let free = partitions.above_minimums(&used);
+            [0, 1, 2].map(|i| free.holds(PartitionId(i)))
+        };
+        assert_eq!(may_give(&partitions, [50, 10, 10]), [true; 3]);
+        partitions.held_bytes = vec![60, 0];
+        assert_eq!(may_give(&partitions, [60, 10, 10]), [false, true, true]);
+        assert_eq!(may_give(&partitions, [61, 10, 10]), [true; 3]);
+        assert_eq!(may_give(&partitions, [60, 0, 0]), [true; 3], "nobody else has anything");
     }
 
     /// Four bins each while numbers last; whoever comes later has one.

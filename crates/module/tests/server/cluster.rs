@@ -408,6 +408,13 @@ fn a_replica_takes_over_with_classes_penalties_and_plan() {
             };
             status(&mut to_heir)["learned"] == "by its primary" && rows.get(far).is_some_and(is_known)
         });
+        // The last window of the primary ends, so that what it has now is what it taught last.
+        config_set(&mut connection, "tenure.window-seconds", 3600);
+        config_set(&mut connection, "tenure.window-requests", 1_000_000_000);
+        wait_for("the last plan to be taught", || {
+            let (on_primary, rows) = (partitions(&mut connection), partitions(&mut to_heir));
+            [near, far].iter().all(|name| rows.get(*name).is_some_and(|row| row["k"] == on_primary[*name]["k"]))
+        });
         let before = partitions(&mut connection);
         cluster.node_mut(0).kill();
         let heir = cluster.replica_of(0);

@@ -75,8 +75,99 @@ allow_services() {
     fi
 }
 
+# command_of PROGRAM : sets `server_command`, the words that start a server: one that `scripts/servers` has unpacked starts by the loader
+# and the libraries of its own folder, as in crates/servers.
+command_of() {
+    local unpacked=${1%/usr/bin/*} loader='' libraries
+    server_command=("$1")
+    if [ "$unpacked" = "$1" ] || [ -z "$unpacked" ]; then return 0; fi
+    loader=$(find "$unpacked/lib" "$unpacked/usr/lib" -maxdepth 2 -name 'ld-linux-*' -print -quit 2>/dev/null || true)
+    # One that was built here needs none.
+    [ -n "$loader" ] || return 0
+    libraries=$(printf '%s:' "$unpacked"/lib/*-linux-gnu "$unpacked"/usr/lib/*-linux-gnu)
+    server_command=("$loader" --library-path "$libraries" "$1")
+}
+
 # version_of PROGRAM : the x.y.z that a server tells.
-version_of() { "$1" --version 2>/dev/null | sed -n 's/.*[ ]v=\([0-9.]*\).*/\1/p'; }
+version_of() {
+    local server_command
+    command_of "$1"
+    "${server_command[@]}" --version 2>/dev/null | sed -n 's/.*[ ]v=\([0-9.]*\).*/\1/p'
+}
+
+# name_of PROGRAM : valkey or redis, by what it says of itself.
+name_of() {
+    local server_command
+    command_of "$1"
+    case $("${server_command[@]}" --version 2>/dev/null) in Valkey*) printf 'valkey' ;; *) printf 'redis' ;; esac
+}
+
+# can_do_all PRODUCT VERSION : whether all of Tenure runs there. Replies are held by functions of the server that were tried on these versions
+# (crates/host/src/holding.rs); sleep, warm restart and hints by connection need Valkey 7.2 or Redis 7.2.
+can_do_all() {
+    case $1-$2 in valkey-8.0.* | valkey-8.1.* | valkey-9.1.* | redis-8.0.*) ;; *) return 1 ;; esac
+}
+
+# what_lacks PRODUCT VERSION : what of Tenure doesn't run there, as half a sentence.
+what_lacks() {
+    case $1-$2 in
+        redis-7.0.*) printf 'sleep, warm restart, hints by connection and held replies (tenure.replies)' ;;
+        *) printf 'held replies (tenure.replies)' ;;
+    esac
+}
+
+# choose_server : sets `server`, and `server_why`: what was asked for, else the first that can do all of the installed one, the one that the
+# distribution would install, the newest that scripts/servers has or can fetch; else whatever is installed.
+choose_server() {
+    local installed product version reason folder=${TENURE_SERVERS_DIR:-$root/.servers}
+    if [ -n "${TENURE_SERVER:-}" ]; then
+        server=$TENURE_SERVER server_why='asked for'
+        [ -n "$(version_of "$server")" ] || fail "$server --version says neither Valkey nor Redis: name the program of a server"
+        return
+    fi
+    if installed=$(find_server); then
+        product=$(name_of "$installed") version=$(version_of "$installed")
+        if can_do_all "$product" "$version"; then
+            server=$installed server_why='installed'
+            return
+        fi
+        reason="the installed $product $version lacks $(what_lacks "$product" "$version")"
+    else
+        reason='none is installed'
+        for product in valkey redis; do
+            version=$(candidate_version "$product-server")
+            if can_do_all "$product" "$version"; then
+                install_packages "$product-server"
+                server=$(command -v "$product-server") server_why="the distribution's"
+                return
+            fi
+        done
+    fi
+    if ! newest_unpacked; then
+        say "server: $reason; fetching newer ones into $folder (once)"
+        "$root/scripts/servers" --quick || true
+        newest_unpacked || true
+    fi
+    if [ -n "$server" ]; then
+        server_why="$reason; this one can do all"
+    else
+        [ -n "$installed" ] || { install_server && installed=$(find_server); }
+        server=$installed server_why="$(what_lacks "$(name_of "$installed")" "$(version_of "$installed")") won't work, and no other could be fetched"
+    fi
+}
+
+# newest_unpacked : sets `server` to the newest server of scripts/servers that can do all; false where there is none.
+newest_unpacked() {
+    local folder=${TENURE_SERVERS_DIR:-$root/.servers} found name
+    server=
+    # By version, and Valkey of two of one version.
+    for found in $(find "$folder" -mindepth 1 -maxdepth 1 -type d -name '[a-z]*-*' -printf '%f\n' 2>/dev/null | sort -t- -k2,2V -k1,1); do
+        name=${found%%-*}
+        can_do_all "$name" "${found#*-}" && [ -x "$folder/$found/usr/bin/$name-server" ] || continue
+        server=$folder/$found/usr/bin/$name-server
+    done
+    [ -n "$server" ]
+}
 
 # at_least VERSION MINIMUM
 at_least() { [ -n "$1" ] && [ "$(printf '%s\n' "$2" "$1" | sort -V | head -n 1)" = "$2" ]; }
@@ -154,6 +245,7 @@ need_test_tools() {
     has chromium || ! has_package chromium || missing+=(chromium)
     has chromedriver || ! has_package chromium-driver || missing+=(chromium-driver)
     has tmux || missing+=(tmux)
+    has openssl || missing+=(openssl)
     [ ${#missing[@]} = 0 ] || install_packages "${missing[@]}"
     need_rust_component fmt rustfmt
     need_rust_component clippy rust-clippy

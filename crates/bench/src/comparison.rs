@@ -1,8 +1,8 @@
 //! A comparison: every system at every memory size, several times over, in turn, on the same requests.
 //!
-//! Repetitions are interleaved (stock, tenure, stock, tenure …, the order turned round every other time), so that what the
-//! machine does meanwhile falls on all systems alike. Memory is a share of the footprint, and the footprint is what the
-//! server itself says: used memory with all keys loaded and no limit, less that of an empty server.
+//! Repetitions are interleaved (stock, tenure, stock, tenure …, the order turned round every other time), so that
+//! what the machine does meanwhile falls on all systems alike. Memory is a share of the footprint, and the footprint
+//! is what the server itself says: used memory with all keys loaded and no limit, less that of an empty server.
 
 use std::fmt;
 use std::str::FromStr;
@@ -78,8 +78,8 @@ pub struct Footprint {
 }
 
 impl Footprint {
-    /// Loads every key of `stream` into a server without module and without limit, or into a cluster of such. Also says what each
-    /// key takes, the server's table included; in a cluster nothing of single keys.
+    /// Loads every key of `stream` into a server without module and without limit, or into a cluster of such. Also
+    /// says what each key takes, the server's table included; in a cluster nothing of single keys.
     ///
     /// # Errors
     /// When the server does not start or fails under the load.

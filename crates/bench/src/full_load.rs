@@ -1,8 +1,10 @@
-//! Pairs of servers under full load, one after the other: what [`no_harm`](crate::no_harm) and [`tiers`](crate::tiers) share.
+//! Pairs of servers under full load, one after the other: what [`no_harm`](crate::no_harm) and
+//! [`tiers`](crate::tiers) share.
 //!
-//! All keys are there and every read hits, but for traces (`workload::tiers`). Each pair is two fresh servers, the order turned round every other time. The figures are
-//! ratios within a pair, since the machine's speed drifts by more from minute to minute than what is measured. Throughput is bounded
-//! by the busier of the two cores; core time per command is the server's alone and therefore the finer figure.
+//! All keys are there and every read hits, but for traces (`workload::tiers`). Each pair is two fresh servers, the
+//! order turned round every other time. The figures are ratios within a pair, since the machine's speed drifts by
+//! more from minute to minute than what is measured. Throughput is bounded by the busier of the two cores; core time
+//! per command is the server's alone and therefore the finer figure.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

@@ -1,4 +1,5 @@
-//! What the module costs where there is nothing to gain: all keys fit, full load, alternating pairs of stock and module.
+//! What the module costs where there is nothing to gain: all keys fit, full load, alternating pairs of stock and
+//! module.
 //!
 //! How pairs are run, and what their figures mean: [`full_load`](crate::full_load).
 

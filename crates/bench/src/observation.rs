@@ -124,7 +124,8 @@ pub struct Memory {
     pub used_bytes_peak: u64,
     /// What the process occupies.
     pub resident_bytes: u64,
-    /// What of the server's limit holds no keys because of the module: what it allocates itself, and what it keeps free.
+    /// What of the server's limit holds no keys because of the module: what it allocates itself, and what it keeps
+    /// free.
     pub module_bytes: u64,
 }
 

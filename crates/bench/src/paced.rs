@@ -89,8 +89,8 @@ impl Paced {
         }
     }
 
-    /// The median over the peaks of the time after which the periodic tenant was back, in s; a peak in which it was not counts
-    /// with its whole length. `None` where no peak was measured from its start.
+    /// The median over the peaks of the time after which the periodic tenant was back, in s; a peak in which it was
+    /// not counts with its whole length. `None` where no peak was measured from its start.
     pub fn back_s_median(&self) -> Option<f64> {
         let times = self.peaks.iter().map(|peak| peak.back_s.unwrap_or(peak.length_s));
         Spread::of(times).map(|spread| spread.median)
@@ -144,8 +144,8 @@ mod tests {
         WorkloadOptions { n_keys: Some(400), period_s: Some(2.0), ..options }.generate().unwrap()
     }
 
-    /// Every request takes 10 µs when it hits and 1000 µs when it misses, which `misses` decides by the number of the measured peak and
-    /// the place in it; all are late by 3 ms.
+    /// Every request takes 10 µs when it hits and 1000 µs when it misses, which `misses` decides by the number of the
+    /// measured peak and the place in it; all are late by 3 ms.
     fn run(stream: &Stream, misses: impl Fn(usize, usize) -> bool) -> Paced {
         let pace = stream.pace.as_ref().unwrap();
         let event = |index: usize| {
@@ -163,13 +163,15 @@ mod tests {
 
     #[test]
     fn a_tenant_is_back_when_the_next_requests_hit() {
-        // In the first peak the first 800 of 4000 requests miss (400 of them the tenant's), in the second none, in the third all.
+        // In the first peak the first 800 of 4000 requests miss (400 of them the tenant's), in the second none, in
+        // the third all.
         let stream = stream();
         let paced = run(&stream, |peak, place| [place < 800, false, true][peak]);
         let starts: Vec<f64> = paced.peaks.iter().map(|peak| (peak.start_s * 1e6).round() / 1e6).collect();
         assert_eq!(starts, [0.0, 2.0, 4.0]);
         assert!(paced.peaks.iter().all(|peak| (peak.length_s - 1.0).abs() < 1e-9));
-        // Of a window's 200 requests ten may miss: back ten requests of its own, 5 ms, before the last miss; and 3 ms late.
+        // Of a window's 200 requests ten may miss: back ten requests of its own, 5 ms, before the last miss; and 3 ms
+        // late.
         let back: Vec<Option<f64>> = paced.peaks.iter().map(|p| p.back_s.map(|s| (s * 1e4).round() / 1e4)).collect();
         assert_eq!(back, [Some(0.198), Some(0.003), None]);
         assert!((paced.back_s_median().unwrap() - 0.198).abs() < 1e-4);

@@ -1,7 +1,7 @@
 //! Where threads run and how exactly they wake: cores, timer slack, priority.
 //!
-//! Waking a thread on another core costs tens of µs on a virtual machine, so a comparison pins both ends and says where. The
-//! kernel's default timer slack (50 µs) would be added to every delay; here it is set to 1 ns.
+//! Waking a thread on another core costs tens of µs on a virtual machine, so a comparison pins both ends and says
+//! where. The kernel's default timer slack (50 µs) would be added to every delay; here it is set to 1 ns.
 
 use std::fmt;
 use std::num::NonZeroU64;
@@ -80,7 +80,8 @@ pub fn wake_exactly() {
     let _ = set_current_timer_slack(NonZeroU64::new(1));
 }
 
-/// Lets this thread run before others of its core, as far as this user may: for a probe that must not wait for the load.
+/// Lets this thread run before others of its core, as far as this user may: for a probe that must not wait for the
+/// load.
 pub fn prefer_this_thread() {
     // Without the right to do so it competes like any other thread.
     let _ = setpriority_process(None, -20);

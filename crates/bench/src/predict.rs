@@ -1,10 +1,11 @@
 //! What the simulator says of the same requests: predicted mean latency and miss ratio, beside what was measured.
 //!
-//! The very stream that the servers were asked is replayed through the simulator's policy for each system, with the measured
-//! hit time and the measured penalty of each tenant, both from the first system's runs at that memory size. A key's size is what
-//! the server says it takes, and the cache's capacity is what the server's limit leaves beside an empty server and what the module takes or keeps free. What
-//! the replay does not know: that clients overtake each other and fetch one key twice at the same time, that the server's
-//! clock of last use ticks once a second, and that windows also end after seconds.
+//! The very stream that the servers were asked is replayed through the simulator's policy for each system, with the
+//! measured hit time and the measured penalty of each tenant, both from the first system's runs at that memory size.
+//! A key's size is what the server says it takes, and the cache's capacity is what the server's limit leaves beside
+//! an empty server and what the module takes or keeps free. What the replay does not know: that clients overtake each
+//! other and fetch one key twice at the same time, that the server's clock of last use ticks once a second, and that
+//! windows also end after seconds.
 
 use std::fmt;
 
@@ -33,7 +34,8 @@ pub struct Times {
 }
 
 impl Times {
-    /// From the sums of each tenant; `None` where no read hit, or a tenant that missed has no miss of a single key to go by.
+    /// From the sums of each tenant; `None` where no read hit, or a tenant that missed has no miss of a single key to
+    /// go by.
     pub fn of(tenants: &[TenantSums]) -> Option<Times> {
         let mean = |part: fn(&TenantSums) -> crate::statistics::Sum| {
             let (n, ns) = tenants.iter().map(part).fold((0, 0), |(n, ns), sum| (n + sum.n, ns + sum.ns));
@@ -60,11 +62,12 @@ pub struct Prediction {
 
 /// Replays `stream` as `system` would serve it.
 ///
-/// `key_bytes` says what each key takes in the server with the value that the stream has last for it, `capacity_bytes` what all
-/// may take together, `settings` what the user has set of the module.
+/// `key_bytes` says what each key takes in the server with the value that the stream has last for it,
+/// `capacity_bytes` what all may take together, `settings` what the user has set of the module.
 ///
 /// # Errors
-/// When the system or a setting has no counterpart in the simulator, or the stream has scans, whose own time is not known.
+/// When the system or a setting has no counterpart in the simulator, or the stream has scans, whose own time is not
+/// known.
 pub fn predict(
     stream: &Stream,
     system: &System,
@@ -95,7 +98,8 @@ pub fn predict(
     })
 }
 
-/// Whether the simulator can predict these systems under these settings of the module: asked before a long run, not after.
+/// Whether the simulator can predict these systems under these settings of the module: asked before a long run, not
+/// after.
 ///
 /// # Errors
 /// Which system or setting it knows nothing of.

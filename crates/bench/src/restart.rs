@@ -1,9 +1,9 @@
 //! A restart in mid-run: an orderly stop, a start with the same settings, and how soon the cache is as good as it was.
 //!
-//! The miss ratio before is that of all measured requests before the stop. It is *back* from the first request on from which a window's
-//! requests miss at most a tenth more often; a window is a hundredth of the measured requests, though at least 200 and at most 10000.
-//! So a cache that lost nothing is back after 0 requests, and chance can bring an empty one back early only by a window's
-//! noise.
+//! The miss ratio before is that of all measured requests before the stop. It is *back* from the first request on
+//! from which a window's requests miss at most a tenth more often; a window is a hundredth of the measured requests,
+//! though at least 200 and at most 10000. So a cache that lost nothing is back after 0 requests, and chance can bring
+//! an empty one back early only by a window's noise.
 
 use std::time::{Duration, Instant};
 
@@ -26,7 +26,8 @@ pub struct Restart {
     pub n_requests_after: u64,
     /// From SHUTDOWN to the first PONG, in s.
     pub down_s: f64,
-    /// Keys missed over keys read, of all measured requests before it; NaN (JSON: null) where nothing was read, as below.
+    /// Keys missed over keys read, of all measured requests before it; NaN (JSON: null) where nothing was read, as
+    /// below.
     pub miss_ratio_before: f64,
     /// The same of the first window after it.
     pub miss_ratio_after: f64,
@@ -65,7 +66,8 @@ impl Restart {
     }
 }
 
-/// Stops `server` by SHUTDOWN NOSAVE and starts it again with all its settings as they are now; returns how long it was away.
+/// Stops `server` by SHUTDOWN NOSAVE and starts it again with all its settings as they are now; returns how long it
+/// was away.
 ///
 /// # Errors
 /// When it does not stop or start in order, or its settings cannot be kept.
@@ -83,8 +85,8 @@ mod tests {
     use crate::client::Outcome;
     use crate::workload::WorkloadOptions;
 
-    /// 20000 measured requests, so a window of 200; every tenth misses before the restart at half of them, and after it those that
-    /// `misses` says, by their number since.
+    /// 20000 measured requests, so a window of 200; every tenth misses before the restart at half of them, and after
+    /// it those that `misses` says, by their number since.
     fn restart_of(misses: impl Fn(usize) -> bool) -> Restart {
         let options = WorkloadOptions::new("ycsb-c".parse().unwrap(), 1);
         let stream = WorkloadOptions { n_warmup: Some(500), n_requests: Some(20_000), ..options }.generate().unwrap();
@@ -107,7 +109,8 @@ mod tests {
 
     #[test]
     fn an_empty_cache_is_back_when_it_has_filled() {
-        // The first 1000 all miss, then every tenth. A window may have 22 misses: at request 998 it has the last 2 and 20 more.
+        // The first 1000 all miss, then every tenth. A window may have 22 misses: at request 998 it has the last 2
+        // and 20 more.
         let restart = restart_of(|n| n < 1000 || n.is_multiple_of(10));
         assert_eq!((restart.miss_ratio_after, restart.n_requests_until_back), (1.0, Some(998)));
         assert!((restart.n_misses_extra - 900.0).abs() < 1e-6, "{}", restart.n_misses_extra);

@@ -1,10 +1,11 @@
-//! What it is worth that clients remember slots: throughput against connections for clusters of some sizes, by each route to a
-//! key's node, with the redirects and the servers' work that a request brings.
+//! What it is worth that clients remember slots: throughput against connections for clusters of some sizes, by each
+//! route to a key's node, with the redirects and the servers' work that a request brings.
 //!
-//! Source: Scalable and Reliable Redis (TrustCom'16) sec. IV-B, Figures 6 and 7: GET:SET 9:1, replication off, 1 to 512 clients each with
-//! one request at a time. Its clusters had a machine per node. Here all nodes share one, whose throughput says little of three; so
-//! beside it stands what the busiest node does per request: a cluster whose nodes have a core each serves at most so many requests a
-//! second as that node has time for. With a default node that is the default node, whatever the cluster's size.
+//! Source: Scalable and Reliable Redis (TrustCom'16) sec. IV-B, Figures 6 and 7: GET:SET 9:1, replication off, 1 to
+//! 512 clients each with one request at a time. Its clusters had a machine per node. Here all nodes share one, whose
+//! throughput says little of three; so beside it stands what the busiest node does per request: a cluster whose nodes
+//! have a core each serves at most so many requests a second as that node has time for. With a default node that is
+//! the default node, whatever the cluster's size.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
@@ -58,7 +59,8 @@ pub struct Row {
 }
 
 impl Row {
-    /// Requests per second that the busiest node has time for: the most that the cluster serves when each node has a core.
+    /// Requests per second that the busiest node has time for: the most that the cluster serves when each node has a
+    /// core.
     pub fn bound_per_s(&self) -> f64 {
         1e6 / self.cpu_us_busiest
     }

@@ -1,7 +1,7 @@
 //! Latencies of one run, recorded by each client on its own and merged; medians and spread over repetitions.
 //!
-//! Means come from exact sums, percentiles from a histogram with three significant digits. 270 KB per histogram. Beside them each
-//! measured request leaves an event of 16 bytes, which a timeline is made of and then forgotten.
+//! Means come from exact sums, percentiles from a histogram with three significant digits. 270 KB per histogram.
+//! Beside them each measured request leaves an event of 16 bytes, which a timeline is made of and then forgotten.
 
 use std::time::Duration;
 
@@ -80,8 +80,8 @@ impl Recorder {
         }
     }
 
-    /// Notes that the request at `index` of the whole stream was sent `late` after it was due and took `latency` from then on. Of the
-    /// warm-up nothing is kept.
+    /// Notes that the request at `index` of the whole stream was sent `late` after it was due and took `latency` from
+    /// then on. Of the warm-up nothing is kept.
     pub fn record(&mut self, stream: &Stream, index: usize, late: Duration, latency: Duration, outcome: Outcome) {
         if index < stream.n_warmup {
             return;

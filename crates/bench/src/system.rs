@@ -30,7 +30,8 @@ enum Told {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Module {
     told: Told,
-    /// It may put keys into a folder, which lies in the server's own: new with each run, kept over a restart, gone with the server.
+    /// It may put keys into a folder, which lies in the server's own: new with each run, kept over a restart, gone
+    /// with the server.
     spills: bool,
     /// Its settings beside those the user gives.
     settings: &'static [(&'static str, &'static str)],
@@ -305,6 +306,8 @@ pub struct Setup {
     pub cluster: Option<Clustering>,
     /// How many times as fast the server's wall clock runs, and with it the LRU clock.
     pub clock_speed: u32,
+    /// Settings of the servers themselves that the user gives, as `("io-threads", "2")`.
+    pub server_settings: Vec<(String, String)>,
 }
 
 /// A cluster without replicas, and the way to it.
@@ -326,6 +329,7 @@ impl Setup {
     fn options(&self) -> anyhow::Result<ServerOptions> {
         let environment = self.environment.clone();
         let options = ServerOptions { cpu: self.placement.server, environment, ..ServerOptions::default() };
+        let options = self.server_settings.iter().fold(options, |options, (name, value)| options.set(name, value));
         Ok(if self.clock_speed == 1 { options } else { options.with_clock(clock_path()?, self.clock_speed) })
     }
 }

@@ -1,7 +1,7 @@
 //! How a run went: mean latency, p99 and miss ratio of one stretch of its measured requests after the other.
 //!
-//! Every measured request leaves an [`Event`] of 16 bytes with the client that sent it, which costs a few ns. What is told over the
-//! run is worked out afterwards, from all events in the order of the stream.
+//! Every measured request leaves an [`Event`] of 16 bytes with the client that sent it, which costs a few ns. What is
+//! told over the run is worked out afterwards, from all events in the order of the stream.
 
 use std::time::Duration;
 
@@ -59,8 +59,8 @@ pub struct Point {
     pub miss_ratio: Option<f64>,
 }
 
-/// Cuts the measured part of `stream` into `n_bins` stretches, of as many requests each, or, where it has a pace, of the same
-/// time, and tells what the `events` in each came to. There are no more stretches than measured requests.
+/// Cuts the measured part of `stream` into `n_bins` stretches, of as many requests each, or, where it has a pace, of
+/// the same time, and tells what the `events` in each came to. There are no more stretches than measured requests.
 pub fn timeline(stream: &Stream, events: &[Event], n_bins: usize) -> Vec<Point> {
     let n_bins = n_bins.min(stream.n_measured());
     match &stream.pace {
@@ -156,7 +156,8 @@ pub fn miss_ratio(events: &[Event]) -> Option<f64> {
     reads.miss_ratio()
 }
 
-/// The first place in `events` from which `n` of them in a row have a miss ratio of at most `miss_ratio_max`. O(events).
+/// The first place in `events` from which `n` of them in a row have a miss ratio of at most `miss_ratio_max`.
+/// O(events).
 ///
 /// # Panics
 /// Where `n` is 0.

@@ -5,6 +5,7 @@ use std::sync::atomic::AtomicBool;
 use tenure_bench::backend::BackendSpec;
 use tenure_bench::client::Route;
 use tenure_bench::comparison::{Compared, Comparison, MemoryLimit};
+use tenure_bench::full_cache::{FullCache, Load};
 use tenure_bench::no_harm::NoHarm;
 use tenure_bench::placement::Placement;
 use tenure_bench::report::Report;
@@ -25,6 +26,7 @@ fn setup() -> Setup {
         environment,
         cluster: None,
         clock_speed: 1,
+        server_settings: Vec::new(),
     }
 }
 
@@ -138,7 +140,8 @@ fn the_timeline_shows_when_a_backend_slowed_down() {
         assert!((mean / figures.latency_us_mean - 1.0).abs() < 0.001, "{mean} and {}", figures.latency_us_mean);
         let miss_ratio = timeline.iter().map(|point| point.miss_ratio.unwrap()).sum::<f64>() / 20.0;
         assert!((miss_ratio - figures.miss_ratio).abs() < 0.001, "{miss_ratio} and {}", figures.miss_ratio);
-        // Every stretch has tens of misses of either backend; before, only a machine that stalls could take 20 ms for some.
+        // Every stretch has tens of misses of either backend; before, only a machine that stalls could take 20 ms for
+        // some.
         let is_slow: Vec<bool> = timeline.iter().map(|point| point.latency_us_p99.unwrap() >= 20_000.0).collect();
         assert!(is_slow[..8].iter().filter(|&&is_slow| is_slow).count() <= 4, "{is_slow:?}");
         assert!(is_slow[8..].iter().all(|&is_slow| is_slow), "{is_slow:?}");
@@ -193,7 +196,8 @@ fn a_restart_keeps_all_settings() {
 #[test]
 fn a_periodic_tenant_is_pushed_out_in_the_valley_and_comes_back() {
     let options = WorkloadOptions::new("diurnal".parse().unwrap(), 2);
-    // A period of 2 s to warm up and another that is measured; a pass over the periodic tenant's 1000 keys takes half a second.
+    // A period of 2 s to warm up and another that is measured; a pass over the periodic tenant's 1000 keys takes half
+    // a second.
     let size = WorkloadOptions { n_keys: Some(4000), n_requests: Some(6000), period_s: Some(2.0), ..options };
     let stream = size.generate().unwrap();
     let (report, ..) = compare(&stream, "delay:0,20", &[System::STOCK], &["50%", "400%"]);
@@ -203,7 +207,8 @@ fn a_periodic_tenant_is_pushed_out_in_the_valley_and_comes_back() {
         let counts = [steady.peak, steady.valley, periodic.peak, periodic.valley].map(|phase| phase.n_requests);
         assert_eq!(counts, [2000, 2000, 2000, 0]);
         assert_eq!(periodic.peak.miss_ratio.unwrap() > 0.05, is_small, "{:?}", periodic.peak);
-        // The server's clock of last use ticks once a second, so that it may not find all of the tenant's keys within the peak.
+        // The server's clock of last use ticks once a second, so that it may not find all of the tenant's keys within
+        // the peak.
         let back_s = run.figures.back_s.unwrap();
         assert_eq!(back_s, paced.peaks[0].back_s.unwrap_or(1.0));
         assert!(paced.peaks.len() == 1 && (back_s > 0.3) == is_small, "{}: {:?}", run.memory, paced.peaks);
@@ -344,7 +349,36 @@ fn no_harm_compares_pairs_without_misses() {
     }
 }
 
-/// 5000 values of 1000 bytes, a fifth of which may be fast; skewed, so that the hottest fifth has four in five of the reads.
+/// GETs that hit evict nothing, and each SET of a new key evicts one, of whichever server.
+#[test]
+fn a_full_cache_is_measured_row_by_row() {
+    if skipped_without_module("a_full_cache_is_measured_row_by_row") {
+        return;
+    }
+    let (setup, loads) = (setup(), ["get-16", "set-16"].map(|name| name.parse::<Load>().unwrap()));
+    let full = FullCache {
+        loads: &loads,
+        n_keys: Some(5000),
+        n_warmup: Some(2000),
+        n_requests: Some(5000),
+        n_connections: 10,
+        n_pairs: 1,
+        seed: 1,
+        system: &System::TENURE,
+        setup: &setup,
+    };
+    let report = full.run(&AtomicBool::new(false)).unwrap();
+    let [get, set] = &report.rows[..] else { panic!("{} rows", report.rows.len()) };
+    assert_eq!((get.load.as_str(), get.evicted_by_module, set.load.as_str()), ("get-16", None, "set-16"));
+    let (stock, module) = (set.pairs[0].stock, set.pairs[0].module);
+    assert!(stock.n_evicted_by_module == 0 && stock.n_evicted_by_server > 4000, "{stock:?}");
+    assert!(module.n_evicted_by_module + module.n_evicted_by_server > 4000, "{module:?}");
+    assert!(stock.side.cpu_main_ns_per_command > 0.0 && module.ping_us_p999 > 0.0);
+    assert!(report.table().contains("evicted by module"), "{}", report.table());
+}
+
+/// 5000 values of 1000 bytes, a fifth of which may be fast; skewed, so that the hottest fifth has four in five of the
+/// reads.
 #[test]
 fn two_tiers_are_compared_with_all_fast() {
     if skipped_without_module("two_tiers_are_compared_with_all_fast") {
@@ -394,8 +428,8 @@ fn two_tiers_are_compared_with_all_fast() {
     }
 }
 
-/// A trace in which a key is stored, read and deleted between reads of 2000 others, which come as they are asked for; each of them all the more often,
-/// the lower its number is. Every system at two sizes; what is slow throughout once.
+/// A trace in which a key is stored, read and deleted between reads of 2000 others, which come as they are asked for;
+/// each of them all the more often, the lower its number is. Every system at two sizes; what is slow throughout once.
 #[test]
 fn systems_place_the_values_of_a_trace() {
     if skipped_without_module("systems_place_the_values_of_a_trace") {

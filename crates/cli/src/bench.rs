@@ -1,9 +1,10 @@
 //! `tenure bench`: reads the options, runs the comparison, prints and writes the report.
 //!
-//! Without options: YCSB A with half of its footprint as memory, in front of a MariaDB near and one 1 ms away, stock against
-//! tenure. An update-heavy Zipfian mix over two backends of unequal distance is the smallest workload in which both locality
-//! and penalty matter, and it is the one the papers report.
+//! Without options: YCSB A with half of its footprint as memory, in front of a MariaDB near and one 1 ms away, stock
+//! against tenure. An update-heavy Zipfian mix over two backends of unequal distance is the smallest workload in
+//! which both locality and penalty matter, and it is the one the papers report.
 
+mod full;
 mod tiers;
 
 use std::path::PathBuf;
@@ -19,6 +20,7 @@ use tenure_bench::no_harm::NoHarm;
 use tenure_bench::placement::Placement;
 use tenure_bench::predict::can_predict;
 use tenure_bench::report::{Report, default_folder, write_page};
+use tenure_bench::resize::Resize;
 use tenure_bench::slot_map::SlotMapRuns;
 use tenure_bench::system::{Clustering, Setup, System};
 use tenure_bench::workload::keys::Assignment;
@@ -31,23 +33,24 @@ use crate::measuring::{print_report, told_to_stop, write_report};
 /// The options of `tenure bench`.
 #[derive(clap::Args)]
 pub struct Arguments {
-    /// ycsb-a … ycsb-f, tenants, diurnal (a tenant asked for in peaks beside one always asked for), no-miss, slots (of clusters, what
-    /// it is worth that clients remember slots), tiers (what two tiers of memory cost), or the path of a trace.
+    /// ycsb-a … ycsb-f, tenants, diurnal (a tenant asked for in peaks beside one always asked for), full (what a full
+    /// cache costs), no-miss, slots (of clusters, what it is worth that clients remember slots), tiers (what two
+    /// tiers of memory cost), or the path of a trace.
     #[arg(long, value_name = "NAME|TRACE", default_value = "ycsb-a", value_parser = parse::<Workload>)]
     workload: Workload,
 
-    /// Where misses go: delay:US,US…, sqlite, sqlite:US,US… (additional delays), mariadb, mariadb:local, mariadb:remote.
-    /// Default: mariadb; for the workload tenants the delays 1, 2, 4 … 16384 µs.
+    /// Where misses go: delay:US,US…, sqlite, sqlite:US,US… (additional delays), mariadb, mariadb:local,
+    /// mariadb:remote. Default: mariadb; for the workload tenants the delays 1, 2, 4 … 16384 µs.
     #[arg(long, value_name = "SPEC", value_parser = parse::<BackendSpec>)]
     backend: Option<BackendSpec>,
 
-    /// Makes one backend slower in mid-run: 1:1000@40% adds 1000 µs to each fetch from the second backend (they count from 0)
-    /// once 40 % of the measured requests are done.
+    /// Makes one backend slower in mid-run: 1:1000@40% adds 1000 µs to each fetch from the second backend (they count
+    /// from 0) once 40 % of the measured requests are done.
     #[arg(long, value_name = "BACKEND:US@SHARE", conflicts_with = "predict", value_parser = parse::<SlowDown>)]
     slow_down: Option<SlowDown>,
 
-    /// Stops and starts the server in mid-run and reports how soon it misses no more than before; at half of the measured requests
-    /// unless told otherwise (--restart=30%).
+    /// Stops and starts the server in mid-run and reports how soon it misses no more than before; at half of the
+    /// measured requests unless told otherwise (--restart=30%).
     #[arg(
         long,
         value_name = "SHARE",
@@ -66,11 +69,13 @@ pub struct Arguments {
     #[arg(long, value_name = "SIZE,SIZE…", value_delimiter = ',', value_parser = parse::<MemoryLimit>)]
     memory: Option<Vec<MemoryLimit>>,
 
-    /// How often each system is run; of no-miss, how many pairs (default there: 10), of tiers how many of each row. Default: 3.
+    /// How often each system is run; of no-miss, how many pairs (default there: 10), of tiers how many of each row.
+    /// Default: 3.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     repetitions: Option<u32>,
 
-    /// Clients that ask at once. Default: 4, of tenants 8, of diurnal 16, of no-miss and tiers 50; of slots several, 1,4,16,64,256.
+    /// Clients that ask at once. Default: 4, of tenants 8, of diurnal 16, of full, no-miss and tiers 50; of slots
+    /// several, 1,4,16,64,256.
     #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=1000))]
     connections: Option<Vec<u32>>,
 
@@ -79,8 +84,8 @@ pub struct Arguments {
           conflicts_with_all = ["predict", "restart"])]
     cluster: Option<Vec<u32>>,
 
-    /// How clients find a key's node in a cluster: library (crate redis, which asks for the slot map), remember (what redirects
-    /// say), default-node (one node, and where it redirects to). Default: library; of slots all.
+    /// How clients find a key's node in a cluster: library (crate redis, which asks for the slot map), remember (what
+    /// redirects say), default-node (one node, and where it redirects to). Default: library; of slots all.
     #[arg(long, value_name = "NAME,NAME…", value_delimiter = ',', value_parser = parse::<Route>)]
     routes: Option<Vec<Route>>,
 
@@ -88,19 +93,23 @@ pub struct Arguments {
     #[arg(long, value_name = "DEPTH", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pipeline: u32,
 
-    /// Keys that exist at the start; not for traces; of tiers, of each tenant. Default: 100000, of tenants 60000, of diurnal 20000.
+    /// Keys that exist at the start; not for traces; of tiers, of each tenant. Default: 100000, of tenants 60000, of
+    /// diurnal 20000.
     #[arg(long, value_name = "N")]
     records: Option<usize>,
 
-    /// Requests before the measurement. Default: 300000, of diurnal one period, of no-miss and tiers 200000, of a trace 30 %.
+    /// Requests before the measurement. Default: 300000, of diurnal one period, of no-miss and tiers 200000, of a
+    /// trace 30 %.
     #[arg(long, value_name = "N")]
     warmup: Option<usize>,
 
-    /// Measured requests. Default: 300000, of diurnal three periods, of no-miss 2000000, of tiers 400000, of a trace the rest.
+    /// Measured requests. Default: 300000, of diurnal three periods, of no-miss 2000000, of tiers 400000, of a trace
+    /// the rest.
     #[arg(long, value_name = "N")]
     requests: Option<usize>,
 
-    /// Of diurnal, the time from one peak to the next; its first half is the peak. Default: 30, which makes two minutes per run.
+    /// Of diurnal, the time from one peak to the next; its first half is the peak. Default: 30, which makes two
+    /// minutes per run.
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=86400))]
     period: Option<u32>,
 
@@ -132,15 +141,22 @@ pub struct Arguments {
     #[arg(long, value_name = "SERVER,CLIENTS|none", value_parser = parse::<Placement>)]
     cpus: Option<Placement>,
 
-    /// How many times as fast the servers' wall clock runs: their LRU clock ticks once a second, too coarse for a run of seconds. Of a trace that took an hour and is replayed in a minute, 60.
+    /// How many times as fast the servers' wall clock runs: their LRU clock ticks once a second, too coarse for a run
+    /// of seconds. Of a trace that took an hour and is replayed in a minute, 60.
     #[arg(long, value_name = "TIMES", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     clock_speed: u32,
+
+    /// Halves and doubles maxmemory of a running server with Tenure, and compares what TENURE.MRC had predicted with
+    /// what came.
+    #[arg(long, conflicts_with_all = ["predict", "restart", "slow_down", "cluster"])]
+    resize: bool,
 
     /// A setting of the module, as tenure.window-requests=10000; may be given several times.
     #[arg(long = "set", value_name = "NAME=VALUE", value_parser = parse_setting)]
     settings: Vec<(String, String)>,
 
-    /// Replays the same requests through the simulator with the measured times, and prints its prediction beside each result.
+    /// Replays the same requests through the simulator with the measured times, and prints its prediction beside each
+    /// result.
     #[arg(long)]
     predict: bool,
 
@@ -154,6 +170,9 @@ pub struct Arguments {
 
     #[command(flatten)]
     tiers: tiers::TierArgs,
+
+    #[command(flatten)]
+    full: full::FullArgs,
 }
 
 /// A system that is named.
@@ -199,13 +218,21 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         environment: Vec::new(),
         cluster: None,
         clock_speed: arguments.clock_speed,
+        server_settings: arguments.full.server_settings(),
     };
     if arguments.workload != Workload::Tiers
         && let Some(name) = arguments.tiers.first_given()
     {
         bail!("{name} is of the workload tiers");
     }
+    if arguments.workload != Workload::Full
+        && let Some(name) = arguments.full.first_given()
+    {
+        bail!("{name} is of the workload full");
+    }
     match arguments.workload {
+        _ if arguments.resize => run_resize(arguments, &setup),
+        Workload::Full => full::run(arguments, &setup, &interrupted),
         Workload::Tiers => tiers::run(arguments, &setup, &interrupted),
         Workload::NoMiss => run_no_harm(arguments, &setup, &interrupted),
         Workload::Slots => run_slot_map(arguments, &setup, &interrupted),
@@ -301,6 +328,28 @@ fn run_comparison(arguments: &Arguments, setup: &Setup, interrupted: &AtomicBool
     print_report(&folder, &report.json()?, &report.table(), arguments.json)
 }
 
+fn run_resize(arguments: &Arguments, setup: &Setup) -> anyhow::Result<()> {
+    let delays_us = match (&arguments.backend, &arguments.workload) {
+        (Some(BackendSpec::Delay(delays_us)), _) => delays_us.clone(),
+        (Some(_), _) => bail!("--resize takes delays alone as its backends: --backend delay:200"),
+        (None, Workload::Tenants) => (0..15).map(|power| f64::from(1 << power)).collect(),
+        (None, _) => vec![200.0],
+    };
+    let share = match arguments.memory.as_deref() {
+        None => 0.5,
+        Some([MemoryLimit::Share(share)]) => *share,
+        Some(_) => bail!("--resize takes one share of the footprint as its memory: --memory 50%"),
+    };
+    let systems = systems(arguments)?;
+    let system =
+        systems.iter().find(|system| system.has_module()).context("--resize needs a system with the module")?;
+    let stream = workload(arguments, delays_us.len()).generate()?;
+    let depth = arguments.pipeline as usize;
+    let report = Resize { stream: &stream, share, depth, delays_us: &delays_us, system, setup }.run()?;
+    let name = format!("{}-resize", stream.name);
+    finish(arguments, &name, &serde_json::to_string_pretty(&report)?, &report.table(), |_| Ok(()))
+}
+
 fn run_no_harm(arguments: &Arguments, setup: &Setup, interrupted: &AtomicBool) -> anyhow::Result<()> {
     if arguments.cluster.is_some() {
         bail!("no-miss runs on one server; the workload slots runs on clusters");
@@ -323,7 +372,8 @@ fn run_no_harm(arguments: &Arguments, setup: &Setup, interrupted: &AtomicBool) -
     finish(arguments, &format!("no-miss-{}-deep", arguments.pipeline), &report.json()?, &report.table(), |_| Ok(()))
 }
 
-/// Writes a report where it belongs, and prints it. `draw` saves the plots, of which it is told where one of a name goes; once for each kind of file.
+/// Writes a report where it belongs, and prints it. `draw` saves the plots, of which it is told where one of a name
+/// goes; once for each kind of file.
 fn finish(
     arguments: &Arguments,
     name: &str,

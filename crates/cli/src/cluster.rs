@@ -1,4 +1,5 @@
-//! `tenure cluster`: a cluster on this machine with the module on every node, to try things out. `./run cluster` calls it.
+//! `tenure cluster`: a cluster on this machine with the module on every node, to try things out. `./run cluster`
+//! calls it.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use tenure_view::http::{Guard, listen, random_token};
-use tenure_view::nodes::parse_address;
 
+use crate::connection::ConnectionArguments;
 use crate::watching::{password, say_where};
 
 /// The options of `tenure dashboard`.
@@ -15,6 +15,9 @@ pub struct Arguments {
     /// for one.
     #[arg(value_name = "SERVER")]
     server: String,
+
+    #[command(flatten)]
+    connection: ConnectionArguments,
 
     /// Where to listen. Beyond this machine the page asks for a password, or for the token in the address that is
     /// printed.
@@ -35,7 +38,7 @@ pub struct Arguments {
 /// # Errors
 /// When the address is none, or nobody can listen where it should.
 pub fn run(arguments: &Arguments) -> Result<()> {
-    let server = parse_address(&arguments.server)?;
+    let server = arguments.connection.to(&arguments.server)?;
     let password = arguments.password_file.as_deref().map(password).transpose()?;
     let listener = listen(&arguments.listen)?;
     let is_local = listener.local_addr().context("the listener has no address")?.ip().is_loopback();

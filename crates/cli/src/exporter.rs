@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use anyhow::Result;
 use tenure_view::exporter::Exporter;
 use tenure_view::http::{Guard, listen};
-use tenure_view::nodes::parse_address;
 
+use crate::connection::ConnectionArguments;
 use crate::watching::{password, say_where};
 
 /// The options of `tenure exporter`.
@@ -15,6 +15,9 @@ pub struct Arguments {
     /// HOST:PORT of each server with Tenure; redis://USER:PASSWORD@HOST:PORT where one asks for a password.
     #[arg(value_name = "SERVER", value_delimiter = ',', required = true)]
     servers: Vec<String>,
+
+    #[command(flatten)]
+    connection: ConnectionArguments,
 
     /// Where to listen.
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:9122")]
@@ -34,7 +37,7 @@ pub struct Arguments {
 /// # Errors
 /// When an address is none, or nobody can listen where it should.
 pub fn run(arguments: &Arguments) -> Result<()> {
-    let servers = arguments.servers.iter().map(|server| parse_address(server)).collect::<Result<Vec<_>>>()?;
+    let servers = arguments.connection.to_all(arguments.servers.iter().map(String::as_str))?;
     let mut guard = Guard::open();
     if let Some(file) = &arguments.password_file {
         guard = guard.with_password(password(file)?);

@@ -1,28 +1,31 @@
 //! The command-line tool `tenure`: one file per subcommand, and one exit.
 //!
-//! Results go to standard output, progress and errors to standard error. Exit code 0 is success (a reader that closed the
-//! pipe is one), 1 a failure, 2 bad usage.
+//! Results go to standard output, progress and errors to standard error. Exit code 0 is success (a reader that closed
+//! the pipe is one), 1 a failure, 2 bad usage.
 #![forbid(unsafe_code)]
 
 mod bench;
 mod cluster;
+mod connection;
 mod dashboard;
 mod exporter;
 mod measuring;
 mod mrc;
+mod pages;
 mod plan;
 mod progress;
 mod replies;
 mod simulate;
 mod status;
 mod top;
+mod torture;
 mod trace_args;
 mod watching;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, Parser, Subcommand};
 
 /// Memory management for Valkey and Redis by what a miss costs: models, simulation, benchmark.
 #[derive(Parser)]
@@ -44,6 +47,9 @@ enum Command {
     Exporter(Box<exporter::Arguments>),
     /// Predicts the miss ratio at each memory size from a trace.
     Mrc(Box<mrc::Arguments>),
+    /// Writes the manual's pages and the shells' completions into a folder, for packages.
+    #[command(hide = true)]
+    Pages(Box<pages::Arguments>),
     /// Says what memory a tenant takes for a miss ratio: on a server, in a cluster, or by a trace.
     Plan(Box<plan::Arguments>),
     /// Kills primaries and counts what is lost, or measures what it costs to lose nothing (tenure.replies).
@@ -54,6 +60,8 @@ enum Command {
     Status(Box<status::Arguments>),
     /// Shows what a server, or a cluster, does in a terminal, live.
     Top(Box<top::Arguments>),
+    /// Checks what a server's reads return, beside writes of its own.
+    Torture(Box<torture::Arguments>),
 }
 
 fn main() -> ExitCode {
@@ -65,11 +73,13 @@ fn main() -> ExitCode {
         Command::Dashboard(arguments) => dashboard::run(&arguments),
         Command::Exporter(arguments) => exporter::run(&arguments),
         Command::Mrc(arguments) => mrc::run(&arguments),
+        Command::Pages(arguments) => pages::run(&arguments, Arguments::command()),
         Command::Plan(arguments) => plan::run(&arguments),
         Command::Replies(arguments) => replies::run(&arguments),
         Command::Simulate(arguments) => simulate::run(&arguments),
         Command::Status(arguments) => status::run(&arguments),
         Command::Top(arguments) => top::run(&arguments),
+        Command::Torture(arguments) => torture::run(&arguments),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,8 +1,9 @@
 //! `tenure mrc`: a trace in, miss ratio curves out, by one model or several, as a table, JSON and a plot.
 //!
-//! The trace is streamed, from a file or standard input. A first pass over a file is made only where something must be known before
-//! the first access: the footprint for miniature simulation and for windows, the length for a warm-up given as a share.
-//! JSON is one object for one curve and a list of objects for several; docs/models.md describes models and accuracy.
+//! The trace is streamed, from a file or standard input. A first pass over a file is made only where something must
+//! be known before the first access: the footprint for miniature simulation and for windows, the length for a warm-up
+//! given as a share. JSON is one object for one curve and a list of objects for several; docs/models.md describes
+//! models and accuracy.
 
 mod accuracy;
 mod feed;
@@ -35,8 +36,8 @@ pub struct Arguments {
     #[arg(value_name = "TRACE", required_unless_present = "accuracy")]
     trace: Option<PathBuf>,
 
-    /// Models, apart by commas: exact, shards and eaet for LRU, krr for K-LRU, merged for the best of several K, miniature
-    /// for any policy. Default: krr; for the accuracy eaet, shards, krr and miniature.
+    /// Models, apart by commas: exact, shards and eaet for LRU, krr for K-LRU, merged for the best of several K,
+    /// miniature for any policy. Default: krr; for the accuracy eaet, shards, krr and miniature.
     #[arg(long, value_name = "NAME,…", value_delimiter = ',', value_parser = |text: &str| text.parse::<ModelName>())]
     model: Vec<ModelName>,
 
@@ -53,7 +54,8 @@ pub struct Arguments {
     #[arg(long, value_name = "SHARE,…", value_delimiter = ',', default_value = "0.01", value_parser = parse_rate)]
     rate: Vec<SampleRate>,
 
-    /// Sample more than that share where it would be fewer keys than this: a sample of few keys says nothing, and few keys cost nothing.
+    /// Sample more than that share where it would be fewer keys than this: a sample of few keys says nothing, and few
+    /// keys cost nothing.
     #[arg(long, value_name = "N", default_value_t = SAMPLE_KEYS_MIN)]
     sample_keys_min: u64,
 
@@ -100,7 +102,8 @@ pub struct Arguments {
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
 
-    /// Compare the models with exact LRU and with simulated K-LRU on all traces in DIR: a table of mean absolute errors.
+    /// Compare the models with exact LRU and with simulated K-LRU on all traces in DIR: a table of mean absolute
+    /// errors.
     #[arg(long, value_name = "DIR", conflicts_with_all = ["trace", "plot", "html"])]
     accuracy: Option<PathBuf>,
 

@@ -58,8 +58,8 @@ struct LossArguments {
     #[arg(long, value_name = "WAY,WAY…", value_delimiter = ',', default_value = "async,sent,acked", value_parser = parse::<Way>)]
     ways: Vec<Way>,
 
-    /// What goes wrong beside: plain (nothing), pipelined (nothing, but many writes at once), slowed (the replicas stand still before),
-    /// one-dies, both-die (before; what is acknowledged afterwards is lost).
+    /// What goes wrong beside: plain (nothing), pipelined (nothing, but many writes at once), slowed (the replicas
+    /// stand still before), one-dies, both-die (before; what is acknowledged afterwards is lost).
     #[arg(
         long,
         value_name = "NAME,NAME…",
@@ -168,6 +168,7 @@ fn setup(common: &Common) -> anyhow::Result<Setup> {
         environment: Vec::new(),
         cluster: None,
         clock_speed: 1,
+        server_settings: Vec::new(),
     })
 }
 

@@ -13,7 +13,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
 use tenure_core::access::Access;
 use tenure_core::decide::objective::Objective;
-use tenure_core::policy::density;
+use tenure_core::policy::density::{self, Watched};
 use tenure_core::policy::partitioned::{Partitioning, PlanConfig};
 use tenure_core::units::format_bytes;
 use tenure_plots::{LineChart, Page, Series};
@@ -21,7 +21,7 @@ use tenure_sim::costs::PenaltyNoise;
 use tenure_sim::grid::{GridConfig, Row, Survey, replay_in_memory, replay_stream};
 use tenure_sim::policies::{POLICIES, PolicyName};
 use tenure_sim::replay::ReplayConfig;
-use tenure_sim::settings::Settings;
+use tenure_sim::settings::{Settings, parse_watched};
 use tenure_sim::trace::{TraceOptions, TraceReader};
 
 use crate::bench::parse_setting;
@@ -37,11 +37,13 @@ pub struct Arguments {
     #[arg(value_name = "TRACE", required_unless_present_any = ["ladder", "list", "workload"])]
     trace: Option<PathBuf>,
 
-    /// Policies, apart by commas; `--list` says which there are. Default: redis,predis,gdsf,bound; for the ladder nearly all.
+    /// Policies, apart by commas; `--list` says which there are. Default: redis,predis,gdsf,bound; for the ladder
+    /// nearly all.
     #[arg(long, value_name = "NAME,…", value_delimiter = ',', value_parser = |text: &str| text.parse::<PolicyName>())]
     policies: Option<Vec<PolicyName>>,
 
-    /// Memory sizes, apart by commas: bytes (64mb) or a share of the trace's footprint (10%). Default: 10%,50%; for --tiers no limit.
+    /// Memory sizes, apart by commas: bytes (64mb) or a share of the trace's footprint (10%). Default: 10%,50%; for
+    /// --tiers no limit.
     #[arg(long, value_name = "SIZE,…", value_delimiter = ',', value_parser = parse_memory)]
     memory: Vec<Memory>,
 
@@ -56,8 +58,8 @@ pub struct Arguments {
     #[arg(long, value_name = "US", default_value = "20", value_parser = parse_us)]
     hit_us: f64,
 
-    /// How far off the penalties are that policies hear of, each access by itself: standard deviation as a share of the penalty (50%), 57% at
-    /// most. What misses cost stays what it is.
+    /// How far off the penalties are that policies hear of, each access by itself: standard deviation as a share of
+    /// the penalty (50%), 57% at most. What misses cost stays what it is.
     #[arg(long, value_name = "SHARE", default_value = "0%", value_parser = parse_noise)]
     penalty_noise: PenaltyNoise,
 
@@ -65,9 +67,15 @@ pub struct Arguments {
     #[arg(long, value_name = "ACCESSES", default_value_t = 0)]
     windows: u64,
 
-    /// A setting of the module, as tenure.density-samples=16; may be given several times. On the ladder the window is a share of each trace.
+    /// A setting of the module, as tenure.density-samples=16; may be given several times. On the ladder the window is
+    /// a share of each trace.
     #[arg(long = "set", value_name = "NAME=VALUE", value_parser = parse_setting)]
     settings: Vec<(String, String)>,
+
+    /// Tenure's own policy sees so many accesses in a row of so many, as on a server that is too busy to watch all:
+    /// 10:50. It knows of misses always, and when each key was accessed last, as servers do.
+    #[arg(long, value_name = "SEEN:OF", value_parser = parse_watched)]
+    watched: Option<Watched>,
 
     /// Plan at most this often, in requests; the same as --set tenure.window-requests.
     #[arg(long, value_name = "REQUESTS", default_value_t = density::WINDOW_REQUESTS,
@@ -82,8 +90,8 @@ pub struct Arguments {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=8))]
     size_classes: u64,
 
-    /// What plans are to reach (predis, kredis): penalty (the least in all), hits (the most), or fair (the least penalty that leaves no
-    /// partition worse off than an equal split of the memory).
+    /// What plans are to reach (predis, kredis): penalty (the least in all), hits (the most), or fair (the least
+    /// penalty that leaves no partition worse off than an equal split of the memory).
     #[arg(long, value_name = "NAME", default_value = "penalty", value_parser = parse_objective)]
     objective: Objective,
 
@@ -102,7 +110,8 @@ pub struct Arguments {
     #[arg(long)]
     json: bool,
 
-    /// Plot mean latency by memory (and, beside it, allocation and K over time where windows are asked for) into FILE.svg or FILE.png.
+    /// Plot mean latency by memory (and, beside it, allocation and K over time where windows are asked for) into
+    /// FILE.svg or FILE.png.
     #[arg(long, value_name = "FILE", value_parser = parse_plot)]
     plot: Option<PathBuf>,
 
@@ -110,7 +119,8 @@ pub struct Arguments {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["ladder", "list", "tiers"])]
     html: Option<PathBuf>,
 
-    /// Compare all policies on all traces in DIR of at least 100,000 accesses, relative to redis. See docs/simulation.md.
+    /// Compare all policies on all traces in DIR of at least 100,000 accesses, relative to redis. See
+    /// docs/simulation.md.
     #[arg(long, value_name = "DIR", conflicts_with = "trace")]
     ladder: Option<PathBuf>,
 
@@ -121,6 +131,14 @@ pub struct Arguments {
     /// For the ladder: windows per trace, for the policies that plan.
     #[arg(long, value_name = "N", default_value_t = 20)]
     ladder_windows: u64,
+
+    /// For the ladder: whole traces, with windows as long as a server's (--window-requests).
+    #[arg(long, requires = "ladder", conflicts_with_all = ["ladder_accesses", "ladder_windows"])]
+    whole: bool,
+
+    /// For the ladder: all misses cost the same.
+    #[arg(long, requires = "ladder")]
+    equal_costs: bool,
 
     /// List the policies.
     #[arg(long)]
@@ -242,12 +260,13 @@ fn settings(args: &Arguments) -> Result<Settings> {
         size_classes: args.size_classes as usize,
         ..PlanConfig::default()
     });
+    settings.watched = args.watched;
     args.settings.iter().try_for_each(|(name, value)| settings.set(name, value)).map_err(anyhow::Error::msg)?;
     Ok(settings)
 }
 
-/// Surveys the trace where shares of it are asked for, and replays it: from memory where the future is needed or the trace can be
-/// read only once, else as a stream.
+/// Surveys the trace where shares of it are asked for, and replays it: from memory where the future is needed or the
+/// trace can be read only once, else as a stream.
 fn simulate(args: &Arguments, path: &Path) -> Result<(Option<Survey>, Vec<Row>)> {
     let shares =
         memory(args).iter().any(|memory| matches!(memory, Memory::Share(_))) || matches!(args.warmup, Amount::Share(_));

@@ -6,16 +6,21 @@ use anyhow::Result;
 use serde_json::{Value, json};
 use tenure_bench::report::columns;
 use tenure_core::units::format_bytes;
-use tenure_view::nodes::{Fields, connect, number, parse_address, text};
+use tenure_view::nodes::{Fields, connect, number, text};
 
+use crate::connection::ConnectionArguments;
 use crate::print;
 
 /// The options of `tenure status`.
 #[derive(clap::Args)]
 pub struct Arguments {
-    /// HOST:PORT of a server with Tenure, or of any node of a cluster; redis://USER:PASSWORD@HOST:PORT where it asks for one.
+    /// HOST:PORT of a server with Tenure, or of any node of a cluster; redis://USER:PASSWORD@HOST:PORT where it asks
+    /// for one.
     #[arg(value_name = "SERVER")]
     server: String,
+
+    #[command(flatten)]
+    connection: ConnectionArguments,
 
     /// Print JSON.
     #[arg(long)]
@@ -45,7 +50,7 @@ struct Tenant {
 /// # Errors
 /// When a node doesn't answer, or has no Tenure.
 pub fn run(arguments: &Arguments) -> Result<()> {
-    let mut nodes = connect(parse_address(&arguments.server)?)?;
+    let mut nodes = connect(arguments.connection.to(&arguments.server)?)?;
     let mut statuses = Vec::new();
     let mut rows = Vec::new();
     for node in &mut nodes {

@@ -1,7 +1,8 @@
 //! `tenure top`: what a server or a cluster does, in a terminal.
 
 use anyhow::Result;
-use tenure_view::nodes::parse_address;
+
+use crate::connection::ConnectionArguments;
 
 /// The options of `tenure top`.
 #[derive(clap::Args)]
@@ -10,6 +11,9 @@ pub struct Arguments {
     /// for one.
     #[arg(value_name = "SERVER")]
     server: String,
+
+    #[command(flatten)]
+    connection: ConnectionArguments,
 }
 
 /// Runs the subcommand.
@@ -17,5 +21,5 @@ pub struct Arguments {
 /// # Errors
 /// When the address is none, or standard output no terminal.
 pub fn run(arguments: &Arguments) -> Result<()> {
-    tenure_view::top::run(parse_address(&arguments.server)?)
+    tenure_view::top::run(arguments.connection.to(&arguments.server)?)
 }

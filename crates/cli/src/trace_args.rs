@@ -9,8 +9,8 @@ use tenure_core::units::parse_bytes;
 use tenure_sim::costs::CostSpec;
 use tenure_sim::trace::{Format, LogNormalSizes, Sizes, TenantSource, TraceOptions};
 
-/// What a miss costs where neither the trace nor the command line says it, in µs: all alike, so that a policy that goes by cost goes
-/// by hits.
+/// What a miss costs where neither the trace nor the command line says it, in µs: all alike, so that a policy that
+/// goes by cost goes by hits.
 const PENALTY_US_DEFAULT: f32 = 1000.0;
 
 /// How a trace is read.
@@ -28,7 +28,8 @@ pub struct TraceArgs {
     #[arg(long, value_name = "SOURCE", default_value = "column", value_parser = |text: &str| text.parse::<TenantSource>())]
     pub tenants: TenantSource,
 
-    /// What a miss costs: fixed:US, by-key:US,US…, by-tenant:US,US…, column, or column:US where rows may say nothing. Default: column:1000.
+    /// What a miss costs: fixed:US, by-key:US,US…, by-tenant:US,US…, column, or column:US where rows may say nothing.
+    /// Default: column:1000.
     #[arg(long, value_name = "SPEC")]
     pub costs: Option<CostSpec>,
 
@@ -36,7 +37,8 @@ pub struct TraceArgs {
     #[arg(long, value_name = "BYTES", conflicts_with = "missing_size", value_parser = clap::value_parser!(u32).range(1..))]
     pub fixed_size: Option<u32>,
 
-    /// Size of keys that the trace tells none of: bytes, or `lognormal` (50 B to 64 KiB by the key's hash, median 1810 B).
+    /// Size of keys that the trace tells none of: bytes, or `lognormal` (50 B to 64 KiB by the key's hash, median
+    /// 1810 B).
     #[arg(long, value_name = "BYTES|lognormal", default_value = "1024", value_parser = parse_missing_size)]
     pub missing_size: Sizes,
 
@@ -62,7 +64,8 @@ fn parse_missing_size(text: &str) -> Result<Sizes, String> {
 }
 
 impl TraceArgs {
-    /// Says on standard error what misses are taken to cost, where the command line doesn't. For a trace that says nothing of it.
+    /// Says on standard error what misses are taken to cost, where the command line doesn't. For a trace that says
+    /// nothing of it.
     pub fn report_costs(&self, trace: &str) {
         if self.costs.is_none() {
             eprintln!(
@@ -155,7 +158,8 @@ pub fn parse_rate(text: &str) -> Result<SampleRate, String> {
     SampleRate::new(rate).map_err(|e| e.to_string())
 }
 
-/// Keys that a sample takes at the least, unless said otherwise: as many as SHARDS (FAST'15, sec. 5) found to be enough.
+/// Keys that a sample takes at the least, unless said otherwise: as many as SHARDS (FAST'15, sec. 5) found to be
+/// enough.
 pub const SAMPLE_KEYS_MIN: u64 = 8192;
 
 /// The share `rate` of keys, and at least so many.

@@ -136,6 +136,24 @@ fn tiers_and_other_workloads_refuse_each_others_options() {
     }
 }
 
+#[test]
+fn full_and_other_workloads_refuse_each_others_options() {
+    for (arguments, expected) in [
+        ("--cluster 2", "full runs on one server"),
+        ("--memory 50%", "--records says how many"),
+        ("--backend delay:1", "its GETs hit"),
+        ("--pipeline 16", "--loads says"),
+        ("--repetitions 3", "--pairs says"),
+        ("--systems stock", "compares stock with one system"),
+    ] {
+        check_failure(&format!("bench --workload full {arguments}"), 1, expected);
+    }
+    for option in ["--loads get-1", "--pairs 2", "--io-threads 2"] {
+        check_failure(&format!("bench --workload no-miss {option}"), 1, "is of the workload full");
+    }
+    check_failure("bench --workload full --loads get", 2, "get-DEPTH");
+}
+
 /// Two nodes: half of the requests of a client without a slot map come to the wrong one first.
 #[test]
 fn slots_counts_redirects_by_route() {

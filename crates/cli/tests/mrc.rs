@@ -1,4 +1,5 @@
-//! `tenure mrc` from outside: the shapes that scripts rely on, exit codes, errors that say where, and accuracy on real traces.
+//! `tenure mrc` from outside: the shapes that scripts rely on, exit codes, errors that say where, and accuracy on
+//! real traces.
 
 mod support;
 
@@ -163,7 +164,8 @@ fn a_seed_chooses_the_sample() {
     assert_ne!(curve("1"), curve("2"));
 }
 
-/// Twenty keys in turn, every other one expensive: where half of them fit, a policy that goes by cost keeps more of those.
+/// Twenty keys in turn, every other one expensive: where half of them fit, a policy that goes by cost keeps more of
+/// those.
 #[test]
 fn a_miniature_of_a_policy_tells_what_misses_cost() {
     let folder = tempfile::tempdir().unwrap();

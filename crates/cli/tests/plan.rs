@@ -5,8 +5,8 @@ mod support;
 use redis::cluster::ClusterClient;
 use serde_json::Value;
 use std::time::Duration;
-use support::{a_loop, check_failure, file, json, json_of_input};
-use tenure_servers::{Cluster, ServerBinary, ServerOptions, module_path, wait_for};
+use support::{a_loop, check_failure, file, json, json_of_input, tenure};
+use tenure_servers::{Cluster, Server, ServerBinary, ServerOptions, module_path, wait_for};
 
 fn number(value: &Value) -> f64 {
     value.as_f64().unwrap_or_else(|| panic!("{value} is no number"))
@@ -96,4 +96,65 @@ fn a_cluster_is_summed_up() {
     assert_eq!(number(&tenant("rest")["reads"]), 0.0);
     let text = String::from_utf8(support::tenure("status", &[&any]).stdout).unwrap();
     assert!(text.contains("shop") && text.contains(&cluster.nodes()[2].port().to_string()), "{text}");
+}
+
+/// Two tenants that read twice as much evenly as fits: what other limits would do, what it takes, and which is the
+/// cheapest.
+#[test]
+fn a_full_server_is_sized_and_priced() {
+    let Ok(module) = module_path() else {
+        println!("SKIPPED: a_full_server_is_sized_and_priced: libtenure.so is not built");
+        return;
+    };
+    let options = ServerOptions::default().with_module(module).set("maxmemory-policy", "allkeys-lru");
+    let options = options.set("maxmemory", 24 << 20).set("tenure.tenants", "\"shop=s:* rest=r:*\"");
+    let options = options.set("tenure.window-requests", 2000).set("tenure.window-seconds", 1);
+    let server = Server::start(&ServerBinary::installed().unwrap(), &options).unwrap();
+    let address = format!("127.0.0.1:{}", server.port());
+    check_failure("plan", &[&address, "--lost-share", "0.5"], 1, "nothing is known of other sizes yet");
+    check_failure("plan", &[&address, "--time-price", "1"], 2, "--memory-price");
+
+    let mut connection = server.connection().unwrap();
+    let (mut state, value) = (1_u64, vec![b'v'; 1000]);
+    let mut read_some = || {
+        let keys: Vec<String> = (0..200)
+            .map(|i| {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                format!("{}:{}", ["s", "r"][i % 2], (state >> 33) % 16_000)
+            })
+            .collect();
+        let found: Vec<Option<Vec<u8>>> = redis::cmd("MGET").arg(&keys).query(&mut connection).unwrap();
+        let mut fill = redis::pipe();
+        for (key, _) in keys.iter().zip(found).filter(|(_, found)| found.is_none()) {
+            fill.cmd("SET").arg(key).arg(&value).ignore();
+        }
+        fill.exec(&mut connection).unwrap();
+    };
+    let asked = [&address[..], "--miss-ratio", "0.3", "--memory-price", "8", "--miss-price", "0.000001", "--json"];
+    let mut plan = Value::Null;
+    let known = wait_for(Duration::from_secs(60), "other sizes to be known", || {
+        (0..50).for_each(|_| read_some());
+        plan = serde_json::from_slice(&tenure("plan", &asked).stdout).unwrap_or_default();
+        // Once it has settled: half of the memory misses more, and twice as much next to nothing.
+        let ratio = |i: usize| plan["maxmemory"]["sizes"][i]["miss_ratio"].as_f64().unwrap_or(f64::NAN);
+        ratio(1) > ratio(3) + 0.1 && ratio(6) < 0.1
+    });
+    known.unwrap_or_else(|why| panic!("{why}: {plan}"));
+    let plan = &plan["maxmemory"];
+    let sizes = plan["sizes"].as_array().unwrap();
+    assert_eq!((sizes.len(), number(&sizes[3]["maxmemory_bytes"])), (8, f64::from(24 << 20)));
+    let needed = number(&plan["needed_bytes"]);
+    assert!((10e6..60e6).contains(&needed), "{plan}");
+    let tenants: Vec<&str> =
+        sizes[0]["tenants"].as_array().unwrap().iter().filter_map(|t| t["tenant"].as_str()).collect();
+    assert_eq!(tenants, ["shop", "rest", "other"]);
+    assert!(number(&plan["next"]["saves"]["miss_ratio"]) > 0.1, "{plan}");
+    let (present, cheapest) = (number(&sizes[3]["cost"]["per_month"]), number(&plan["cheapest"]["per_month"]));
+    assert!(cheapest <= present, "{plan}");
+    let text = String::from_utf8(tenure("plan", &asked[..asked.len() - 1]).stdout).unwrap();
+    for part in ["a miss ratio of 0.3 takes", "the next 64 MiB would save", "could be given back", "the cheapest is"] {
+        assert!(text.contains(part), "no '{part}' in {text}");
+    }
+    let of_one = json("plan", &[&address, "--tenant", "shop", "--miss-ratio", "0.3"]);
+    assert!(of_one["needed_bytes"].is_number() && of_one["maxmemory"]["needed_bytes"].is_number(), "{of_one}");
 }

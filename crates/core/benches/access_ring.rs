@@ -1,9 +1,11 @@
-//! What it costs to remember each access, beside a server's other work: ns of processor time per access, at once and by the ring.
+//! What it costs to remember each access, beside a server's other work: ns of processor time per access, at once and
+//! by the ring.
 //!
-//! A table of 64 MiB with compact entries (256 KiB under `cargo test`), which no cache of the processor holds, and accesses to 2,000,000 keys drawn at random.
-//! Between two of them lies other work of about a thousand cycles, each step waiting for the one before, as a command's does; its own
-//! time is taken off. `at once` puts each access into the table as it comes; `ring` notes it, and 32 are put in together with
-//! their cache lines read ahead. The checksum is of the table.
+//! A table of 64 MiB with compact entries (256 KiB under `cargo test`), which no cache of the processor holds, and
+//! accesses to 2,000,000 keys drawn at random. Between two of them lies other work of about a thousand cycles, each
+//! step waiting for the one before, as a command's does; its own time is taken off. `at once` puts each access into
+//! the table as it comes; `ring` notes it, and 32 are put in together with their cache lines read ahead. The checksum
+//! is of the table.
 //!
 //! Run: `cargo bench --locked -p tenure-core --bench asked`; it takes 20 s.
 

@@ -1,7 +1,7 @@
 //! What one allocation costs: ms of processor time for 16 and 64 partitions on 1000 units, by how they are grouped.
 //!
-//! The hard case: every curve falls at each of 1000 points (fixed seed, no two alike, not convex) and nobody's bounds bind, so no
-//! inner loop ends early. Under `cargo test` 100 units. The checksum is of the costs.
+//! The hard case: every curve falls at each of 1000 points (fixed seed, no two alike, not convex) and nobody's bounds
+//! bind, so no inner loop ends early. Under `cargo test` 100 units. The checksum is of the costs.
 //!
 //! Run: `cargo bench -p tenure-core --bench allocation`.
 

@@ -1,11 +1,13 @@
-//! What one request costs in each model, by sampling rate: ns of processor time per request of the stream, sampled or not.
+//! What one request costs in each model, by sampling rate: ns of processor time per request of the stream, sampled or
+//! not.
 //!
-//! The stream is fixed by its seed: 1,000,000 reads (20,000 under `cargo test`) of 100,000 keys, Zipf with exponent 0.9 by inversion of
-//! the continuous law, values of 50 B to 64 KiB, log-uniform by key. Each model takes it once from empty, so the figures hold
-//! its growth too. The checksum is of the curves: a change of it means that the work changed, not its speed.
-//! Time is the thread's own (schedstat), so that neighbours on a shared machine count little; caches they still share.
+//! The stream is fixed by its seed: 1,000,000 reads (20,000 under `cargo test`) of 100,000 keys, Zipf with exponent
+//! 0.9 by inversion of the continuous law, values of 50 B to 64 KiB, log-uniform by key. Each model takes it once
+//! from empty, so the figures hold its growth too. The checksum is of the curves: a change of it means that the work
+//! changed, not its speed. Time is the thread's own (schedstat), so that neighbours on a shared machine count little;
+//! caches they still share.
 //!
-//! Run: `cargo bench -p tenure-core --bench models`. The last table is in docs/results.md, "Speed".
+//! Run: `cargo bench -p tenure-core --bench models`. The last table is in docs/results/earlier.md, "Speed".
 
 mod support;
 
@@ -107,7 +109,8 @@ fn measure_k_lru(accesses: &[Access]) {
 fn stream(n: usize) -> Vec<Access> {
     let mut random = Random::new(SEED);
     let access = |_| {
-        // Inversion of the continuous law: rank = n^(u) in the limit of exponent 1, ((n^(1-s) - 1) u + 1)^(1/(1-s)) below it.
+        // Inversion of the continuous law: rank = n^(u) in the limit of exponent 1, ((n^(1-s) - 1) u + 1)^(1/(1-s))
+        // below it.
         let rest = 1.0 - ZIPF_EXPONENT;
         let rank = (((KEYS as f64).powf(rest) - 1.0) * random.unit() + 1.0).powf(1.0 / rest);
         let key = KeyHash::of_number(rank as u64);

@@ -1,11 +1,13 @@
-//! Who is accessed, under Tenure's own policy: accesses on their way into the table of keys, and the clock that they are dated by.
+//! Who is accessed, under Tenure's own policy: accesses on their way into the table of keys, and the clock that they
+//! are dated by.
 //!
-//! The clock counts requests, in ticks of eight, as the simulator counts them: a stream that slows down at night makes no key older, and 32
-//! bits of it last for 34 billion requests. While memory is far from its limit it stands still, and the table isn't touched.
-//! Accesses wait in a small ring until it is full, or a miss, a key's end or who asks about a key has to find them done. Then one word of each of
-//! their cache lines is read before any of them is worked on, so that the waits for memory overlap.
-//! Cost: `benches/access_ring.rs`. 512 bytes.
+//! The clock counts requests, in ticks of eight, as the simulator counts them: a stream that slows down at night
+//! makes no key older, and 32 bits of it last for 34 billion requests. While memory is far from its limit it stands
+//! still, and the table isn't touched. Accesses wait in a small ring until it is full, or a miss, a key's end or who
+//! asks about a key has to find them done. Then one word of each of their cache lines is read before any of them is
+//! worked on, so that the waits for memory overlap. Cost: `benches/access_ring.rs`. 512 bytes.
 
+use crate::departure::{Cause, Departure};
 use crate::key_table::{Entry, KeyTable};
 use crate::policy::density::History;
 use crate::tiers::placed::Placed;
@@ -27,8 +29,8 @@ pub enum Kind {
     Filled,
     /// A delete.
     Deleted,
-    /// A write while reads go unseen. The key is there, but the clock stands still and it counts as no request: else what is
-    /// written would look hotter than what is read.
+    /// A write while reads go unseen. The key is there, but the clock stands still and it counts as no request: else
+    /// what is written would look hotter than what is read.
     Stored,
 }
 
@@ -67,14 +69,16 @@ struct Pending<B> {
 pub struct Clock {
     /// The time, in ticks.
     pub now: u64,
-    /// The tick since when it has gone without a break: what isn't remembered wasn't asked for since then, or its place was taken.
+    /// The tick since when it has gone without a break: what isn't remembered wasn't asked for since then, or its
+    /// place was taken.
     pub since: u64,
     /// Ticks a µs, of late; 0 = not known.
     pub ticks_per_us: f64,
 }
 
 impl Clock {
-    /// The tick, after `at`, at which `left_us` will have passed, at the pace of late; `u64::MAX` where that isn't known.
+    /// The tick, after `at`, at which `left_us` will have passed, at the pace of late; `u64::MAX` where that isn't
+    /// known.
     pub fn tick_after(&self, at: u64, left_us: u64) -> u64 {
         if self.ticks_per_us == 0.0 {
             return u64::MAX;
@@ -156,8 +160,8 @@ impl<B: Copy> AccessRing<B> {
         self.pending.len() >= PENDING
     }
 
-    /// An access, dated now; reads, writes and deletes that are seen move the clock. Not where the ring [`is full`](AccessRing::is_full): what is
-    /// pushed then is not noted.
+    /// An access, dated now; reads, writes and deletes that are seen move the clock. Not where the ring
+    /// [`is full`](AccessRing::is_full): what is pushed then is not noted.
     #[inline]
     pub fn push(&mut self, key: KeyHash, kind: Kind, beside: B) {
         self.requests += u64::from(kind.moves_clock());
@@ -215,8 +219,10 @@ impl<B: Copy> AccessRing<B> {
 fn apply<B>(keys: &mut KeyTable, pending: &Pending<B>, fading: f32, beside: &mut impl Beside<B>) {
     let &Pending { key, tick, kind, beside: ref noted } = pending;
     if kind == Kind::Deleted {
-        if let Some(entry) = keys.get_mut(key) {
-            entry.n_requests = 0;
+        if let Some(entry) = keys.get_mut(key)
+            && entry.n_requests > 0
+        {
+            entry.leave(Departure::by(Cause::Deleted));
         }
         return;
     }
@@ -228,7 +234,11 @@ fn apply<B>(keys: &mut KeyTable, pending: &Pending<B>, fading: f32, beside: &mut
     match kind {
         Kind::Accessed => {
             entry.set_history(entry.history().accessed(u64::from(tick.wrapping_sub(entry.last)), tick, fading));
-            entry.set_placed(if is_there { entry.placed().accessed() } else { Placed::default() });
+            // Of one that isn't there it stays known how it left until a miss has asked; as a stamp it is one of long
+            // ago.
+            if is_there {
+                entry.set_placed(entry.placed().accessed());
+            }
             entry.last = tick;
             entry.n_requests = entry.n_requests.saturating_add(1);
         }
@@ -306,7 +316,8 @@ mod tests {
         assert_eq!(after(&mut keys, Kind::Filled), Placed::default());
         keys.get_mut(key).unwrap().set_placed(down);
         after(&mut keys, Kind::Deleted);
-        assert_eq!(after(&mut keys, Kind::Accessed), Placed::default());
+        let back = after(&mut keys, Kind::Accessed);
+        assert_eq!((back.tier(), back.was_asked()), (Tier::Fast, false));
     }
 
     /// While reads go unseen a write makes nobody hotter and no time pass, and what is new is there.

@@ -1,12 +1,15 @@
-//! What is remembered of keys that have no place in the table of keys, in a compact entry: about how often and how fast they were accessed, about when last, and
-//! about what a miss of them costs. Five bytes each.
+//! What is remembered of keys that have no place in the table of keys, in a compact entry: about how often and how
+//! fast they were accessed, about when last, and about what a miss of them costs. Five bytes each.
 //!
-//! A cache of small values holds more keys than its table has entries, and most of what is accessed again after long was accessed before: there a rough
-//! history is worth more than a full one of half as many keys (docs/results.md, "Tenure's own policy on the ladder"). Each bucket of the table has a line of twelve, one cache line, which is near for the key that leaves the table, too.
-//! A key is known by 12 bits beyond the bucket's number: of keys that aren't there one in 340 is taken for another. A full line gives up the longest idle for
-//! the requests it had. Times are epochs of which the last 1024 can be told apart; a sweep, a few lines at a time, removes what is older.
-//! Cost: one cache line, for a key that enters the table and the one that leaves it for that.
+//! A cache of small values holds more keys than its table has entries, and most of what is accessed again after long
+//! was accessed before: there a rough history is worth more than a full one of half as many keys
+//! (docs/results/earlier.md, "Tenure's own policy on the ladder"). Each bucket of the table has a line of twelve, one
+//! cache line, which is near for the key that leaves the table, too. A key is known by 12 bits beyond the bucket's
+//! number: of keys that aren't there one in 340 is taken for another. A full line gives up the longest idle for the
+//! requests it had. Times are epochs of which the last 1024 can be told apart; a sweep, a few lines at a time,
+//! removes what is older. Cost: one cache line, for a key that enters the table and the one that leaves it for that.
 
+use crate::departure::Departure;
 use crate::policy::density::History;
 
 /// Compact entries in a line.
@@ -33,6 +36,8 @@ pub struct CompactEntry {
     pub last: u32,
     /// log2 of its penalty in µs, in eighths; 0 = none was measured.
     pub penalty: u8,
+    /// How it left the cache, without the time.
+    pub departure: Departure,
 }
 
 /// Where a key is: its bucket in the table, and 24 bits of its hash beyond that.
@@ -44,7 +49,12 @@ struct Line {
     /// From the top: 12 bits of the hash, never 0 in use; ten of history; the epoch.
     words: [u32; WAYS],
     penalties: [u8; WAYS],
+    /// How each left the cache, two bits each; above them, whether the line has ever forgotten a key.
+    departures: u32,
 }
+
+/// The line has forgotten a key.
+const FORGETFUL: u32 = 1 << 31;
 
 impl Line {
     /// Which is of that tag. All are compared at once: a branch for each would be guessed wrong more often than not.
@@ -52,6 +62,14 @@ impl Line {
     fn position(&self, tag: u32) -> Option<usize> {
         let same = (0..WAYS).fold(0, |same, at| same | u32::from(self.words[at] >> TAG_SHIFT == tag) << at);
         (same != 0).then(|| same.trailing_zeros() as usize % WAYS)
+    }
+
+    fn departure(&self, at: usize) -> Departure {
+        Departure::from_two_bits((self.departures >> (2 * at)) as u8)
+    }
+
+    fn set_departure(&mut self, at: usize, departure: Departure) {
+        self.departures = self.departures & !(3 << (2 * at)) | u32::from(departure.to_two_bits()) << (2 * at);
     }
 
     /// The longest idle for the requests it had; what is free before all.
@@ -113,10 +131,11 @@ impl CompactEntries {
     fn compact_entry(&self, line: usize, at: usize, epoch: u32) -> CompactEntry {
         let (word, penalty) = (self.lines[line].words[at], self.lines[line].penalties[at]);
         let last = epoch.wrapping_sub(idle(word, epoch)) << self.epoch_shift;
-        CompactEntry { history: history(word), last, penalty }
+        CompactEntry { history: history(word), last, penalty, departure: self.lines[line].departure(at) }
     }
 
-    /// Reads one word of the cache line that a bucket's compact entries are in, so that it is near when they are accessed.
+    /// Reads one word of the cache line that a bucket's compact entries are in, so that it is near when they are
+    /// accessed.
     #[inline]
     pub fn warm(&self, bucket: usize) -> u32 {
         self.lines[bucket].words[0]
@@ -129,8 +148,26 @@ impl CompactEntries {
         Some(self.compact_entry(place.0, at, now >> self.epoch_shift))
     }
 
-    /// The key at `place` is in the table from now on and here no more: what was known of it at `now`. Another of the same bucket has had to
-    /// leave the table for it, or none.
+    /// The key at `place` has left the cache; false where nothing is known of it here.
+    pub fn leave(&mut self, place: Place, departure: Departure) -> bool {
+        let line = &mut self.lines[place.0];
+        let at = line.position(tag(place));
+        at.inspect(|&at| line.set_departure(at, departure)).is_some()
+    }
+
+    /// How the key at `place` left the cache, if anything is known of it here.
+    pub fn departure(&self, place: Place) -> Option<Departure> {
+        let line = &self.lines[place.0];
+        line.position(tag(place)).map(|at| line.departure(at))
+    }
+
+    /// True where keys of that bucket have been forgotten.
+    pub fn has_forgotten(&self, bucket: usize) -> bool {
+        self.lines[bucket].departures & FORGETFUL != 0
+    }
+
+    /// The key at `place` is in the table from now on and here no more: what was known of it at `now`. Another of the
+    /// same bucket has had to leave the table for it, or none.
     pub fn exchange(&mut self, place: Place, gone: Option<(u32, CompactEntry)>, now: u32) -> Option<CompactEntry> {
         let epoch = now >> self.epoch_shift;
         let at = self.lines[place.0].position(tag(place));
@@ -150,20 +187,26 @@ impl CompactEntries {
     fn put(&mut self, place: Place, known: CompactEntry, free: Option<usize>, epoch: u32) {
         // One that was dated by a later access than this is not idle at all.
         let idle_epochs = epoch.wrapping_sub(known.last >> self.epoch_shift).cast_signed().max(0).cast_unsigned();
-        if known.history == History::default() || idle_epochs >= IDLE_EPOCHS_MAX {
+        let is_nothing = known.history == History::default() && known.departure == Departure::default();
+        if is_nothing || idle_epochs >= IDLE_EPOCHS_MAX {
             self.forgotten += 1;
+            self.lines[place.0].departures |= FORGETFUL;
             return;
         }
         let line = &mut self.lines[place.0];
         let at = line.position(tag(place)).or(free).unwrap_or_else(|| line.oldest(epoch));
         match line.words[at] {
             0 => self.used += 1,
-            _ => self.forgotten += 1,
+            _ => {
+                self.forgotten += 1;
+                line.departures |= FORGETFUL;
+            }
         }
         let seed = known.last ^ place.1;
         let shown = u32::from(known.history.to_ten_bits(seed));
         line.words[at] = tag(place) << TAG_SHIFT | shown << EPOCH_BITS | (epoch.wrapping_sub(idle_epochs) % EPOCHS);
         line.penalties[at] = known.penalty;
+        line.set_departure(at, known.departure);
     }
 
     /// Removes what is too old, a few lines a call: as many in all as are due for the epochs that have passed.
@@ -182,6 +225,7 @@ impl CompactEntries {
                 *word = 0;
                 self.used -= 1;
                 self.forgotten += 1;
+                line.departures |= FORGETFUL;
             }
             self.next = (self.next + 1) % self.lines.len();
         }
@@ -206,6 +250,7 @@ impl CompactEntries {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::departure::Cause;
 
     const N: usize = 64;
 
@@ -227,7 +272,7 @@ mod tests {
     }
 
     fn known(history: History, last: u32) -> CompactEntry {
-        CompactEntry { history, last, penalty: 80 }
+        CompactEntry { history, last, penalty: 80, departure: Departure::by(Cause::Expired) }
     }
 
     #[test]
@@ -277,7 +322,8 @@ mod tests {
         assert_eq!((compact_entries.len(), compact_entries.forgotten()), (WAYS, 1));
     }
 
-    /// A time that comes round makes nobody young: what isn't asked for in 896 epochs has gone when another line is written to.
+    /// A time that comes round makes nobody young: what isn't asked for in 896 epochs has gone when another line is
+    /// written to.
     #[test]
     fn what_is_too_old_goes() {
         let mut compact_entries = compact_entries();

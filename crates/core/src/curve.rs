@@ -74,7 +74,8 @@ impl MissRatioCurve {
         }
     }
 
-    /// The least memory, in bytes, whose miss ratio is at most `miss_ratio`; `None` where no size reaches it. O(points).
+    /// The least memory, in bytes, whose miss ratio is at most `miss_ratio`; `None` where no size reaches it.
+    /// O(points).
     pub fn bytes_for(&self, miss_ratio: f64) -> Option<u64> {
         if miss_ratio >= 1.0 {
             return Some(0);
@@ -87,8 +88,9 @@ impl MissRatioCurve {
         Some(before.bytes + (share * (at.bytes - before.bytes) as f64).ceil() as u64)
     }
 
-    /// The miss ratio of several parts together that divide a memory of so many bytes in fixed shares: classes of a tenant, or nodes
-    /// of a cluster. The mean of theirs by weight, each at its share of the memory; a part without weight or curve says nothing.
+    /// The miss ratio of several parts together that divide a memory of so many bytes in fixed shares: classes of a
+    /// tenant, or nodes of a cluster. The mean of theirs by weight, each at its share of the memory; a part without
+    /// weight or curve says nothing.
     ///
     /// Points where any part has one. O(parts × points × log points).
     pub fn of_parts(parts: &[Part]) -> MissRatioCurve {

@@ -1,8 +1,9 @@
 //! When values expire, and a queue that says which have.
 //!
-//! A value leaves memory at the moment it expires, asked for or not: what a server's active expiry comes to. The queue is a
-//! heap whose entries are never changed in place: a value that was set anew leaves its old entry behind, and the owner
-//! tells the two apart by the time it keeps with the value. O(log n) per value with a time to live, nothing for others.
+//! A value leaves memory at the moment it expires, asked for or not: what a server's active expiry comes to. The
+//! queue is a heap whose entries are never changed in place: a value that was set anew leaves its old entry behind,
+//! and the owner tells the two apart by the time it keeps with the value. O(log n) per value with a time to live,
+//! nothing for others.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -13,8 +14,8 @@ use crate::units::KeyHash;
 /// The expiry time, in µs, of a value that never expires.
 pub const NEVER_US: u64 = u64::MAX;
 
-/// When the value that `access` leaves behind expires, in µs: a write sets it anew, and so does the fill after a miss; a read
-/// that finds the value (`alive_until_us`) leaves it as it is.
+/// When the value that `access` leaves behind expires, in µs: a write sets it anew, and so does the fill after a
+/// miss; a read that finds the value (`alive_until_us`) leaves it as it is.
 pub fn expires_us_after(access: &Access, alive_until_us: Option<u64>) -> u64 {
     match (access.op, alive_until_us) {
         (Op::Read, Some(until)) => until,
@@ -38,8 +39,8 @@ impl ExpiryQueue {
         }
     }
 
-    /// The next entry that has expired by `now_us`, oldest first: its key and its time, which the owner compares with the
-    /// value's own (an entry whose value was set anew or removed is to be skipped).
+    /// The next entry that has expired by `now_us`, oldest first: its key and its time, which the owner compares with
+    /// the value's own (an entry whose value was set anew or removed is to be skipped).
     #[inline]
     pub fn pop_expired(&mut self, now_us: u64) -> Option<(KeyHash, u64)> {
         let &Reverse((expires_us, key)) = self.heap.peek()?;

@@ -1,14 +1,16 @@
-//! What is remembered of single keys, resident or not: miss-penalty class, penalty, last access, and, while it is in the cache,
-//! since when and how often it was accessed.
+//! What is remembered of single keys, resident or not: miss-penalty class, penalty, last access, and, while it is in
+//! the cache, since when and how often it was accessed.
 //!
-//! A table of fixed size in place of the sixteen Bloom filters of pRedis (Pan et al., SoCC'19, sec. 3.1), of its size cache's kind:
-//! 16 bytes an entry, four in a bucket of one cache line, so a look-up touches one line of memory. A key is known by 24 bits of its
-//! hash beyond the bucket's number: of keys that aren't there, one in four million is taken for another, where the filters err
-//! by 1 %. A full bucket gives up the entry that was not accessed for longest; a class changes in place. `benches/classes.rs` has
-//! both side by side. Times are ticks of 1024 µs, 32 bits of them: they wrap after 50 days. Under Tenure's own policy they are ticks of
-//! requests, and what a bucket has no place for is kept there in a compact entry (`compact entries.rs`).
+//! A table of fixed size in place of the sixteen Bloom filters of pRedis (Pan et al., SoCC'19, sec. 3.1), of its size
+//! cache's kind: 16 bytes an entry, four in a bucket of one cache line, so a look-up touches one line of memory. A
+//! key is known by 24 bits of its hash beyond the bucket's number: of keys that aren't there, one in four million is
+//! taken for another, where the filters err by 1 %. A full bucket gives up the entry that was not accessed for
+//! longest; a class changes in place. `benches/classes.rs` has both side by side. Times are ticks of 1024 µs, 32 bits
+//! of them: they wrap after 50 days. Under Tenure's own policy they are ticks of requests, and what a bucket has no
+//! place for is kept there in a compact entry (`compact entries.rs`).
 
 use crate::compact_entries::{self, CompactEntries, CompactEntry};
+use crate::departure::Departure;
 use crate::policy::density::History;
 use crate::tiers::Tier;
 use crate::tiers::placed::Placed;
@@ -75,8 +77,8 @@ impl Entry {
         }
     }
 
-    /// What the key has shown, evicted or not. It takes the place of `entered`: who needs the one doesn't need the other, and who
-    /// changes from one to the other begins with an empty table.
+    /// What the key has shown, evicted or not. It takes the place of `entered`: who needs the one doesn't need the
+    /// other, and who changes from one to the other begins with an empty table.
     #[inline]
     pub fn history(&self) -> History {
         History::from_bits(self.entered as u16)
@@ -88,7 +90,8 @@ impl Entry {
         self.entered = self.entered & 0xffff_0000 | u32::from(history.to_bits());
     }
 
-    /// In which tier of memory its value lies, and how it came there: the other half of `entered`, where histories are kept.
+    /// In which tier of memory its value lies, and how it came there: the other half of `entered`, where histories
+    /// are kept.
     #[inline]
     pub fn placed(&self) -> Placed {
         Placed::from_bits((self.entered >> 16) as u16)
@@ -100,14 +103,29 @@ impl Entry {
         self.entered = self.entered & 0xffff | u32::from(placed.to_bits()) << 16;
     }
 
+    /// It has left the cache. The bits are those of where its value lay.
+    #[inline]
+    pub fn leave(&mut self, departure: Departure) {
+        self.n_requests = 0;
+        self.entered = self.entered & 0xffff | u32::from(departure.to_bits()) << 16;
+    }
+
+    /// How it has left the cache: of a key that isn't there.
+    #[inline]
+    pub fn departure(&self) -> Departure {
+        Departure::from_bits((self.entered >> 16) as u16)
+    }
+
     fn compact_entry(&self) -> CompactEntry {
         let rounded = (u32::from(self.penalty) + (1 << (OUTLINE_SHIFT - 1))) >> OUTLINE_SHIFT;
         let penalty = if self.penalty == 0 { 0 } else { rounded.clamp(1, u32::from(u8::MAX)) as u8 };
-        CompactEntry { history: self.history(), last: self.last, penalty }
+        let departure = if self.n_requests == 0 { self.departure() } else { Departure::default() };
+        CompactEntry { history: self.history(), last: self.last, penalty, departure }
     }
 
     fn take_compact(&mut self, known: CompactEntry) {
         self.set_history(known.history);
+        self.leave(known.departure);
         (self.last, self.penalty) = (known.last, u16::from(known.penalty) << OUTLINE_SHIFT);
     }
 
@@ -148,7 +166,8 @@ impl Entry {
             class,
             n_requests: u16::from_le_bytes([n0, n1]),
             penalty: u16::from_le_bytes([p0, p1]),
-            entered: now.wrapping_sub(u32::from_le_bytes([e0, e1, e2, e3])),
+            // How a key left is known where it was; as a time it would be nonsense.
+            entered: if (n0, n1) == (0, 0) { 0 } else { now.wrapping_sub(u32::from_le_bytes([e0, e1, e2, e3])) },
             last: now.wrapping_sub(u32::from_le_bytes([l0, l1, l2, l3])),
         }
     }
@@ -159,7 +178,8 @@ impl Entry {
 struct Bucket([Entry; WAYS]);
 
 impl Bucket {
-    /// Which entry is of that fingerprint. All four are compared at once: a branch for each would be guessed wrong more often than not.
+    /// Which entry is of that fingerprint. All four are compared at once: a branch for each would be guessed wrong
+    /// more often than not.
     #[inline]
     fn position(&self, fingerprint: [u8; 3]) -> Option<usize> {
         let wanted = Entry { fingerprint, ..Entry::default() }.tag();
@@ -184,8 +204,8 @@ impl KeyTable {
         KeyTable { buckets, compact_entries: None, used: 0, displaced: 0 }
     }
 
-    /// As [`KeyTable::new`], for histories alone: half of the memory for four keys a bucket, half for twelve more in a compact entry, of which class and tier
-    /// are not remembered. Its ticks are of so many requests.
+    /// As [`KeyTable::new`], for histories alone: half of the memory for four keys a bucket, half for twelve more in
+    /// a compact entry, of which class and tier are not remembered. Its ticks are of so many requests.
     pub fn with_compact_entries(bytes: u64, requests_per_tick: u64) -> Self {
         let table = KeyTable::new(bytes / 2);
         let n_buckets = table.buckets.len();
@@ -220,7 +240,8 @@ impl KeyTable {
         bucket.position(fingerprint).map(|i| &mut bucket.0[i])
     }
 
-    /// What is remembered of `key` at `now`, also in a compact entry: then the requests are those of its history. One cache line, or two.
+    /// What is remembered of `key` at `now`, also in a compact entry: then the requests are those of its history. One
+    /// cache line, or two.
     #[inline]
     pub fn recall(&self, key: KeyHash, now: u32) -> Option<Entry> {
         let (bucket, fingerprint) = self.place(key);
@@ -234,8 +255,8 @@ impl KeyTable {
         Some(entry)
     }
 
-    /// Reads one word of the cache line that `key` belongs to, so that it is near when it is accessed. Reads of several keys overlap
-    /// where look-ups, which have more to do, wait for one another.
+    /// Reads one word of the cache line that `key` belongs to, so that it is near when it is accessed. Reads of
+    /// several keys overlap where look-ups, which have more to do, wait for one another.
     #[inline]
     pub fn warm(&self, key: KeyHash) -> u32 {
         self.buckets[self.place(key).0].0[0].last
@@ -253,8 +274,42 @@ impl KeyTable {
         }
     }
 
-    /// The entry of `key`, a new one where there is none: then it takes a free place or that of the bucket's longest idle at `now`, of keys
-    /// that are in the cache only where there are no others.
+    /// `key` has left the cache at `now`. Of a key of which nothing is known that is remembered where `is_new_too`,
+    /// if there is a free place.
+    pub fn leave(&mut self, key: KeyHash, departure: Departure, now: u32, is_new_too: bool) {
+        let (at, fingerprint) = self.place(key);
+        if let Some(i) = self.buckets[at].position(fingerprint) {
+            return self.buckets[at].0[i].leave(departure);
+        }
+        let mut new = Entry { fingerprint, last: now, ..Entry::default() };
+        if self.compact_entries.as_mut().is_some_and(|compact| compact.leave((at, new.tag()), departure)) || !is_new_too
+        {
+            return;
+        }
+        if let Some(free) = self.buckets[at].position([0; 3]) {
+            new.leave(departure);
+            self.buckets[at].0[free] = new;
+            self.used += 1;
+        }
+    }
+
+    /// How a key has left of which a compact entry alone is known.
+    pub fn compact_departure(&self, key: KeyHash) -> Option<Departure> {
+        let (at, fingerprint) = self.place(key);
+        self.compact_entries.as_ref()?.departure((at, Entry { fingerprint, ..Entry::default() }.tag()))
+    }
+
+    /// True where nothing can have been forgotten of `key`, since nothing was of its bucket.
+    pub fn forgets_nothing_of(&self, key: KeyHash) -> bool {
+        let (at, _) = self.place(key);
+        match &self.compact_entries {
+            Some(compact_entries) => !compact_entries.has_forgotten(at),
+            None => self.buckets[at].position([0; 3]).is_some(),
+        }
+    }
+
+    /// The entry of `key`, a new one where there is none: then it takes a free place or that of the bucket's longest
+    /// idle at `now`, of keys that are in the cache only where there are no others.
     #[inline]
     pub fn get_or_insert(&mut self, key: KeyHash, now: u32) -> &mut Entry {
         self.get_or_displace(key, now, |entry| {
@@ -263,9 +318,10 @@ impl KeyTable {
         })
     }
 
-    /// As [`KeyTable::get_or_insert`], where entries have histories: the longest idle for the requests it had goes, those that have left four times as
-    /// soon, and of slow tiers' values none before others, for where they lie is known from here alone. What is accessed once passes through
-    /// without taking what is known of others: a key in the cache that isn't remembered counts as one of those anyway.
+    /// As [`KeyTable::get_or_insert`], where entries have histories: the longest idle for the requests it had goes,
+    /// those that have left four times as soon, and of slow tiers' values none before others, for where they lie is
+    /// known from here alone. What is accessed once passes through without taking what is known of others: a key in
+    /// the cache that isn't remembered counts as one of those anyway.
     #[inline]
     pub fn get_or_insert_by_history(&mut self, key: KeyHash, now: u32) -> &mut Entry {
         self.get_or_displace(key, now, |entry| {
@@ -308,8 +364,9 @@ impl KeyTable {
         oldest
     }
 
-    /// Decay per request, in halvings; half-life = 128 × capacity, in requests. So long that keys are told apart which are accessed less
-    /// than once while the table fills. Without decay, what was popular once would never leave.
+    /// Decay per request, in halvings; half-life = 128 × capacity, in requests. So long that keys are told apart
+    /// which are accessed less than once while the table fills. Without decay, what was popular once would never
+    /// leave.
     pub fn fading(&self) -> f32 {
         let ways = WAYS + if self.has_compact_entries() { compact_entries::WAYS } else { 0 };
         1.0 / (FILLS_PER_HALF_LIFE * (self.buckets.len() * ways) as f32)
@@ -325,9 +382,9 @@ impl KeyTable {
         self.buckets.get(bucket).into_iter().flat_map(|bucket| &bucket.0).filter(|entry| !entry.is_free())
     }
 
-    /// Puts an entry of a table of as many buckets into the same bucket, in the place of what is known of that key, or a free one, or
-    /// that of the longest idle where that is idle for longer. Returns its class before, 0 where it wasn't there; `None` where it
-    /// found no place.
+    /// Puts an entry of a table of as many buckets into the same bucket, in the place of what is known of that key,
+    /// or a free one, or that of the longest idle where that is idle for longer. Returns its class before, 0 where it
+    /// wasn't there; `None` where it found no place.
     pub fn put(&mut self, bucket: usize, entry: Entry, now: u32) -> Option<u8> {
         let bucket = &mut self.buckets.get_mut(bucket).filter(|_| !entry.is_free())?.0;
         let idle = |entry: &Entry| if entry.is_free() { u64::MAX } else { u64::from(now.wrapping_sub(entry.last)) };
@@ -399,7 +456,8 @@ mod tests {
         assert!(ghosts <= 3, "{ghosts} of {} keys that never were", 19 * n);
     }
 
-    /// Another table of the same size, whose clock began elsewhere, knows what the first does once all buckets were handed over.
+    /// Another table of the same size, whose clock began elsewhere, knows what the first does once all buckets were
+    /// handed over.
     #[test]
     fn what_is_handed_over_is_known_to_another_table() {
         let (mut from, mut to) = (KeyTable::new(1 << 14), KeyTable::new(1 << 14));
@@ -429,8 +487,8 @@ mod tests {
         assert_eq!(to.put(0, Entry::default(), 50), None, "no entry");
     }
 
-    /// Twice as many keys as there are entries: all are remembered, those without a place in a compact entry, and one that is accessed again has its
-    /// history back.
+    /// Twice as many keys as there are entries: all are remembered, those without a place in a compact entry, and one
+    /// that is accessed again has its history back.
     #[test]
     fn what_has_no_place_is_kept_in_outline() {
         let mut table = KeyTable::with_compact_entries(1 << 16, 1);
@@ -490,7 +548,8 @@ mod tests {
         assert!([0, 2, 3, 4].iter().all(|&i| table.get(key(i)).is_some()));
     }
 
-    /// All four are in the cache. The longest idle was accessed sixteen times, the next lies in a slow tier: the third goes.
+    /// All four are in the cache. The longest idle was accessed sixteen times, the next lies in a slow tier: the
+    /// third goes.
     #[test]
     fn what_was_asked_for_often_is_not_forgotten_for_what_comes_once() {
         let mut table = KeyTable::new(BUCKET_BYTES);

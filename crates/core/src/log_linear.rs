@@ -1,5 +1,6 @@
-//! Log-linear buckets: numbers below N are told apart one by one, those above by N buckets to each doubling, so that a bucket is at
-//! most 1 / N of what lies in it. For histograms of reuse times (`model/reuse_time.rs`) and of sizes (`decide/size_class.rs`). O(1).
+//! Log-linear buckets: numbers below N are told apart one by one, those above by N buckets to each doubling, so that
+//! a bucket is at most 1 / N of what lies in it. For histograms of reuse times (`model/reuse_time.rs`) and of sizes
+//! (`decide/size_class.rs`). O(1).
 
 /// The bucket of `n`, from 0. `PER_OCTAVE` has to be a power of two.
 #[inline]

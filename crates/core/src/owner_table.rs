@@ -1,12 +1,12 @@
 //! Who owns each key of a data set: a number from 1 to 255 for every key that is there, exact, at 5 to 11 bytes a key.
 //!
-//! Unlike the [`KeyTable`](crate::key_table::KeyTable), which has a fixed size and forgets what was not asked for, this one
-//! grows with the keys and forgets nothing: memory that is accounted by owner would not add up else. A key is known by 34 bits
-//! of its hash, 10 of them by the number of its segment, so that an entry is four bytes: 24 bits and the owner. Of ten million
-//! keys one in 1,700 shares them with another, of a hundred million one in 170; the two then have one owner. Segments are
-//! open addressing with linear probing, home by the upper bits of the entry, so that growing needs no key's name; each grows and
-//! shrinks by itself, which bounds the pause: of ten million keys it moves 10,000 entries, about 20 µs.
-//! Cost: O(1), two cache lines for a look-up.
+//! Unlike the [`KeyTable`](crate::key_table::KeyTable), which has a fixed size and forgets what was not asked for,
+//! this one grows with the keys and forgets nothing: memory that is accounted by owner would not add up else. A key
+//! is known by 34 bits of its hash, 10 of them by the number of its segment, so that an entry is four bytes: 24 bits
+//! and the owner. Of ten million keys one in 1,700 shares them with another, of a hundred million one in 170; the two
+//! then have one owner. Segments are open addressing with linear probing, home by the upper bits of the entry, so
+//! that growing needs no key's name; each grows and shrinks by itself, which bounds the pause: of ten million keys it
+//! moves 10,000 entries, about 20 µs. Cost: O(1), two cache lines for a look-up.
 
 use crate::units::KeyHash;
 

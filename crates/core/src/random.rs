@@ -1,7 +1,8 @@
-//! A small seeded generator of random numbers: the same seed gives the same numbers on every machine and in every version.
+//! A small seeded generator of random numbers: the same seed gives the same numbers on every machine and in every
+//! version.
 //!
-//! SplitMix64 (Steele, Lea and Flood, OOPSLA'14): a counter stepped by an odd constant, then mixed. Passes the usual test
-//! batteries, needs 8 bytes and about 1 ns a number; not for secrets.
+//! SplitMix64 (Steele, Lea and Flood, OOPSLA'14): a counter stepped by an odd constant, then mixed. Passes the usual
+//! test batteries, needs 8 bytes and about 1 ns a number; not for secrets.
 
 /// The generator. See the file's opening.
 #[derive(Clone, Debug)]
@@ -25,7 +26,8 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// A number in [0, `n`), each as likely as another up to n / 2^64 (multiplication in place of a remainder: Lemire 2019).
+    /// A number in [0, `n`), each as likely as another up to n / 2^64 (multiplication in place of a remainder: Lemire
+    /// 2019).
     #[inline]
     pub fn below(&mut self, n: u64) -> u64 {
         ((u128::from(self.next_u64()) * u128::from(n)) >> 64) as u64

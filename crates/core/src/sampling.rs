@@ -62,8 +62,8 @@ pub enum Sampling {
     Rate(SampleRate),
     /// At most this many keys: every key at first, and a lower rate whenever there are more. Memory is bounded.
     Keys(usize),
-    /// A fixed share of keys, and more of them where that share would be fewer than `keys`: every key at first, and a lower rate,
-    /// down to `rate`, whenever there are more. Few keys cost nothing, and a sample of few says nothing.
+    /// A fixed share of keys, and more of them where that share would be fewer than `keys`: every key at first, and a
+    /// lower rate, down to `rate`, whenever there are more. Few keys cost nothing, and a sample of few says nothing.
     AtLeast {
         /// The rate where there are keys enough.
         rate: SampleRate,

@@ -1,7 +1,7 @@
 //! Which slot of a cluster a key is in.
 //!
-//! Source: the Redis Cluster specification, "Key distribution model": CRC16 (XMODEM) of the key modulo 16384, of what stands in the
-//! key's first pair of braces where that is something. About 1 ns per byte.
+//! Source: the Redis Cluster specification, "Key distribution model": CRC16 (XMODEM) of the key modulo 16384, of what
+//! stands in the key's first pair of braces where that is something. About 1 ns per byte.
 
 use crc16::{State, XMODEM};
 

@@ -9,8 +9,8 @@ use super::server::{Server, Text};
 
 const OK: c_int = raw::REDISMODULE_OK as c_int;
 
-/// The name of the user that a client has logged in as; `None` for clients without one (a link to the primary) and those that
-/// can't be looked up by id. About 0.1 µs.
+/// The name of the user that a client has logged in as; `None` for clients without one (a link to the primary) and
+/// those that can't be looked up by id. About 0.1 µs.
 pub fn user_name(server: &Server, client_id: u64) -> Option<Text> {
     // SAFETY: the API table is written once, at load.
     let name_of = unsafe { raw::RedisModule_GetClientUserNameById }?;

@@ -1,4 +1,5 @@
-//! The allocator: the server's own, so that `used_memory` and `maxmemory` include what the module takes, and a count of it.
+//! The allocator: the server's own, so that `used_memory` and `maxmemory` include what the module takes, and a count
+//! of it.
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -30,7 +31,8 @@ fn count(bytes: usize) {
 /// The allocator of a module: its library makes it the global one, but in unit tests, where there is no server.
 pub struct Counting;
 
-// SAFETY: every call is passed on unchanged to an allocator that keeps the trait's contract; counting touches no memory of it.
+// SAFETY: every call is passed on unchanged to an allocator that keeps the trait's contract; counting touches no
+// memory of it.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(layout.size());

@@ -1,9 +1,9 @@
-//! Clients that wait for something: their command is put behind the module's [`Module::AWAIT`], which blocks them, not the server, until an
-//! outcome is there, and then runs the command as if it had come just then.
+//! Clients that wait for something: their command is put behind the module's [`Module::AWAIT`], which blocks them,
+//! not the server, until an outcome is there, and then runs the command as if it had come just then.
 //!
-//! The server looks at the word in front, a read, and so passes what stands behind it by the guards of writes: pauses, read-only
-//! replicas, memory. So only commands that never write are put there, only the filter puts them, which leaves a note of just
-//! these words for just this client, and the server is told to run no write.
+//! The server looks at the word in front, a read, and so passes what stands behind it by the guards of writes:
+//! pauses, read-only replicas, memory. So only commands that never write are put there, only the filter puts them,
+//! which leaves a note of just these words for just this client, and the server is told to run no write.
 
 use std::collections::HashMap;
 use std::ffi::{CString, c_int, c_void};
@@ -26,8 +26,9 @@ const OK: c_int = raw::REDISMODULE_OK as c_int;
 /// A client waits no longer than this, in ms; then its command runs without an outcome.
 const WAIT_MS_MAX: i64 = 1000;
 
-/// What the filter has put behind the command, by client, until that runs: a hash of the words. The server may hold the client
-/// back in between (`CLIENT PAUSE`), or refuse it: then the note stays until the next, and lets the client send the same again.
+/// What the filter has put behind the command, by client, until that runs: a hash of the words. The server may hold
+/// the client back in between (`CLIENT PAUSE`), or refuse it: then the note stays until the next, and lets the client
+/// send the same again.
 static NOTES: MainCell<HashMap<u64, u64>> = MainCell::empty();
 
 /// At load: no notes.
@@ -85,7 +86,8 @@ impl<T> Blocked<T> {
 
     /// The last that is done with it.
     fn unblock(&self, outcome: *mut c_void) {
-        // SAFETY: the client was blocked by `block` and is unblocked once; the server hands the box to `free` when it is done.
+        // SAFETY: the client was blocked by `block` and is unblocked once; the server hands the box to `free` when it
+        // is done.
         unsafe { api!(RedisModule_UnblockClient(self.client, outcome)) };
     }
 }
@@ -182,8 +184,8 @@ pub(super) unsafe extern "C" fn on_await<M: Module>(
     }
 }
 
-/// Runs a command as the client that sent it, within its rights, and answers with its reply. It reads; what it finds expired is
-/// replicated.
+/// Runs a command as the client that sent it, within its rights, and answers with its reply. It reads; what it finds
+/// expired is replicated.
 fn forward(server: &mut Server, words: &[*mut raw::RedisModuleString]) -> c_int {
     let [name, arguments @ ..] = words else { return OK };
     // SAFETY: the words are of the running callback.
@@ -191,8 +193,9 @@ fn forward(server: &mut Server, words: &[*mut raw::RedisModuleString]) -> c_int 
     let ctx = server.raw();
     let mut arguments = arguments.to_vec();
     let (start, count) = (arguments.as_mut_ptr(), arguments.len());
-    // "C": within the client's rights. "W": no write. "S": nothing of what scripts may not, and no stale replica's data.
-    // SAFETY: format "v" takes an array of server strings and its length; both live until the call has returned.
+    // "C": within the client's rights. "W": no write. "S": nothing of what scripts may not, and no stale replica's
+    // data. SAFETY: format "v" takes an array of server strings and its length; both live until the call has
+    // returned.
     let reply = unsafe { api!(RedisModule_Call(ctx, name.as_ptr(), c"!0ECWSv".as_ptr(), start, count)) };
     if reply.is_null() {
         let text = c"ERR the command could not be run";

@@ -1,10 +1,11 @@
-//! Messages between the copies of a module on the nodes of a cluster, over the cluster's own bus: nothing is opened, no key is written, and a node without
-//! the module drops them.
+//! Messages between the copies of a module on the nodes of a cluster, over the cluster's own bus: nothing is opened,
+//! no key is written, and a node without the module drops them.
 //!
-//! The server never takes a receiver off its list (`RegisterClusterMessageReceiver` with null frees one that it goes on to call), so
-//! ours stays after an unload and the library stays mapped for it; it does nothing then. It must not use the context that it is
-//! given, which may be of a load that has ended. The server tells modules apart by names of nine letters alone, so that
-//! another module's message of the same type may come here: each begins with a word of our own.
+//! The server never takes a receiver off its list (`RegisterClusterMessageReceiver` with null frees one that it goes
+//! on to call), so ours stays after an unload and the library stays mapped for it; it does nothing then. It must not
+//! use the context that it is given, which may be of a load that has ended. The server tells modules apart by names
+//! of nine letters alone, so that another module's message of the same type may come here: each begins with a word of
+//! our own.
 
 use std::ffi::{CString, c_char, c_int, c_uchar, c_void};
 use std::ptr;
@@ -43,7 +44,8 @@ pub(super) fn listen<M: Module>(server: &Server) -> bool {
     }
     IS_LOADED.store(true, Ordering::Relaxed);
     for kind in 0..M::MESSAGES.kinds {
-        // SAFETY: the context is that of the load callback; the receiver's code stays mapped for as long as the server runs.
+        // SAFETY: the context is that of the load callback; the receiver's code stays mapped for as long as the
+        // server runs.
         unsafe { register(server.raw(), M::MESSAGES.first_type + kind, Some(on_message::<M>)) };
     }
     true
@@ -71,8 +73,8 @@ pub(super) fn stay_mapped() -> bool {
     !unsafe { libc::dlopen(place.dli_fname, libc::RTLD_NOW | libc::RTLD_NOLOAD | libc::RTLD_NODELETE) }.is_null()
 }
 
-/// Sends a message to one node, or to all. False where the server knows no such node, or is of no cluster. What is on its way may
-/// be lost.
+/// Sends a message to one node, or to all. False where the server knows no such node, or is of no cluster. What is on
+/// its way may be lost.
 pub fn send(server: &Server, to: Option<&NodeId>, kind: u8, body: &[u8]) -> bool {
     // SAFETY: the API table is written once, at load.
     let Some(send) = (unsafe { raw::RedisModule_SendClusterMessage }) else { return false };

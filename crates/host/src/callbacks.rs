@@ -1,5 +1,5 @@
-//! What the server calls: the filter, key events, the end of an event loop's turn, INFO, commands. Each enters through the guard
-//! and hands over to the module's safe code at once.
+//! What the server calls: the filter, key events, the end of an event loop's turn, INFO, commands. Each enters
+//! through the guard and hands over to the module's safe code at once.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,8 +12,8 @@ use super::guard::{self, guarded};
 use super::info::Sink;
 use super::module::{Awaited, DataChange, Life, Module};
 use super::reply::Answer;
-use super::server::{Level, Server, bytes_of, words_of};
-use super::{MainThread, awaits, home_db, registry, settings, soon};
+use super::server::{Level, ScannedName, Server, words_of};
+use super::{MainThread, awaits, home_db, migration, registry, settings, soon};
 
 const OK: c_int = raw::REDISMODULE_OK as c_int;
 
@@ -72,12 +72,12 @@ pub(super) unsafe extern "C" fn on_key_event<M: Module>(
     let event = unsafe { CStr::from_ptr(event) };
     guarded("a key event", || {
         // SAFETY: the key's name lives during the call.
-        let key = unsafe { bytes_of(&key) };
+        let key = unsafe { ScannedName::new(&key) };
         with(&server.proof(), |module: &mut M| {
             if kind & raw::REDISMODULE_NOTIFY_KEY_MISS != 0 {
-                module.on_miss(db, key);
+                module.on_miss(db, key.as_ref());
             } else {
-                module.on_key_event(&mut server, db, event, key);
+                module.on_key_event(&mut server, db, event, &key);
             }
         });
     });
@@ -129,8 +129,8 @@ fn end_turn<M: Module>(server: &mut Server) {
 /// The module was loaded with the server, whose first turn is still to come.
 static IS_SERVER_START: AtomicBool = AtomicBool::new(false);
 
-/// Starts with the module. Where the server itself starts, when it begins to serve: what is held before counts as its own memory for
-/// ever, and `MEMORY STATS` is wrong once the module gives it back.
+/// Starts with the module. Where the server itself starts, when it begins to serve: what is held before counts as its
+/// own memory for ever, and `MEMORY STATS` is wrong once the module gives it back.
 pub(super) fn start_with_module<M: Module>(server: &mut Server) {
     let is_server_start = server.info_field(b"stats", "total_connections_received").is_some_and(|n| n == "0");
     IS_SERVER_START.store(is_server_start, Ordering::Relaxed);
@@ -246,12 +246,20 @@ pub(super) fn on_awaited<M: Module>(server: &mut Server, words: &[&[u8]], outcom
 pub(super) unsafe extern "C" fn on_data_change<M: Module>(
     ctx: *mut raw::RedisModuleCtx,
     event: raw::RedisModuleEvent,
-    _subevent: u64,
+    subevent: u64,
     data: *mut c_void,
 ) {
     // SAFETY: the server runs this callback now, with this context.
     let mut server = unsafe { Server::new(ctx) };
     let change = match event.id {
+        raw::REDISMODULE_EVENT_REPL_ASYNC_LOAD => {
+            IS_LOADED_BESIDE.store(subevent == raw::REDISMODULE_SUBEVENT_REPL_ASYNC_LOAD_STARTED, Ordering::Relaxed);
+            if subevent != raw::REDISMODULE_SUBEVENT_REPL_ASYNC_LOAD_COMPLETED {
+                return;
+            }
+            DataChange::Replaced
+        }
+        raw::REDISMODULE_EVENT_LOADING if IS_LOADED_BESIDE.load(Ordering::Relaxed) => return,
         // SAFETY: the data of this event says which database, alive during the call; -1 is all.
         raw::REDISMODULE_EVENT_FLUSHDB => DataChange::Emptied(
             unsafe { data.cast::<raw::RedisModuleFlushInfo>().as_ref() }
@@ -268,6 +276,23 @@ pub(super) unsafe extern "C" fn on_data_change<M: Module>(
     guarded("a change of the data set", || {
         with(&server.proof(), |module: &mut M| module.on_data_change(&mut server, change))
     });
+}
+
+/// A replica loads another data set beside its own, which it keeps where that fails (`repl-diskless-load swapdb`).
+static IS_LOADED_BESIDE: AtomicBool = AtomicBool::new(false);
+
+/// Slots move to this node or away from it.
+pub(super) unsafe extern "C" fn on_migration<M: Module>(
+    ctx: *mut raw::RedisModuleCtx,
+    _event: raw::RedisModuleEvent,
+    subevent: u64,
+    data: *mut c_void,
+) {
+    // SAFETY: the server runs this callback now, with this context.
+    let mut server = unsafe { Server::new(ctx) };
+    // SAFETY: the data is this event's, alive during the call.
+    let Some(arrival) = (unsafe { migration::arrival(subevent, data.cast::<migration::Told>()) }) else { return };
+    guarded("slots that move", || with(&server.proof(), |module: &mut M| module.on_arrival(&mut server, arrival)));
 }
 
 /// Ten times a second, before commands that were held back by a pause run.

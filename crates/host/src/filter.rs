@@ -119,7 +119,8 @@ impl FilterCall {
         unsafe { raw::RedisModule_CommandFilterGetClientId.map(|get| get(self.call)) }
     }
 
-    /// What a client is up to; `None` for the server's own clients (scripts, other modules), which can't be looked up by id.
+    /// What a client is up to; `None` for the server's own clients (scripts, other modules), which can't be looked up
+    /// by id.
     pub fn client(&self, client_id: u64) -> Option<Client> {
         let info = client_info(client_id)?;
         let in_multi = info.flags & u64::from(raw::REDISMODULE_CLIENTINFO_FLAG_MULTI) != 0;
@@ -131,6 +132,13 @@ impl FilterCall {
 /// True while a client waits within a command. About 0.2 µs.
 pub fn is_blocked(_proof: &impl MainThread, client_id: u64) -> bool {
     client_info(client_id).is_some_and(|info| info.flags & u64::from(raw::REDISMODULE_CLIENTINFO_FLAG_BLOCKED) != 0)
+}
+
+/// Where a client connects from, and its database; `None` where there is no such client.
+pub fn address_of(_proof: &impl MainThread, client_id: u64) -> Option<(String, u16)> {
+    let info = client_info(client_id)?;
+    let host: Vec<u8> = info.addr.iter().take_while(|&&byte| byte != 0).map(|&byte| byte as u8).collect();
+    Some((format!("{}:{}", String::from_utf8_lossy(&host), info.port), info.db))
 }
 
 fn client_info(client_id: u64) -> Option<raw::RedisModuleClientInfo> {
@@ -154,15 +162,17 @@ impl FilterCall {
         acl::user_name(&soon::own_context(self)?, client_id)
     }
 
-    /// Puts another string of the same bytes in the place of word `i`, which isn't used any more. `i` has to be a word of the command.
+    /// Puts another string of the same bytes in the place of word `i`, which isn't used any more. `i` has to be a
+    /// word of the command.
     pub fn replace_word(&mut self, i: usize, text: Text) -> bool {
-        // SAFETY: `call` is valid while the filter runs; the server frees the word that was there, which nobody holds (`&mut`), and
-        // takes the string over.
+        // SAFETY: `call` is valid while the filter runs; the server frees the word that was there, which nobody holds
+        // (`&mut`), and takes the string over.
         let replaced = unsafe { api!(RedisModule_CommandFilterArgReplace(self.call, i as c_int, text.into_raw())) };
         replaced as isize == raw::REDISMODULE_OK
     }
 
-    /// Puts the command behind [`super::module::Module::AWAIT`], for a client that is to wait. True where the server did.
+    /// Puts the command behind [`super::module::Module::AWAIT`], for a client that is to wait. True where the server
+    /// did.
     pub fn put_behind_await(&self, client_id: u64) -> bool {
         if !super::awaits::note(self, client_id, self) {
             return false;
@@ -192,7 +202,8 @@ impl Words for FilterCall {
         }
         // SAFETY: `text` is a string of the running command.
         let start = unsafe { api!(RedisModule_StringPtrLen(text, &mut length)) };
-        // SAFETY: the server says that `length` bytes start there; they stay until the command has run, longer than `self`.
+        // SAFETY: the server says that `length` bytes start there; they stay until the command has run, longer than
+        // `self`.
         (!start.is_null()).then(|| unsafe { slice::from_raw_parts(start.cast(), length) })
     }
 }

@@ -1,5 +1,5 @@
-//! What keeps a fault inside a module from reaching the server: the guard around every callback, and the cell that holds
-//! the module's state.
+//! What keeps a fault inside a module from reaching the server: the guard around every callback, and the cell that
+//! holds the module's state.
 
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -12,8 +12,8 @@ static PANICS: AtomicU64 = AtomicU64::new(0);
 static OFF: AtomicBool = AtomicBool::new(false);
 static LAST_PANIC: Mutex<String> = Mutex::new(String::new());
 
-/// Runs one callback. Does nothing (and returns `None`) once a callback has panicked: state that a panic left half done is
-/// not used again until [`turn_on`].
+/// Runs one callback. Does nothing (and returns `None`) once a callback has panicked: state that a panic left half
+/// done is not used again until [`turn_on`].
 #[inline]
 pub fn guarded<R>(callback: &'static str, body: impl FnOnce() -> R) -> Option<R> {
     if OFF.load(Ordering::Relaxed) {
@@ -110,14 +110,15 @@ impl<T> MainCell<T> {
         MainCell(RefCell::new(None))
     }
 
-    /// Works on the value. `None` where there is none, and where it is at work already: the server calls back into a module
-    /// that changes keys, and such a nested callback has nothing to add.
+    /// Works on the value. `None` where there is none, and where it is at work already: the server calls back into a
+    /// module that changes keys, and such a nested callback has nothing to add.
     #[inline]
     pub fn with<R>(&self, _proof: &impl MainThread, body: impl FnOnce(&mut T) -> R) -> Option<R> {
         self.0.try_borrow_mut().ok()?.as_mut().map(body)
     }
 
-    /// Replaces the value and returns the one before. Where the value is at work, nothing changes and the new one is dropped.
+    /// Replaces the value and returns the one before. Where the value is at work, nothing changes and the new one is
+    /// dropped.
     pub fn set(&self, _proof: &impl MainThread, value: Option<T>) -> Option<T> {
         match self.0.try_borrow_mut() {
             Ok(mut held) => std::mem::replace(&mut *held, value),

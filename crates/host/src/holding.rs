@@ -1,20 +1,23 @@
-//! Holding back what connections are answered, and sending replicas what they are to get before anybody is answered: what a module
-//! can't do by the server's module API, and the server's own functions can.
+//! Holding back what connections are answered, and sending replicas what they are to get before anybody is answered:
+//! what a module can't do by the server's module API, and the server's own functions can.
 //!
-//! The servers export their functions to modules as a by-product (they are linked with `-rdynamic`), so five are looked up by name.
-//! What they do, by the source of Redis 7.0 to 8.0 and Valkey 7.2 to 9.1, and by `tests/server/replies.rs` on each server tried:
+//! The servers export their functions to modules as a by-product (they are linked with `-rdynamic`), so five are
+//! looked up by name. What they do, by the source of Redis 7.0 to 8.0 and Valkey 7.2 to 9.1, and by
+//! `tests/server/replies.rs` on each server tried:
 //!
-//! - `lookupClientByID(id)`: the connection's client, or null. It may be gone after any command, so the pointer is never kept.
-//! - `protectClient(client)`: nothing is read from the connection any more and nothing written to it, though replies are still
-//!   collected in their order; whoever closes it is put off. The server does so with clients that wait in the midst of a command.
+//! - `lookupClientByID(id)`: the connection's client, or null. It may be gone after any command, so the pointer is
+//!   never kept.
+//! - `protectClient(client)`: nothing is read from the connection any more and nothing written to it, though replies
+//!   are still collected in their order; whoever closes it is put off. The server does so with clients that wait in
+//!   the midst of a command.
 //! - `unprotectClient(client)`: both go on; what was collected leaves at the end of this turn of the event loop.
-//! - `clientHasPendingReplies(client)`: of a client, whether replies are collected; of a replica, whether any of the replication
-//!   stream was not handed to its socket.
-//! - `flushReplicasOutputBuffers()` (Redis: `flushSlavesOutputBuffers`): writes as much of the stream to the replicas' sockets as
-//!   they take. The server does so while it evicts, and when it stops.
+//! - `clientHasPendingReplies(client)`: of a client, whether replies are collected; of a replica, whether any of the
+//!   replication stream was not handed to its socket.
+//! - `flushReplicasOutputBuffers()` (Redis: `flushSlavesOutputBuffers`): writes as much of the stream to the
+//!   replicas' sockets as they take. The server does so while it evicts, and when it stops.
 //!
-//! Their names may stay and their meaning change, so only versions on which that test has run are let through (`TRIED`). On any other nothing
-//! is held and the setting is refused, with the reason.
+//! Their names may stay and their meaning change, so only versions on which that test has run are let through
+//! (`TRIED`). On any other nothing is held and the setting is refused, with the reason.
 
 use std::ffi::{CStr, c_int, c_void};
 use std::sync::OnceLock;
@@ -77,8 +80,8 @@ fn find(version: Version) -> Result<Holding, String> {
     let flush_replicas = symbol(c"flushReplicasOutputBuffers").or_else(|_| symbol(c"flushSlavesOutputBuffers"))?;
     let (lookup, protect) = (symbol(c"lookupClientByID")?, symbol(c"protectClient")?);
     let (unprotect, has_pending) = (symbol(c"unprotectClient")?, symbol(c"clientHasPendingReplies")?);
-    // SAFETY: these are the server's functions of that name, whose signatures are those of the fields on every version let through
-    // above.
+    // SAFETY: these are the server's functions of that name, whose signatures are those of the fields on every
+    // version let through above.
     Ok(unsafe {
         Holding {
             lookup: std::mem::transmute::<*mut c_void, unsafe extern "C" fn(u64) -> *mut Client>(lookup),
@@ -104,8 +107,9 @@ fn symbol(name: &CStr) -> Result<*mut c_void, String> {
 }
 
 impl Holding {
-    /// Holds back what the client is answered, also from what it has been answered in this turn; where it is held already, nothing
-    /// changes. False where there is no such client: it is gone, or the server's own, without a connection.
+    /// Holds back what the client is answered, also from what it has been answered in this turn; where it is held
+    /// already, nothing changes. False where there is no such client: it is gone, or the server's own, without a
+    /// connection.
     pub fn hold(&self, _proof: &impl MainThread, client_id: u64) -> bool {
         self.with(client_id, |client| {
             // SAFETY: the client was looked up just now, on the main thread.
@@ -122,7 +126,8 @@ impl Holding {
         });
     }
 
-    /// Whether the client has replies that haven't left, or the replica a part of the stream; `None` where there is no such client.
+    /// Whether the client has replies that haven't left, or the replica a part of the stream; `None` where there is
+    /// no such client.
     pub fn has_pending(&self, _proof: &impl MainThread, client_id: u64) -> Option<bool> {
         // SAFETY: as above; it only reads.
         self.with(client_id, |client| unsafe { (self.has_pending)(client) } != 0)

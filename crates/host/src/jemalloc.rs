@@ -1,7 +1,9 @@
-//! The server's allocator, where it is jemalloc: its control function looked up at run time, its arenas, its statistics.
+//! The server's allocator, where it is jemalloc: its control function looked up at run time, its arenas, its
+//! statistics.
 //!
-//! Debian's servers link `libjemalloc.so.2`, whose control function is `mallctl`; builds that bring their own export `je_mallctl`. Where
-//! neither is found there are no tiers. Statistics are those of the last `epoch`; [`Jemalloc::refresh`] begins a new one.
+//! Debian's servers link `libjemalloc.so.2`, whose control function is `mallctl`; builds that bring their own export
+//! `je_mallctl`. Where neither is found there are no tiers. Statistics are those of the last `epoch`;
+//! [`Jemalloc::refresh`] begins a new one.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::ptr;
@@ -60,8 +62,8 @@ impl Jemalloc {
         }
     }
 
-    /// What to set in the server's environment so that a thread cache holds small allocations alone. Before 5.3 none can be made to hold less than
-    /// the larger of the small ones, 14 KiB, and has to be off.
+    /// What to set in the server's environment so that a thread cache holds small allocations alone. Before 5.3 none
+    /// can be made to hold less than the larger of the small ones, 14 KiB, and has to be off.
     pub fn setting_for_tiers(&self) -> String {
         let name = if self.is_bundled { "JE_MALLOC_CONF" } else { "MALLOC_CONF" };
         let value = if self.version() < (5, 3) { "tcache:false" } else { "tcache_max:256" };
@@ -81,7 +83,8 @@ impl Jemalloc {
         self.write(c"epoch", &1u64);
     }
 
-    /// What an arena held when the epoch began, of sizes that no thread's cache keeps: the rest is on its way through one, or anybody's.
+    /// What an arena held when the epoch began, of sizes that no thread's cache keeps: the rest is on its way through
+    /// one, or anybody's.
     pub fn arena_use(&self, arena: ArenaId) -> ArenaUse {
         let number = |name: String| self.read::<usize>(&CString::new(name).unwrap_or_default());
         let field = |name: &str| number(format!("stats.arenas.{}.{name}", arena.0)).unwrap_or(0) as u64;
@@ -99,14 +102,15 @@ impl Jemalloc {
         ArenaUse { allocated_bytes, allocations, active_bytes: field("pactive") * page_bytes() as u64 }
     }
 
-    /// An arena whose memory comes from hooks; its own records lie in ordinary memory where the version can (5.3), which is a must
-    /// with `records_elsewhere`.
+    /// An arena whose memory comes from hooks; its own records lie in ordinary memory where the version can (5.3),
+    /// which is a must with `records_elsewhere`.
     ///
     /// # Errors
     /// Where jemalloc refuses, as a sentence.
     ///
     /// # Safety
-    /// `hooks` points to a table of jemalloc's extent hooks (5.x) that keep their contract, for as long as the process lives.
+    /// `hooks` points to a table of jemalloc's extent hooks (5.x) that keep their contract, for as long as the
+    /// process lives.
     pub unsafe fn create_arena(&self, hooks: *mut c_void, records_elsewhere: bool) -> Result<ArenaId, String> {
         #[repr(C)]
         struct Config {
@@ -123,8 +127,8 @@ impl Jemalloc {
         arena.map(ArenaId).ok_or_else(|| "jemalloc makes no arena with hooks; 5.x does".to_owned())
     }
 
-    /// Gives an arena back, with all that was ever allocated there: nobody may have any of it but this thread's cache. False where jemalloc
-    /// doesn't, and goes on to call its hooks.
+    /// Gives an arena back, with all that was ever allocated there: nobody may have any of it but this thread's
+    /// cache. False where jemalloc doesn't, and goes on to call its hooks.
     pub(super) fn destroy_arena(&self, proof: &impl MainThread, arena: ArenaId) -> bool {
         self.flush_cache(proof);
         let name = CString::new(format!("arena.{}.destroy", arena.0)).unwrap_or_default();
@@ -133,8 +137,8 @@ impl Jemalloc {
         status == 0
     }
 
-    /// Runs `body` while what this thread allocates beyond its cache comes from `arena`; `None`, without running it, where jemalloc
-    /// refuses.
+    /// Runs `body` while what this thread allocates beyond its cache comes from `arena`; `None`, without running it,
+    /// where jemalloc refuses.
     pub fn within<R>(&self, _proof: &impl MainThread, arena: ArenaId, body: impl FnOnce() -> R) -> Option<R> {
         struct Back<'a>(&'a Jemalloc, u32);
         impl Drop for Back<'_> {
@@ -165,7 +169,8 @@ impl Jemalloc {
         unsafe { (self.control)(name.as_ptr(), ptr::null_mut(), ptr::null_mut(), value, size_of::<T>()) == 0 }
     }
 
-    /// Reads a value and, in the same call, sets another. `None` where jemalloc knows no such name, or takes other types.
+    /// Reads a value and, in the same call, sets another. `None` where jemalloc knows no such name, or takes other
+    /// types.
     fn exchange<T: Copy + Default, U>(&self, name: &CStr, new: Option<&U>) -> Option<T> {
         let (mut old, mut length) = (T::default(), size_of::<T>());
         let (new, new_length) = match new {
@@ -185,8 +190,8 @@ pub fn page_bytes() -> usize {
     usize::try_from(bytes).unwrap_or(4096)
 }
 
-/// Bytes that the server has allocated, as it counts them against its limit but for what replicas and append-only files buffer. By the
-/// server's own counter, where it is exported, as it has been since Redis 3.
+/// Bytes that the server has allocated, as it counts them against its limit but for what replicas and append-only
+/// files buffer. By the server's own counter, where it is exported, as it has been since Redis 3.
 #[inline]
 pub fn server_used_bytes() -> u64 {
     type Counter = unsafe extern "C" fn() -> usize;

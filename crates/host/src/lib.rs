@@ -1,12 +1,14 @@
-//! The server as a safe Rust API: what a loadable module of Valkey or Redis can see and do. It knows nobody: a module is a type that implements
-//! [`module::Module`], and [`export_module!`] makes a library of it.
+//! The server as a safe Rust API: what a loadable module of Valkey or Redis can see and do. It knows nobody: a module
+//! is a type that implements [`module::Module`], and [`export_module!`] makes a library of it.
 //!
-//! All unsafe code is here. What may be touched only on the server's main thread takes a [`MainThread`] proof, and only callbacks that the server
-//! runs there have one, so the compiler keeps other threads away. Every callback enters through [`guard::guarded`]: a panic is counted, logged
-//! once, and turns the module off; the server goes on as stock.
+//! All unsafe code is here. What may be touched only on the server's main thread takes a [`MainThread`] proof, and
+//! only callbacks that the server runs there have one, so the compiler keeps other threads away. Every callback
+//! enters through [`guard::guarded`]: a panic is counted, logged once, and turns the module off; the server goes on
+//! as stock.
 //!
-//! Beyond the module API: slow memory as arenas of the server's allocator ([`tier_memory`]), and held replies by functions that the server exports
-//! ([`holding`]), by version. Suggested reading order: `module`, `server`, `filter`, `callbacks`, `guard`, `load`.
+//! Beyond the module API: slow memory as arenas of the server's allocator ([`tier_memory`]), and held replies by
+//! functions that the server exports ([`holding`]), by version. Suggested reading order: `module`, `server`,
+//! `filter`, `callbacks`, `guard`, `load`.
 
 pub mod acl;
 pub mod alloc;
@@ -22,6 +24,7 @@ mod hooks;
 pub mod info;
 pub mod jemalloc;
 pub mod load;
+pub mod migration;
 pub mod module;
 mod numa;
 pub mod place;
@@ -45,8 +48,8 @@ pub unsafe trait MainThread {}
 
 /// Calls one function of the module API.
 ///
-/// The functions named in [`load::REQUIRED`] are checked to be there before anything else runs; the rest are optional, and their
-/// callers look first.
+/// The functions named in [`load::REQUIRED`] are checked to be there before anything else runs; the rest are
+/// optional, and their callers look first.
 macro_rules! api {
     ($name:ident($($argument:expr),* $(,)?)) => {
         (::valkey_module::raw::$name.expect("checked when the module was loaded"))($($argument),*)

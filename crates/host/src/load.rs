@@ -8,7 +8,9 @@ use valkey_module::raw;
 use super::hooks::Hooks;
 use super::module::Module;
 use super::server::{Level, Server, words_of};
-use super::{api, awaits, bus, callbacks, filter, guard, holding, home_db, registry, settings, soon};
+use super::{
+    api, awaits, bus, callbacks, filter, guard, holding, home_db, migration, registry, server, settings, soon,
+};
 
 const OK: c_int = raw::REDISMODULE_OK as c_int;
 const ERR: c_int = raw::REDISMODULE_ERR as c_int;
@@ -174,16 +176,16 @@ fn load<M: Module>(server: &mut Server, words: &[&[u8]]) -> Result<(), String> {
     if let Some(name) = missing() {
         return Err(format!("this server lacks {name}; Valkey 7.2 or Redis 7.0 and later have it"));
     }
+    let knows_migration = migration::is_known(server);
     // SAFETY: the context is that of the load callback.
-    unsafe {
-        api!(RedisModule_SetModuleOptions(server.raw(), raw::REDISMODULE_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED as c_int))
-    };
+    unsafe { api!(RedisModule_SetModuleOptions(server.raw(), options(knows_migration))) };
     Hooks::set::<M>();
     filter::forget();
     awaits::forget(server);
     soon::prepare(server);
     holding::prepare(server);
     home_db::look_at(server);
+    server::look_at_version(server);
     DATABASES.store(read_databases(server), Ordering::Relaxed);
     settings::register::<M>(server, &arguments(words)?)?;
     registry::register::<M>(server)?;
@@ -193,12 +195,31 @@ fn load<M: Module>(server: &mut Server, words: &[&[u8]]) -> Result<(), String> {
     callbacks::start_with_module::<M>(server);
     filter::watch_for_home_db(server);
     watch::<M>(server)?;
+    if knows_migration {
+        watch_migration::<M>(server)?;
+    }
     IS_LOADED.store(true, Ordering::Relaxed);
     Ok(())
 }
 
-/// Subscribes to all that a module hears of but commands, which it looks at while it runs. The server lets go of it when
-/// the module is unloaded.
+/// What the server may count on. Left out: handling of read errors, which types of a module's own need, and events of
+/// keys within those of keys.
+fn options(knows_migration: bool) -> c_int {
+    let options = raw::REDISMODULE_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED | raw::REDISMODULE_OPTIONS_HANDLE_REPL_ASYNC_LOAD;
+    options as c_int | if knows_migration { raw::VALKEYMODULE_OPTIONS_HANDLE_ATOMIC_SLOT_MIGRATION as c_int } else { 0 }
+}
+
+/// What was promised by [`options`]: whoever lets slots move has to hear of it.
+fn watch_migration<M: Module>(server: &mut Server) -> Result<(), String> {
+    let event = raw::RedisModuleEvent { id: migration::EVENT, dataver: 1 };
+    // SAFETY: the callback lives as long as the module.
+    let watched =
+        unsafe { api!(RedisModule_SubscribeToServerEvent(server.raw(), event, Some(callbacks::on_migration::<M>))) };
+    if watched == OK { Ok(()) } else { Err("the server refused events of slots that move".to_owned()) }
+}
+
+/// Subscribes to all that a module hears of but commands, which it looks at while it runs. The server lets go of it
+/// when the module is unloaded.
 fn watch<M: Module>(server: &mut Server) -> Result<(), String> {
     let ctx = server.raw();
     let refused = |what: &str| Err(format!("the server refused {what}"));
@@ -226,6 +247,7 @@ fn watch<M: Module>(server: &mut Server) -> Result<(), String> {
     for id in [
         raw::REDISMODULE_EVENT_FLUSHDB,
         raw::REDISMODULE_EVENT_SWAPDB,
+        raw::REDISMODULE_EVENT_REPL_ASYNC_LOAD,
         raw::REDISMODULE_EVENT_LOADING,
         raw::REDISMODULE_EVENT_REPLICATION_ROLE_CHANGED,
     ] {

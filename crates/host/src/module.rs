@@ -1,7 +1,8 @@
 //! What a module on this host is: one type, whose safe functions the server's callbacks come to.
 //!
-//! Each runs on the server's main thread, under the guard: a panic is counted, and nothing is called any more until the module is asked to start
-//! again. Two never run within each other: what the server calls while one is at work (an event of a key that it has just removed) goes by.
+//! Each runs on the server's main thread, under the guard: a panic is counted, and nothing is called any more until
+//! the module is asked to start again. Two never run within each other: what the server calls while one is at work
+//! (an event of a key that it has just removed) goes by.
 
 use std::ffi::CStr;
 
@@ -9,9 +10,10 @@ use super::bus::{Messages, NodeId};
 use super::filter::FilterCall;
 use super::guard::MainCell;
 use super::info::Sink;
+use super::migration::Arrival;
 use super::registry::Command;
 use super::reply::Answer;
-use super::server::Server;
+use super::server::{ScannedName, Server};
 use super::settings::Settings;
 
 /// What becomes of the data set as a whole.
@@ -21,8 +23,10 @@ pub enum DataChange {
     Emptied(Option<u16>),
     /// Two databases have changed places.
     Swapped(u16, u16),
-    /// Another data set takes its place.
+    /// Another data set takes its place, or an empty one is filled.
     Loaded,
+    /// Another data set, which was loaded beside it, has taken its place.
+    Replaced,
     /// This server follows another, or does no longer.
     OtherRole,
 }
@@ -118,7 +122,7 @@ pub trait Module: Sized + 'static {
     /// A read has found nothing.
     fn on_miss(&mut self, db: u16, key: &[u8]);
     /// A key came, went, or something happened to it.
-    fn on_key_event(&mut self, server: &mut Server, db: u16, event: &CStr, key: &[u8]);
+    fn on_key_event(&mut self, server: &mut Server, db: u16, event: &CStr, key: &ScannedName);
     /// The end of a turn of the event loop, before its replies leave.
     fn end_turn(&mut self, server: &mut Server) -> Life;
     /// The event loop has time, as was asked for ([`super::soon::call_soon`]).
@@ -129,6 +133,8 @@ pub trait Module: Sized + 'static {
     fn on_disconnect(&mut self, server: &mut Server, client_id: u64);
     /// The data set has.
     fn on_data_change(&mut self, server: &mut Server, change: DataChange);
+    /// Slots are on their way to this node of a cluster, or have come.
+    fn on_arrival(&mut self, server: &mut Server, arrival: Arrival);
     /// Ten times a second, before commands that were held back by a pause of writes run.
     fn on_cron(&mut self, server: &mut Server);
     /// The server stops in good order.

@@ -1,8 +1,8 @@
 //! NUMA nodes: on which one pages are to lie, and on which they do.
 //!
-//! Pages are preferred on a node, so those that it has no room for lie on others, without a word. [`Foreign`] estimates how many do, from a
-//! sample of pages ten times a second: asking for all, or reading `/proc/self/numa_maps`, takes a walk through the whole range.
-//! Cost: one system call for 32 pages per sample.
+//! Pages are preferred on a node, so those that it has no room for lie on others, without a word. [`Foreign`]
+//! estimates how many do, from a sample of pages ten times a second: asking for all, or reading
+//! `/proc/self/numa_maps`, takes a walk through the whole range. Cost: one system call for 32 pages per sample.
 
 use std::ffi::{c_int, c_void};
 use std::{fs, io, ptr};
@@ -74,7 +74,8 @@ impl Foreign {
         Foreign { drawn: 0, share: 0.0 }
     }
 
-    /// Looks at some pages of `bytes` from `start`; returns the share of those in memory that don't lie on `node`, from 0 to 1.
+    /// Looks at some pages of `bytes` from `start`; returns the share of those in memory that don't lie on `node`,
+    /// from 0 to 1.
     pub fn look(&mut self, start: *const u8, bytes: usize, node: u32) -> f64 {
         let pages = [(); SAMPLE].map(|()| start.wrapping_add(self.draw(bytes)).cast());
         for found in nodes_of(&pages).into_iter().filter(|found| *found >= 0) {

@@ -1,7 +1,9 @@
-//! The module's commands as the server knows them: flags, rights, keys and descriptions, from the rows of [`Module::COMMANDS`].
+//! The module's commands as the server knows them: flags, rights, keys and descriptions, from the rows of
+//! [`Module::COMMANDS`].
 //!
-//! Rights are the server's own where it lets modules name them: ACL categories from Valkey 7.2 and Redis 7.2 on, one of the
-//! module's own from Valkey 8.0 and Redis 7.4 on. Keys are told to all. Before 7.2 a change asks for the right to `CONFIG SET`.
+//! Rights are the server's own where it lets modules name them: ACL categories from Valkey 7.2 and Redis 7.2 on, one
+//! of the module's own from Valkey 8.0 and Redis 7.4 on. Keys are told to all. Before 7.2 a change asks for the right
+//! to `CONFIG SET`.
 
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::ptr;
@@ -240,7 +242,8 @@ fn describe<M: Module>(command: *mut raw::RedisModuleCommand, row: &Command) -> 
         key_specs: key_specs.as_mut().map_or(ptr::null_mut(), |specs| specs.as_mut_ptr()),
         args: arguments.as_mut_ptr(),
     };
-    // SAFETY: the command is ours and not described yet; both lists end as the server wants it; it copies all it is given.
+    // SAFETY: the command is ours and not described yet; both lists end as the server wants it; it copies all it is
+    // given.
     (unsafe { api!(RedisModule_SetCommandInfo(command, &raw const info)) } == OK).then_some(())
 }
 
@@ -314,8 +317,8 @@ fn no_argument() -> raw::RedisModuleCommandArg {
     }
 }
 
-/// True where the client whose command is running may change what the module does. The server has seen to it where it has
-/// categories; else whoever may `CONFIG SET` its settings may.
+/// True where the client whose command is running may change what the module does. The server has seen to it where it
+/// has categories; else whoever may `CONFIG SET` its settings may.
 pub(super) fn may_change<M: Module>(server: &Server) -> bool {
     if HAS_CATEGORIES.load(Ordering::Relaxed) {
         return true;

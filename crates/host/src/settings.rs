@@ -8,7 +8,7 @@ use valkey_module::raw;
 
 use super::guard::{MainCell, counted};
 use super::module::Module;
-use super::server::{Server, Text, bytes_of};
+use super::server::{Level, Server, Text, bytes_of};
 use super::{MainThread, api, callbacks, load, soon};
 
 /// The string that the server was last given for a text setting; it copies it at once, and it is ours to free.
@@ -64,7 +64,8 @@ pub enum Given<'a> {
     Text(&'a [u8]),
 }
 
-/// A module's settings; the defaults are what a module begins with. None of these may panic: they work after a fault too.
+/// A module's settings; the defaults are what a module begins with. None of these may panic: they work after a fault
+/// too.
 pub trait Settings: Clone + Default + 'static {
     /// All of them, always in the same order.
     fn declared() -> Vec<Declared>;
@@ -141,11 +142,52 @@ pub(super) fn register<M: Module>(server: &mut Server, arguments: &[String]) -> 
         }
     }
     M::cells().settings.set(server, Some(settings));
+    name_unknown::<M>(server);
     // SAFETY: the context is that of the load callback, and all settings are registered.
     match unsafe { api!(RedisModule_LoadConfigs(server.raw())) } {
         OK => Ok(()),
         _ => Err(format!("a {}.* setting in the server's configuration has a wrong value (see above)", plain::<M>())),
     }
+}
+
+/// A setting of the server's file that there is none of ends its start with no word about which: the log has it, and
+/// the closest that there is.
+fn name_unknown<M: Module>(server: &mut Server) {
+    let Some(path) = server.info_field(b"server", "config_file").filter(|path| !path.is_empty()) else { return };
+    let Ok(text) = std::fs::read_to_string(&path) else { return };
+    let prefix = format!("{}.", plain::<M>());
+    let declared = M::Settings::declared();
+    let names: Vec<_> = declared.iter().map(|setting| setting.name.to_string_lossy()).collect();
+    for (i, line) in text.lines().enumerate() {
+        let word = line.split_whitespace().next().unwrap_or_default().to_ascii_lowercase();
+        let Some(name) = word.strip_prefix(&prefix).filter(|name| names.iter().all(|known| known != name)) else {
+            continue;
+        };
+        let hint =
+            closest(name, names.iter().map(AsRef::as_ref)).map(|known| format!("; did you mean {prefix}{known}?"));
+        let text = format!("{path}:{}: there is no setting {word}{}", i + 1, hint.unwrap_or_default());
+        server.log(Level::Warning, &text);
+    }
+}
+
+/// The one of `names` that is most like `word`, where one is like it: at most a third of its letters are others.
+pub fn closest<'a>(word: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let (distance, name) = names.map(|name| (edits(word, name), name)).min()?;
+    (distance <= word.len().max(name.len()) / 3).then_some(name)
+}
+
+/// How many letters have to be put in, taken out or changed to make one word of the other.
+fn edits(one: &str, other: &str) -> usize {
+    let mut row: Vec<usize> = (0..=other.len()).collect();
+    for (i, a) in one.bytes().enumerate() {
+        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
+        for (j, b) in other.bytes().enumerate() {
+            let changed = diagonal + usize::from(a != b);
+            diagonal = row[j + 1];
+            row[j + 1] = changed.min(diagonal + 1).min(row[j] + 1);
+        }
+    }
+    row[other.len()]
 }
 
 fn plain<M: Module>() -> std::borrow::Cow<'static, str> {
@@ -219,8 +261,8 @@ fn take_arguments<M: Module>(settings: &mut M::Settings, words: &[String]) -> Re
 
 /// What the setting of a running callback is.
 ///
-/// Not guarded, nor are the callbacks below: what a setting is has to be known after a fault too (a CONFIG REWRITE would make the answer last),
-/// turning the module on again has to work, and nothing here can panic.
+/// Not guarded, nor are the callbacks below: what a setting is has to be known after a fault too (a CONFIG REWRITE
+/// would make the answer last), turning the module on again has to work, and nothing here can panic.
 fn look<M: Module, R>(index: *mut c_void, body: impl FnOnce(Given) -> Option<R>) -> Option<R> {
     M::cells().settings.with(&ConfigCall, |settings| body(settings.get(index.addr()))).flatten()
 }
@@ -332,4 +374,23 @@ unsafe extern "C" fn apply_text<M: Module>(
 pub(super) fn release<M: Module>(proof: &impl MainThread) {
     drop(LAST_TEXT.set(proof, None));
     drop(M::cells().settings.set(proof, None));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::closest;
+
+    #[test]
+    fn a_misspelt_name_finds_what_was_meant() {
+        let names = || ["samples", "window-seconds", "window-requests", "policy"].into_iter();
+        for (word, expected) in [
+            ("sample", Some("samples")),
+            ("windows-second", Some("window-seconds")),
+            ("polycy", Some("policy")),
+            ("no-such", None),
+            ("", None),
+        ] {
+            assert_eq!(closest(word, names()), expected, "{word}");
+        }
+    }
 }

@@ -1,10 +1,10 @@
 //! Server strings whose bytes lie in slow memory, for values that are stored there at once; some made in advance.
 //!
-//! To choose the arena and go back takes jemalloc half a microsecond and more: it locks what the thread's cache and both arenas share. Values of one
-//! length often come one after the other, so strings of the lengths asked for last are made several at a time, and filled when they are needed.
-//! A length that isn't asked for any more gives its strings back at the next tick.
-//! Cost: a copy, and choosing the arena once for up to 16 strings of a length that is asked for often (docs/results.md, "Two tiers in the server").
-//! At most 1 MiB is held.
+//! To choose the arena and go back takes jemalloc half a microsecond and more: it locks what the thread's cache and
+//! both arenas share. Values of one length often come one after the other, so strings of the lengths asked for last
+//! are made several at a time, and filled when they are needed. A length that isn't asked for any more gives its
+//! strings back at the next tick. Cost: a copy, and choosing the arena once for up to 16 strings of a length that is
+//! asked for often (docs/results/earlier.md, "Two tiers in the server"). At most 1 MiB is held.
 
 use super::server::{Server, Text};
 use super::tier_memory::SlowMemory;
@@ -33,7 +33,8 @@ pub struct SlowStrings {
 }
 
 impl SlowStrings {
-    /// A string with these bytes in `memory`; `None` where that can't be. It has to be longer than what passes through thread caches.
+    /// A string with these bytes in `memory`; `None` where that can't be. It has to be longer than what passes
+    /// through thread caches.
     pub fn take(&mut self, server: &Server, memory: &SlowMemory, bytes: &[u8]) -> Option<Text> {
         let string = if bytes.len() > LENGTH_MAX {
             memory.strings(server, bytes, 1).pop()

@@ -1,6 +1,8 @@
-//! Being called when the event loop is idle: a timer of no delay, which fires after the requests that have come by then.
+//! Being called when the event loop is idle: a timer of no delay, which fires after the requests that have come by
+//! then.
 //!
-//! The server refuses to unload a module that holds a timer, so it is given back when a client is about to manage modules.
+//! The server refuses to unload a module that holds a timer, so it is given back when a client is about to manage
+//! modules.
 
 use std::ffi::c_void;
 use std::ptr;

@@ -1,15 +1,18 @@
-//! The slow tier's memory: a range of addresses reserved once, pages of it taken as an arena of the server's allocator asks for them.
+//! The slow tier's memory: a range of addresses reserved once, pages of it taken as an arena of the server's
+//! allocator asks for them.
 //!
-//! One range makes "does this value lie in the slow tier?" a comparison of addresses. What backs its pages is the place: ordinary memory,
-//! memory of a NUMA node (the kernel takes others' where that has none left), or a file.
+//! One range makes "does this value lie in the slow tier?" a comparison of addresses. What backs its pages is the
+//! place: ordinary memory, memory of a NUMA node (the kernel takes others' where that has none left), or a file.
 //!
-//! **A file is mapped privately, and written by us** (`tier_pages.rs`). Mapped shared, a value that is overwritten while the server's child saves
-//! would change in the child as well. So [`SlowMemory::flush`] puts what was written into the file and drops the copy: what the page reads
-//! afterwards is the file's. None of that happens while there is a child, nor are holes punched then, so the child sees the memory of the
-//! moment when it was made, as with ordinary memory.
+//! **A file is mapped privately, and written by us** (`tier_pages.rs`). Mapped shared, a value that is overwritten
+//! while the server's child saves would change in the child as well. So [`SlowMemory::flush`] puts what was written
+//! into the file and drops the copy: what the page reads afterwards is the file's. None of that happens while there
+//! is a child, nor are holes punched then, so the child sees the memory of the moment when it was made, as with
+//! ordinary memory.
 //!
-//! An arena that was opened stays for as long as the process lives, and this library with it: values may lie there, and jemalloc calls the hooks.
-//! Of one that could not be opened nothing stays, but where jemalloc doesn't give the arena back.
+//! An arena that was opened stays for as long as the process lives, and this library with it: values may lie there,
+//! and jemalloc calls the hooks. Of one that could not be opened nothing stays, but where jemalloc doesn't give the
+//! arena back.
 
 use std::ffi::{c_int, c_uint, c_void};
 use std::fs::File;
@@ -34,7 +37,8 @@ const STEP_BYTES: usize = 64 << 20;
 const CHUNKS_BEHIND: usize = 4;
 /// Pages that took values last are left until others did: the next values go there too.
 const RECENT: usize = 16;
-/// A string of so many bytes has an object of its own, on servers that put short ones into theirs, and passes through the thread's cache.
+/// A string of so many bytes has an object of its own, on servers that put short ones into theirs, and passes through
+/// the thread's cache.
 const OWN_OBJECT_BYTES: usize = 200;
 /// What a test allocation takes: beyond any thread cache that is let through.
 const TEST_BYTES: usize = 8192;
@@ -220,17 +224,19 @@ impl SlowMemory {
         }
     }
 
-    /// Runs `body` while what the main thread allocates beyond its cache comes from here; `None`, without running it, where jemalloc
-    /// refuses.
+    /// Runs `body` while what the main thread allocates beyond its cache comes from here; `None`, without running it,
+    /// where jemalloc refuses.
     pub fn within<R>(&self, proof: &impl MainThread, body: impl FnOnce() -> R) -> Option<R> {
         let arena = (*self.arena.lock().unwrap_or_else(PoisonError::into_inner))?;
         self.jemalloc.within(proof, arena, body)
     }
 
-    /// `n` server strings of these bytes that lie here, with their objects, as any, in ordinary memory; none at all where that can't be done. They have to be longer than what passes through thread caches.
+    /// `n` server strings of these bytes that lie here, with their objects, as any, in ordinary memory; none at all
+    /// where that can't be done. They have to be longer than what passes through thread caches.
     pub(super) fn strings(&self, server: &Server, bytes: &[u8], n: usize) -> Vec<Text> {
         let make = |bytes: &[u8]| (0..n).map(|_| server.text(bytes)).collect::<Vec<Text>>();
-        // Objects are small and come from the thread's cache. An empty cache would be filled from here, so as many are put back there before.
+        // Objects are small and come from the thread's cache. An empty cache would be filled from here, so as many
+        // are put back there before.
         drop(make(&[0; OWN_OBJECT_BYTES]));
         let strings = self.within(server, || make(bytes)).unwrap_or_default();
         if strings.iter().any(|string| self.contains(string.object())) {
@@ -309,9 +315,9 @@ impl SlowMemory {
         }
     }
 
-    /// Puts what was written into the file, about `pages_max` pages of it, and lets go of the copies in memory. Returns how many pages.
-    /// About 2 µs a page, on the main thread: no other writes to values. With `search`, what the server wrote by itself is looked for too,
-    /// a little each time. Does nothing while there may be a child.
+    /// Puts what was written into the file, about `pages_max` pages of it, and lets go of the copies in memory.
+    /// Returns how many pages. About 2 µs a page, on the main thread: no other writes to values. With `search`, what
+    /// the server wrote by itself is looked for too, a little each time. Does nothing while there may be a child.
     pub fn flush(&self, _proof: &impl MainThread, pages_max: usize, search: bool) -> usize {
         let Some(pages) = &self.pages else { return 0 };
         if has_child() {

@@ -1,11 +1,11 @@
 //! Pages of the slow tier that lie in a file: put there by us, dropped from memory, and given back as holes.
 //!
-//! Mapped privately, what is written stays in memory of the process until `FilePages::flush` puts it into the file and drops the copy. Which
-//! pages were written and not flushed the kernel tells (`/proc/self/pagemap`, bit 61).
+//! Mapped privately, what is written stays in memory of the process until `FilePages::flush` puts it into the file
+//! and drops the copy. Which pages were written and not flushed the kernel tells (`/proc/self/pagemap`, bit 61).
 //!
-//! Two threads meet here: the main one, which flushes, and the server's own, which frees and so purges. What one copies the other may not drop
-//! meanwhile, or stale bytes come back in pages that jemalloc takes for zeroed. So both hold `PAGES`, and a fork waits until nobody does: after
-//! it no hole is punched that the child would read.
+//! Two threads meet here: the main one, which flushes, and the server's own, which frees and so purges. What one
+//! copies the other may not drop meanwhile, or stale bytes come back in pages that jemalloc takes for zeroed. So both
+//! hold `PAGES`, and a fork waits until nobody does: after it no hole is punched that the child would read.
 
 use std::ffi::c_int;
 use std::fs::File;
@@ -21,7 +21,8 @@ use super::server::Server;
 /// What is flushed is found in steps of this.
 pub(super) const CHUNK_BYTES: usize = 2 << 20;
 
-/// Held while pages are copied, punched or dropped. Whoever holds it allocates nothing: jemalloc may purge from within an allocation.
+/// Held while pages are copied, punched or dropped. Whoever holds it allocates nothing: jemalloc may purge from
+/// within an allocation.
 static PAGES: Mutex<()> = Mutex::new(());
 /// Set before the process forks, cleared once there is no child: see the file's opening.
 static MAY_HAVE_CHILD: AtomicBool = AtomicBool::new(false);
@@ -66,11 +67,12 @@ impl FilePages {
         Ok(())
     }
 
-    /// One chunk of the range from `start`, of which `mapped_bytes` are the file's: how many pages were flushed, at the most `max`, and whether
-    /// some are left. Those `spared` are passed over, counted from the start.
+    /// One chunk of the range from `start`, of which `mapped_bytes` are the file's: how many pages were flushed, at
+    /// the most `max`, and whether some are left. Those `spared` are passed over, counted from the start.
     ///
     /// # Safety
-    /// The pages are mapped from the file at their distance from `start`, and nobody writes to values in them meanwhile.
+    /// The pages are mapped from the file at their distance from `start`, and nobody writes to values in them
+    /// meanwhile.
     pub(super) unsafe fn flush(
         &self,
         start: *mut u8,
@@ -122,8 +124,8 @@ impl FilePages {
         Ok(())
     }
 
-    /// Pages with nothing in them become a hole of the file, and read as zeros afterwards. False where that can't be: while there may be a child,
-    /// and on file systems without holes.
+    /// Pages with nothing in them become a hole of the file, and read as zeros afterwards. False where that can't be:
+    /// while there may be a child, and on file systems without holes.
     ///
     /// # Safety
     /// Nothing lies in these pages, which are mapped from the file at `offset`.
@@ -205,7 +207,8 @@ mod tests {
         }
     }
 
-    /// A thread that frees values purges their pages while the main thread puts them into the file: they read as zeros afterwards.
+    /// A thread that frees values purges their pages while the main thread puts them into the file: they read as
+    /// zeros afterwards.
     #[test]
     fn what_is_purged_while_it_is_flushed_stays_zero() {
         let pages = FilePages::of(tempfile::tempfile().unwrap()).unwrap();

@@ -1,12 +1,13 @@
-//! What it costs to remember each key's class, and how often that is wrong: ns of processor time per look-up, bytes per key, errors.
+//! What it costs to remember each key's class, and how often that is wrong: ns of processor time per look-up, bytes
+//! per key, errors.
 //!
-//! Sixteen classes of 1,000,000 keys (1,000 under `cargo test`). Filters are sized for that at an error of 0.01, the key table
-//! (`table`, what the server uses) for one entry of 16 bytes per key. Each shape is measured four times: with half the keys; at
-//! capacity; after one key in ten has changed to a class drawn at random; and with twice the keys. `forgot` is the share of
-//! known keys that get no class, `newer` that of the half that came last; `wrong` the share of known keys that get another class
-//! than their present one, `stale` that of the keys that changed; `false` the share of unknown keys that get one. 0 is none at
-//! all. Looked up are 1,000,000 known and as many unknown keys, drawn at random; no look-up waits for the one before, so
-//! waits for memory overlap. The checksum is of the answers.
+//! Sixteen classes of 1,000,000 keys (1,000 under `cargo test`). Filters are sized for that at an error of 0.01, the
+//! key table (`table`, what the server uses) for one entry of 16 bytes per key. Each shape is measured four times:
+//! with half the keys; at capacity; after one key in ten has changed to a class drawn at random; and with twice the
+//! keys. `forgot` is the share of known keys that get no class, `newer` that of the half that came last; `wrong` the
+//! share of known keys that get another class than their present one, `stale` that of the keys that changed; `false`
+//! the share of unknown keys that get one. 0 is none at all. Looked up are 1,000,000 known and as many unknown keys,
+//! drawn at random; no look-up waits for the one before, so waits for memory overlap. The checksum is of the answers.
 //!
 //! Run: `cargo bench --locked -p tenure-lab --bench classes`; it takes 40 s and 280 MB. On two cores of an AMD EPYC
 //! that others used too, 21 November 2026 (its clock of processor time has steps of 4 ns here):
@@ -27,10 +28,10 @@
 //! table  twice full      8.00  50.67 %  19.50 %        0        -   0.00 %     44.0     36.0    4200105
 //! ```
 //!
-//! One table that holds fingerprint, class, penalty, last access and residence takes 13 times the chain's memory per key. For that
-//! it names no wrong class, takes a class that changed at once, answers from one cache line, and forgets, where a bucket is
-//! full, what was not asked for longest. It holds neither sizes nor misses under way: those are `sizes.rs` and `misses.rs` of
-//! the module's `observe`.
+//! One table that holds fingerprint, class, penalty, last access and residence takes 13 times the chain's memory per
+//! key. For that it names no wrong class, takes a class that changed at once, answers from one cache line, and
+//! forgets, where a bucket is full, what was not asked for longest. It holds neither sizes nor misses under way:
+//! those are `sizes.rs` and `misses.rs` of the module's `observe`.
 
 #[path = "../../core/benches/support/mod.rs"]
 mod support;

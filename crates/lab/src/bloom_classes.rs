@@ -1,13 +1,14 @@
-//! Which class a key is of, as pRedis remembers it: sixteen Bloom filters. An object of comparison; nothing in the server uses it.
+//! Which class a key is of, as pRedis remembers it: sixteen Bloom filters. An object of comparison; nothing in the
+//! server uses it.
 //!
-//! Source: pRedis (Pan et al., SoCC'19) sec. 3.1: a chain of filters, one per class (figure 5), or a tree of them (figure 6), each
-//! sized by eq. 6 and 7. (Eq. 7 lacks its minus.) The tree is read as: one filter of all keys, and at each of the fifteen inner
-//! nodes one of the keys in its left half, whose "no" means right. So a known key meets five, as the paper says, and there are
-//! sixteen, as in its table 3.
-//! Differs from the paper: a filter of the tree is sized for all the keys that it takes, where table 3 has 1 MB for each.
-//! What a filter has taken it keeps. A key that changed its class is of the lowest it ever had, and keys long gone fill the
-//! filters beyond their size, where most answers are wrong: see the table in `benches/classes.rs`.
-//! Cost: `k` = −log2(error) bits to read per filter; per key of chain 1.44 `k` bits, of the tree three times that.
+//! Source: pRedis (Pan et al., SoCC'19) sec. 3.1: a chain of filters, one per class (figure 5), or a tree of them
+//! (figure 6), each sized by eq. 6 and 7. (Eq. 7 lacks its minus.) The tree is read as: one filter of all keys, and
+//! at each of the fifteen inner nodes one of the keys in its left half, whose "no" means right. So a known key meets
+//! five, as the paper says, and there are sixteen, as in its table 3. Differs from the paper: a filter of the tree is
+//! sized for all the keys that it takes, where table 3 has 1 MB for each. What a filter has taken it keeps. A key
+//! that changed its class is of the lowest it ever had, and keys long gone fill the filters beyond their size, where
+//! most answers are wrong: see the table in `benches/classes.rs`. Cost: `k` = −log2(error) bits to read per filter;
+//! per key of chain 1.44 `k` bits, of the tree three times that.
 
 use std::f64::consts::LN_2;
 
@@ -31,7 +32,8 @@ impl Filter {
         Filter { words: vec![0; bits.div_ceil(64) as usize], bits, hashes }
     }
 
-    /// Where a key's bits are: word and mask. Two halves of one hash make all of them (Kirsch and Mitzenmacher, ESA'06).
+    /// Where a key's bits are: word and mask. Two halves of one hash make all of them (Kirsch and Mitzenmacher,
+    /// ESA'06).
     fn places(&self, key: KeyHash) -> impl Iterator<Item = (usize, u64)> + use<> {
         let (bits, step) = (self.bits, key.0.rotate_left(32) | 1);
         (0..u64::from(self.hashes)).map(move |i| {
@@ -63,14 +65,14 @@ pub enum Shape {
 #[derive(Clone, Debug)]
 pub struct BloomClasses {
     shape: Shape,
-    /// Of a chain by class. Of a tree first that of all keys, then those of the inner nodes, 1 the top, the halves of `n` at 2 `n`
-    /// and 2 `n` + 1, and so the classes from [`PENALTY_CLASSES`] on.
+    /// Of a chain by class. Of a tree first that of all keys, then those of the inner nodes, 1 the top, the halves of
+    /// `n` at 2 `n` and 2 `n` + 1, and so the classes from [`PENALTY_CLASSES`] on.
     filters: Vec<Filter>,
 }
 
 impl BloomClasses {
-    /// For up to `keys_per_class` keys of each class; each filter then errs for a share `error` of the keys that it hasn't, which
-    /// is brought into [1e-9, 0.5].
+    /// For up to `keys_per_class` keys of each class; each filter then errs for a share `error` of the keys that it
+    /// hasn't, which is brought into [1e-9, 0.5].
     pub fn new(shape: Shape, keys_per_class: usize, error: f64) -> Self {
         let classes = |filter: usize| match (shape, filter) {
             (Shape::Chain, _) => 1,

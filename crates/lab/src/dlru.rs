@@ -1,9 +1,10 @@
 //! DLRU: K-LRU whose K is chosen anew every window, by what miniature caches of five K would have missed.
 //!
-//! Source: DLRU (Wang et al., MEMSYS'20) sec. 3; Wang's dissertation (2024) ch. 3. The cost model is in `core/src/decide/sample_size.rs`.
-//! The miniature caches are those of `miniatures.rs`. Differs from the paper: they begin when the cache first fills, with its values, at a rate that lets them hold about 4096 keys (the paper has 1/200
-//! of millions).
-//! The server evicts, with its pool, which the miniatures don't have: as in the paper, K-LRU stands for it. Cost: five miniature caches × the rate on top of K-LRU.
+//! Source: DLRU (Wang et al., MEMSYS'20) sec. 3; Wang's dissertation (2024) ch. 3. The cost model is in
+//! `core/src/decide/sample_size.rs`. The miniature caches are those of `miniatures.rs`. Differs from the paper: they
+//! begin when the cache first fills, with its values, at a rate that lets them hold about 4096 keys (the paper has
+//! 1/200 of millions). The server evicts, with its pool, which the miniatures don't have: as in the paper, K-LRU
+//! stands for it. Cost: five miniature caches × the rate on top of K-LRU.
 
 use crate::miniatures::Miniatures;
 use tenure_core::access::{Access, Op};

@@ -1,8 +1,8 @@
 //! Hyperbolic caching: a value's worth is its requests per unit of time in the cache, times what a miss of it costs.
 //!
-//! Source: Blankstein, Sen and Freedman, ATC'17; as pRedis uses it: SoCC'19 eq. 1, cost × requests / residence time. Per size, the
-//! worth is that of a byte. The score decays while nothing happens, so no order can be kept: it is computed for a sample
-//! (64 values in the paper) when room is needed. A value that leaves is forgotten.
+//! Source: Blankstein, Sen and Freedman, ATC'17; as pRedis uses it: SoCC'19 eq. 1, cost × requests / residence time.
+//! Per size, the worth is that of a byte. The score decays while nothing happens, so no order can be kept: it is
+//! computed for a sample (64 values in the paper) when room is needed. A value that leaves is forgotten.
 
 use tenure_core::policy::{Candidate, Scorer};
 
@@ -30,7 +30,8 @@ mod tests {
     use super::*;
     use tenure_core::units::PartitionId;
 
-    /// Eq. 1: 4 requests in 10 at 100 µs are worth 40, 1 in 2 at 60 µs are worth 30; per byte it is the other way round.
+    /// Eq. 1: 4 requests in 10 at 100 µs are worth 40, 1 in 2 at 60 µs are worth 30; per byte it is the other way
+    /// round.
     #[test]
     fn worth_is_cost_times_frequency() {
         let candidate = |n_requests, resident, penalty_us, size_bytes| Candidate {

@@ -1,9 +1,9 @@
 //! Miniature caches of K-LRU for several K side by side: which of them would have missed how often.
 //!
-//! Source: DLRU (Wang et al., MEMSYS'20) sec. 3.3: keys are sampled by their hash, and a cache of `C` bytes is stood for by one of `C`
-//! × rate. Differs from the paper: bounded by bytes, like the cache, where the paper counts objects of mean size; and windows before
-//! the last count, less and less.
-//! Cost: one access to each cache per sampled access; about 60 bytes per K and sampled key that fits.
+//! Source: DLRU (Wang et al., MEMSYS'20) sec. 3.3: keys are sampled by their hash, and a cache of `C` bytes is stood
+//! for by one of `C` × rate. Differs from the paper: bounded by bytes, like the cache, where the paper counts objects
+//! of mean size; and windows before the last count, less and less. Cost: one access to each cache per sampled access;
+//! about 60 bytes per K and sampled key that fits.
 
 use tenure_core::access::{Access, Op};
 use tenure_core::decide::sample_size::{DISTINCT_KEYS_MIN, SAMPLE_SIZES, cheapest_sample_size};
@@ -13,7 +13,8 @@ use tenure_core::sampling::SampleRate;
 
 /// A miniature is full from this share of its capacity on.
 const FULL: f64 = 0.9;
-/// What the misses of a window still weigh in the next: the samples of one window are few, and chance would change K to and fro.
+/// What the misses of a window still weigh in the next: the samples of one window are few, and chance would change K
+/// to and fro.
 const DECAY: f64 = 0.7;
 
 /// The caches, one for each of [`SAMPLE_SIZES`], and what they missed in this window.
@@ -77,8 +78,8 @@ impl Miniatures {
         }
     }
 
-    /// The K of the least cost in this window and, each weighed less than the next, those before; `None` where too few keys were
-    /// sampled in this one to tell.
+    /// The K of the least cost in this window and, each weighed less than the next, those before; `None` where too
+    /// few keys were sampled in this one to tell.
     pub fn cheapest(&self, penalty_us_mean: f64, eviction_us_at_one: f64) -> Option<u32> {
         let enough = self.distinct.len() >= DISTINCT_KEYS_MIN;
         enough.then(|| cheapest_sample_size(&self.missed(), penalty_us_mean, eviction_us_at_one))

@@ -1,8 +1,9 @@
 //! SIEVE: one queue in order of entry, and a hand that passes over what was accessed since it last came by.
 //!
-//! Source: Zhang et al., NSDI'24, algorithm 1: new values enter at the head; the hand goes from the tail to the head, takes the mark from values that have one
-//! and evicts the first that has none; survivors stay where they are, and the hand stays where it stopped.
-//! Differs: a value whose size changes enters anew, as in all simulated caches here. Knows neither cost nor size. Cost: O(1) per access, amortised.
+//! Source: Zhang et al., NSDI'24, algorithm 1: new values enter at the head; the hand goes from the tail to the head,
+//! takes the mark from values that have one and evicts the first that has none; survivors stay where they are, and
+//! the hand stays where it stopped. Differs: a value whose size changes enters anew, as in all simulated caches here.
+//! Knows neither cost nor size. Cost: O(1) per access, amortised.
 
 use tenure_core::policy::linked::Lists;
 use tenure_core::policy::table::{Entry, Order, Table, TableCache};
@@ -84,7 +85,8 @@ mod tests {
     /// What was accessed keeps its place, and the hand goes on from where it stopped, not from the tail.
     #[test]
     fn survivors_stay_and_the_hand_goes_on() {
-        // Tail to head A B C; A is marked: the hand passes it and takes B for D, and C, not A, for E. A is unmarked by now, but behind the hand.
+        // Tail to head A B C; A is marked: the hand passes it and takes B for D, and C, not A, for E. A is unmarked
+        // by now, but behind the hand.
         assert_eq!(hits(3, "ABCADEA"), "...A..A");
         // Next the hand is at D, which was not accessed: it goes for F, and E for G.
         assert_eq!(hits(3, "ABCADEAFAG"), "...A..A.A.");

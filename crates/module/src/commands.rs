@@ -8,12 +8,14 @@ use std::sync::atomic::Ordering;
 use tenure_core::curve::{MissRatioCurve, even_sizes};
 use tenure_core::decide::allocation::shared_curve;
 use tenure_core::decide::sample_size::SAMPLE_SIZES;
+use tenure_core::policy::density::Expected;
 use tenure_core::policy::kredis::SAMPLE_SIZES as SAMPLE_SIZES_MODELLED;
-use tenure_core::units::{KeyHash, PartitionId};
+use tenure_core::units::KeyHash;
 
 use self::table::COMMANDS;
 use crate::config::{TABLE, allowed};
-use crate::enforce::spill::Spill;
+use crate::feature::Column;
+use crate::features;
 use crate::ffi::registry::Kind;
 use crate::ffi::reply::Answer;
 use crate::ffi::server::{ScanCursor, Server};
@@ -49,16 +51,15 @@ pub fn run(runtime: &mut Runtime, server: &mut Server, words: &[&[u8]]) -> Answe
     match (name.as_str(), arguments) {
         ("tenure.help", arguments) => help(arguments),
         ("tenure.status", []) => status(runtime),
-        ("tenure.partitions", []) => Answer::Array(info::partitions(tenure).iter().map(partition).collect()),
-        ("tenure.tenants", []) => Answer::Array(info::tenants(tenure).iter().map(tenant).collect()),
+        ("tenure.partitions", []) => partitions(runtime),
+        ("tenure.tenants", []) => tenants(runtime),
         ("tenure.sizes", []) => Answer::Array(info::size_classes(tenure).iter().map(size_class).collect()),
+        ("tenure.mrc", []) => sizes(tenure),
         ("tenure.mrc", [of, rest @ ..]) => curves(tenure, of, rest),
         ("tenure.why", [key]) => match tenure.why(server, server.selected_db(), key) {
             Ok(known) => why(&known),
             Err(why) => error(why),
         },
-        ("tenure.sleep", [of]) => rest(tenure, server, of, true),
-        ("tenure.wake", [of]) => rest(tenure, server, of, false),
         ("tenure.class", arguments) => class(tenure, server, arguments),
         ("tenure.debug", arguments) => debug(tenure, server, arguments),
         _ => wrong_count(&name),
@@ -88,10 +89,15 @@ pub fn run_stopped(words: &[&[u8]]) -> Answer {
         "tenure.status" => {
             let state = info::state_without_tenure();
             let last_panic = Answer::Text(guard::last_panic());
-            let version = Answer::Text(info::VERSION.to_owned());
+            let word = |text: &str| Answer::Text(text.to_owned());
             Answer::Map(vec![
-                ("state", Answer::Text(state.to_owned())),
-                ("version", version),
+                ("state", word(state)),
+                ("version", word(info::VERSION)),
+                ("eviction", word("left to the server: Tenure does not run")),
+                ("worker", word("none")),
+                ("watching", word("nothing")),
+                ("memory_bytes", Answer::Integer(alloc::allocated_bytes() as i64)),
+                ("panics", Answer::Integer(guard::panics() as i64)),
                 ("last_panic", last_panic),
             ])
         }
@@ -161,11 +167,14 @@ fn status(runtime: &Runtime) -> Answer {
     let mut fields = vec![
         ("state", Answer::Text("running".to_owned())),
         ("version", Answer::Text(info::VERSION.to_owned())),
+        ("features", Answer::Text(features::names())),
         ("policy", Answer::Text(tenure.settings().policy.name())),
         ("eviction", Answer::Text(tenure.status_shown().as_str().to_owned())),
         ("worker", Answer::Text(if tenure.worker.is_alive() { "running" } else { "dead" }.to_owned())),
         ("maxmemory_bytes", count(tenure.memory.limit_bytes)),
         ("headroom_bytes", count(tenure.headroom_bytes())),
+        ("room", Answer::Text(tenure.pressure.room.text())),
+        ("prediction_error", Answer::Number(info::prediction_error(tenure).unwrap_or(-1.0))),
         ("minimums", Answer::Text(tenure.minimums_status())),
         ("planned_bytes", count(targets)),
         ("k", Answer::Text(sample_sizes(tenure))),
@@ -177,8 +186,7 @@ fn status(runtime: &Runtime) -> Answer {
         ("windows", count(info::total(tenure, "windows"))),
         ("plans_adopted", count(info::total(tenure, "plans_adopted"))),
         ("learned", Answer::Text(if published.is_taught { "by its primary" } else { "here" }.to_owned())),
-        ("sleep", Answer::Text(tenure.spill_status.to_string())),
-        ("watching", Answer::Text(tenure.observer.watching().to_owned())),
+        ("watching", Answer::Text(watching(tenure))),
         ("sample_rate", Answer::Number(tenure.observer.rate.rate())),
         ("evictions", count(info::total(tenure, "evictions"))),
         ("memory_bytes", count(alloc::allocated_bytes() as u64)),
@@ -186,6 +194,18 @@ fn status(runtime: &Runtime) -> Answer {
     ];
     fields.extend(runtime.report().status.into_iter().map(|(name, value)| (name, value.into())));
     Answer::Map(fields)
+}
+
+/// What of the commands is watched, and why not all.
+fn watching(tenure: &Tenure) -> String {
+    if !tenure.watching.slices.are_on() {
+        return info::watching(tenure);
+    }
+    let (watched, busy) = (100.0 * tenure.watching.slices.watched_share(), 100.0 * tenure.pressure.load.share());
+    let percent = tenure.settings().watch_percent;
+    format!(
+        "slices: {watched:.0} % of the time, since the main thread is busy for {busy:.0} % of it and watching may take {percent} %"
+    )
 }
 
 /// What miniature caches missed in the last window, as `1=0.4100 2=0.4200 …`; empty where there are none.
@@ -204,12 +224,30 @@ fn sample_sizes(tenure: &Tenure) -> String {
     sizes.iter().map(u32::to_string).collect::<Vec<_>>().join(" ")
 }
 
-fn tenant(row: &info::TenantRow) -> Answer {
+/// `TENURE.TENANTS`.
+fn tenants(runtime: &Runtime) -> Answer {
+    let columns = runtime.report().partitions;
+    let of_features = |row: &info::TenantRow| {
+        columns.iter().filter_map(|column| Some((column.name, Answer::Integer(row.count_of(column)? as i64)))).collect()
+    };
+    Answer::Array(info::tenants(&runtime.tenure).iter().map(|row| tenant(row, of_features(row))).collect())
+}
+
+/// `TENURE.PARTITIONS`.
+fn partitions(runtime: &Runtime) -> Answer {
+    let mut rows: Vec<_> = info::partitions(&runtime.tenure).iter().map(partition).collect();
+    for Column { name, of_partition } in runtime.report().partitions {
+        rows.iter_mut().zip(of_partition).for_each(|(row, value)| row.push((name, value.into())));
+    }
+    Answer::Array(rows.into_iter().map(Answer::Map).collect())
+}
+
+fn tenant(row: &info::TenantRow, of_features: Vec<(&'static str, Answer)>) -> Answer {
     let count = |n: u64| Answer::Integer(n as i64);
     let or_none = |n: Option<u64>| n.map_or(Answer::Integer(-1), count);
     let sum = |part: fn(&info::PartitionRow) -> u64| count(row.sum(part));
     let first = row.partitions.first();
-    Answer::Map(vec![
+    let mut fields = vec![
         ("name", Answer::Text(row.name.clone())),
         ("partitions", count(row.partitions.len() as u64)),
         ("keys", sum(|row| row.keys)),
@@ -226,14 +264,16 @@ fn tenant(row: &info::TenantRow) -> Answer {
         ("penalty_us_mean", Answer::Number(row.penalty_us_mean())),
         ("evictions", count(row.counted.evictions)),
         ("k", count(row.k())),
-        ("sleeping_keys", sum(|row| row.sleeping_keys)),
-    ])
+    ];
+    fields.extend(row.counted.of_misses().map(|(name, value)| (name, value.into())));
+    fields.extend(of_features);
+    Answer::Map(fields)
 }
 
-fn partition(row: &info::PartitionRow) -> Answer {
+fn partition(row: &info::PartitionRow) -> Vec<(&'static str, Answer)> {
     let count = |n: u64| Answer::Integer(n as i64);
     let or_none = |n: Option<u64>| n.map_or(Answer::Integer(-1), count);
-    Answer::Map(vec![
+    let mut fields = vec![
         ("name", Answer::Text(row.name.clone())),
         ("tenant", Answer::Text(row.tenant.clone())),
         ("class", Answer::Text(row.class.clone())),
@@ -254,9 +294,9 @@ fn partition(row: &info::PartitionRow) -> Answer {
         ("evictions", count(row.counted.evictions)),
         ("k", count(row.k)),
         ("reads_weighed", Answer::Number(row.reads_weighed)),
-        ("sleeping_keys", count(row.sleeping_keys)),
-        ("rest", Answer::Text(row.rest.to_owned())),
-    ])
+    ];
+    fields.extend(row.counted.of_misses().map(|(name, value)| (name, value.into())));
+    fields
 }
 
 fn size_class(row: &info::SizeRow) -> Answer {
@@ -275,11 +315,56 @@ fn size_class(row: &info::SizeRow) -> Answer {
     ])
 }
 
-/// `TENURE.MRC`.
+/// `TENURE.MRC` without arguments: what each of several limits would do, in all and by tenant.
+fn sizes(tenure: &Tenure) -> Answer {
+    let Some(sizes) = tenure.current().map(|published| &published.sizes).filter(|sizes| !sizes.is_empty()) else {
+        return error(
+            "nothing is known of other sizes yet; under tenure.policy density it is, once memory has been full for a window"
+                .to_owned(),
+        );
+    };
+    let of_what = tenure.observer.partitions.of_what();
+    let partitions_of = |tenant: usize| -> Vec<usize> {
+        (0..of_what.len()).filter(|&i| usize::from(of_what[i].0.0) == tenant).collect()
+    };
+    let tenants: Vec<(&String, f64, Vec<Expected>)> = tenure
+        .observer
+        .partitions
+        .tenants()
+        .names()
+        .iter()
+        .enumerate()
+        .map(|(tenant, name)| (name, partitions_of(tenant)))
+        .map(|(name, its)| (name, sizes.reads_per_second(&its), sizes.of(&its)))
+        .collect();
+    let all: Vec<usize> = (0..of_what.len()).collect();
+    let expected = |expected: &Expected, reads_per_second: f64| {
+        [
+            ("used_bytes", Answer::Integer(expected.used_bytes as i64)),
+            ("reads_per_second", Answer::Number(reads_per_second)),
+            ("miss_ratio", Answer::Number(expected.miss_ratio)),
+            ("lost_us_per_second", Answer::Number(expected.lost_us_per_second)),
+        ]
+    };
+    let row = |(size, of_all): (usize, &Expected)| {
+        let of_tenant = |(name, reads, its): &(&String, f64, Vec<Expected>)| {
+            let name = ("name", Answer::Text((*name).clone()));
+            Answer::Map(std::iter::once(name).chain(expected(&its[size], *reads)).collect())
+        };
+        let mut fields = vec![("maxmemory_bytes", Answer::Integer(sizes.memory_bytes[size] as i64))];
+        fields.extend(expected(of_all, sizes.reads_per_second(&all)));
+        fields.push(("tenants", Answer::Array(tenants.iter().map(of_tenant).collect())));
+        Answer::Map(fields)
+    };
+    Answer::Array(sizes.of(&all).iter().enumerate().map(row).collect())
+}
+
+/// `TENURE.MRC` of a tenant or partition.
 fn curves(tenure: &Tenure, of: &[u8], rest: &[&[u8]]) -> Answer {
-    let (points, by_k) = match rest {
-        [points @ .., last] if last.eq_ignore_ascii_case(b"by-k") => (points, true),
-        points => (points, false),
+    let (points, by_k, is_lru) = match rest {
+        [points @ .., last] if last.eq_ignore_ascii_case(b"by-k") => (points, true, false),
+        [points @ .., last] if last.eq_ignore_ascii_case(b"lru") => (points, false, true),
+        points => (points, false, false),
     };
     let points = match points {
         [] => POINTS_DEFAULT,
@@ -289,10 +374,18 @@ fn curves(tenure: &Tenure, of: &[u8], rest: &[&[u8]]) -> Answer {
         },
         _ => return wrong_count("tenure.mrc"),
     };
-    let views = match views_named(tenure, of) {
-        Ok(views) => views,
+    let ids = match partitions_named(tenure, of) {
+        Ok(ids) => ids,
         Err(why) => return error(why),
     };
+    if !by_k && !is_lru {
+        let its = tenure.current().map(|published| published.sizes.curve_of(&ids)).unwrap_or_default();
+        if let Some(last) = its.points().last() {
+            return curve(&its, &even_sizes(last.bytes, points));
+        }
+    }
+    let views = tenure.current().map_or(&[][..], |published| &published.partitions);
+    let views: Vec<&PartitionView> = ids.into_iter().filter_map(|id| views.get(id)).collect();
     let together = shared(&views, |view| Some(&view.curve));
     if together.is_empty() {
         return error(format!(
@@ -355,42 +448,23 @@ fn shared<'a>(
     shared_curve(&parts, SHARED_POINTS)
 }
 
-/// What is known of a tenant's partitions, or of one partition: keys of no class, whose partition is named as the tenant, go by
-/// `tenant/none`.
+/// A tenant's partitions, or one partition, by their numbers: keys of no class, whose partition is named as the
+/// tenant, go by `tenant/none`.
 ///
 /// # Errors
 /// Which partitions there are, where there is none of that name.
-fn views_named<'a>(tenure: &'a Tenure, name: &[u8]) -> Result<Vec<&'a PartitionView>, String> {
+fn partitions_named(tenure: &Tenure, name: &[u8]) -> Result<Vec<usize>, String> {
     let partitions = &tenure.observer.partitions;
     let name = text(name);
     let tenant = partitions.tenants().names().iter().position(|held| *held == name);
     let of_tenant = |tenant: usize| {
         let its = partitions.of_what().iter().enumerate().filter(move |(_, (of, _))| usize::from(of.0) == tenant);
-        its.map(|(i, _)| PartitionId(i as u16)).collect()
+        its.map(|(i, _)| i).collect()
     };
-    let ids: Vec<PartitionId> = match tenant {
+    Ok(match tenant {
         Some(tenant) => of_tenant(tenant),
-        None => vec![partition_named(tenure, name.strip_suffix("/none").unwrap_or(&name).as_bytes())?],
-    };
-    let views = tenure.current().map_or(&[][..], |published| &published.partitions);
-    let view = |id: PartitionId| views.get(id.index());
-    Ok(ids.into_iter().filter_map(view).collect())
-}
-
-/// `TENURE.SLEEP` and `TENURE.WAKE`.
-fn rest(tenure: &mut Tenure, server: &mut Server, of: &[u8], asleep: bool) -> Answer {
-    match partition_named(tenure, of).and_then(|id| tenure.set_rest(server, id, asleep)) {
-        Ok(()) => Answer::Ok,
-        Err(why) => error(why),
-    }
-}
-
-/// # Errors
-/// Which partitions there are, where there is none of that name.
-fn partition_named(tenure: &Tenure, name: &[u8]) -> Result<PartitionId, String> {
-    let partitions = &tenure.observer.partitions;
-    let unknown = || format!("no partition '{}'; there are: {}", text(name), partitions.names().join(", "));
-    partitions.named(&text(name)).ok_or_else(unknown)
+        None => vec![partitions.called(name.strip_suffix("/none").unwrap_or(&name).as_bytes())?.index()],
+    })
 }
 
 /// `TENURE.CLASS`.
@@ -481,13 +555,12 @@ fn debug(tenure: &mut Tenure, server: &mut Server, arguments: &[&[u8]]) -> Answe
     match words[..] {
         ["panic", "worker"] => tenure.worker.shared.panic_please.store(true, Ordering::Relaxed),
         ["panic", "filter"] => tenure.observer.panic_at_next_command(),
-        ["panic", "turn"] => tenure.panic_please = true,
+        ["panic", "turn"] => tenure.faults.panic_please = true,
         ["panic", "command"] => panic!("asked to by TENURE.DEBUG"),
         ["panic", "visit"] => {
             let cursor = ScanCursor::new(server);
             while !server.scan_step(&cursor, |_, _| panic!("asked to by TENURE.DEBUG")) {}
         }
-        ["panic", "reads"] => tenure.spill.as_ref().map_or((), Spill::panic_at_next_read),
         _ => {
             let allowed = "PANIC WORKER|FILTER|TURN|COMMAND|VISIT|READS, and TIER key [fast|slow]";
             return error(format!("TENURE.DEBUG takes {allowed}"));

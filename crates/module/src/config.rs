@@ -1,23 +1,24 @@
-//! The settings: one table with name, field, default, range and what each trades. The fields of [`Settings`], `CONFIG GET/SET/REWRITE
-//! tenure.*`, the module's arguments, `TENURE.HELP settings` and docs/settings.md are all made of it.
+//! The settings: one table with name, field, default, range and what each trades. The fields of [`Settings`],
+//! `CONFIG GET/SET/REWRITE tenure.*`, the module's arguments, `TENURE.HELP settings` and docs/settings.md are all
+//! made of it.
 
 mod declared;
 
 use std::ffi::CStr;
-use std::path::Path;
 use std::time::Duration;
 
 use tenure_core::decide::objective::Objective;
 use tenure_core::decide::penalty_class::ClassLimits;
 use tenure_core::sampling::SampleRate;
+#[cfg(feature = "tiers")]
 use tenure_core::tiers::division::Division;
+#[cfg(feature = "tiers")]
 use tenure_core::tiers::placer::Rule;
 
-use crate::enforce::spill::file::Folder;
+#[cfg(feature = "replies")]
 use crate::features::replies::mode::{Mode, OnTimeout};
-use crate::features::tiers;
 use crate::ffi::place::Place;
-use crate::ffi::{filter, holding, load, tier_memory};
+use crate::ffi::{filter, holding, load};
 use crate::observe::classes::{ClassRules, ClassSpec, Source};
 use crate::observe::keys::Remembers;
 use crate::observe::tenants::TenantSpec;
@@ -135,27 +136,28 @@ pub struct Setting {
     pub about: &'static str,
 }
 
-/// Makes of each row a field of [`Settings`], its default and an entry of [`TABLE`]. A row: name, field, type, default, kind, and what it
-/// says to people; `read` are fields that settings are read into.
+/// Makes of each row a field of [`Settings`], its default and an entry of [`TABLE`]. A row: the cargo feature that it
+/// is of, if any, name, field, type, default, kind, and what it says to people; `read` are fields that settings are
+/// read into.
 macro_rules! settings {
-    ($($name:literal, $field:ident: $type:ty = $default:expr, $kind:ident $range:tt, $about:literal;)*
+    ($($(#[$when:meta])* $name:literal, $field:ident: $type:ty = $default:expr, $kind:ident $range:tt, $about:literal;)*
      read $($(#[$doc:meta])* $read:ident: $read_type:ty,)*) => {
         /// The settings as they are. See [`TABLE`] for what each means.
         #[derive(Clone, Debug)]
         pub struct Settings {
-            $(#[doc = concat!("The setting ", stringify!($name), ".")] pub $field: $type,)*
+            $($(#[$when])* #[doc = concat!("The setting ", stringify!($name), ".")] pub $field: $type,)*
             $($(#[$doc])* pub $read: $read_type,)*
         }
 
         impl Default for Settings {
             fn default() -> Self {
-                Settings { $($field: $default,)* $($read: <$read_type>::default(),)* }
+                Settings { $($(#[$when])* $field: $default,)* $($read: <$read_type>::default(),)* }
             }
         }
 
         /// Every setting. The order is that of documentation.
         pub const TABLE: &[Setting] =
-            &[$(Setting { name: $name, kind: kind!($kind $range, $field, $default), about: $about },)*];
+            &[$($(#[$when])* Setting { name: $name, kind: kind!($kind $range, $field, $default), about: $about },)*];
     };
 }
 
@@ -271,40 +273,61 @@ settings! {
         "Sampled accesses a second above which the rate is lowered, down to sample-percent. Each costs the main thread up to 1 us.";
     c"watched-per-second", watched_per_second: i64 = 25000, number(0..=1000000000),
         "Accesses a second above which, while memory is below half of maxmemory, only one second in several is watched: counters then show what was watched. Each watched access costs the main thread about 0.2 us. 0: all are watched, always.";
+    c"watch-percent", watch_percent: i64 = 1, number(1..=100),
+        "Percent of the main thread's time that watching may take under the policy density while memory is near maxmemory and that thread is busy (watch-busy-percent): then commands are watched in slices, some turns of the event loop in many, and counters show what was watched. Misses and new keys are known all the same. More finds better victims, less leaves more time to commands. 100: all are watched, always.";
+    c"watch-busy-percent", watch_busy_percent: i64 = 80, number(0..=100),
+        "From which percent of its time at work on the main thread is busy, so that commands are watched in slices.";
     c"penalty-max-ms", penalty_max_ms: i64 = 10000, number(1..=3600000),
         "Milliseconds above which a measured miss penalty counts as this.";
+    #[cfg(feature = "cluster")]
     c"limits-scope", limits_of_cluster: bool = false, either(c"node", c"cluster"),
         "What the tenants' minimums and maximums hold for, on a node of a cluster: 'node' each node by itself, 'cluster' all primaries together, each having the part that it has of the tenant's keys. To be set alike on all nodes.";
+    #[cfg(feature = "cluster")]
     c"teach-replicas", teach_replicas: bool = true, yes_or_no(),
         "Whether a primary of a cluster sends its replicas what it has learned (with each plan about 1 KB per partition, and of the table of keys at most 80 KB ten times a second), so that one that takes over goes on with it.";
+    #[cfg(feature = "sleep")]
     c"spill-dir", spill_dir: String = String::new(), text(set_spill_dir),
         "The folder for values that sleep on disk, of this server alone; it is made where it isn't there. Empty: nothing sleeps.";
+    #[cfg(feature = "sleep")]
     c"spill-max-bytes", spill_max_bytes: i64 = 1073741824, bytes(1048576..=1125899906842624),
         "What the files in spill-dir may take, and the file of a warm restart beside them; beyond it the sleepers of a file are given up.";
+    #[cfg(feature = "sleep")]
     c"spill-bytes-per-second", spill_bytes_per_second: i64 = 67108864, bytes(1024..=1099511627776),
         "What falling asleep may write. Less spares the disk, more frees memory sooner.";
+    #[cfg(feature = "sleep")]
     c"spill-auto", spill_auto: bool = true, yes_or_no(),
         "Whether partitions that are found to be periodic fall asleep in their valleys; 'no' leaves it to TENURE.SLEEP.";
+    #[cfg(feature = "sleep")]
     c"spill-interval-seconds", spill_interval_seconds: i64 = 60, number(1..=3600),
         "Seconds of one count of accesses, by which periods, peaks and valleys are told.";
+    #[cfg(feature = "sleep")]
     c"spill-run-intervals", spill_run_intervals: i64 = 10, number(1..=1000),
         "Intervals that a peak and a valley last at the least.";
+    #[cfg(feature = "sleep")]
     c"warm-restart", warm_restart: bool = false, yes_or_no(),
         "Whether an orderly stop writes the hottest values into spill-dir, and a start has them back, hottest first, while it serves. What changed at the backend meanwhile is not known to a cache that was down.";
+    #[cfg(feature = "tiers")]
     c"tier-slow", tier_slow_text: String = String::new(), text(set_tier_slow),
         "Where values lie that are seldom asked for: 'anon' (ordinary memory, to try it), 'numa:NODE' (another socket, or CXL memory, which appears as a node), 'file:PATH' (a file, or one in that folder, mapped into memory). Strings above 256 bytes move; they are read where they lie. Needs jemalloc and MALLOC_CONF=tcache_max:256 in the server's environment (JE_MALLOC_CONF where jemalloc is the server's own copy). Empty: all memory is alike; values that are slow move back.";
+    #[cfg(feature = "tiers")]
     c"tier-fast-bytes", tier_fast_bytes: i64 = 0, bytes(0..=1125899906842624),
         "How much of maxmemory may be fast: keys, short values, large collections and the server's own structures are, and the values asked for most. 0: a fifth of maxmemory.";
+    #[cfg(feature = "tiers")]
     c"tier-rule", tier_rule: Rule = Rule::ReuseTime, choice(&[c"reuse-time", c"worth", c"always", c"never"], Rule::ALL),
         "What decides who lies in fast memory: 'reuse-time' moves up what is asked for again sooner than fast values are on average, and down what wasn't asked for the longest, 'worth' goes by accesses per byte times what fast memory saves. To compare with: 'always' moves up whatever is read, 'never' nothing; the latter also for slow memory that is nearly as fast.";
+    #[cfg(feature = "tiers")]
     c"tier-division", tier_division: Division = Division::Free, choice(&[c"guided", c"free", c"equal"], Division::ALL),
         "How tenants share fast memory: 'guided' by their miss ratio curves, so that most reads are fast, 'free' not at all: whoever has the coldest value gives, 'equal' alike.";
+    #[cfg(feature = "replies")]
     c"replies", replies: Mode = Mode::Async, choice_by(Mode::NAMES, Mode::ALL, set_replies),
         "What the reply to a write waits for: 'async' for nothing, as stock, 'sent' until the write was handed to the replicas' sockets, 'acked' until replicas have acknowledged it. A tenant may have its own.";
+    #[cfg(feature = "replies")]
     c"replies-replicas", replies_replicas: i64 = 1, number(0..=64),
         "How many replicas must have been sent a write, or have acknowledged it. 0: all that follow, one at least.";
+    #[cfg(feature = "replies")]
     c"replies-timeout-ms", replies_timeout_ms: i64 = 1000, number(10..=3600000),
         "Milliseconds that a reply waits for replicas at the most, and for how long there may be too few of them; looked at ten times a second at the least.";
+    #[cfg(feature = "replies")]
     c"replies-on-timeout", replies_on_timeout: OnTimeout = OnTimeout::Async, choice(OnTimeout::NAMES, OnTimeout::ALL),
         "What becomes of writes when that time is over, until replicas follow again: 'async' answers them as stock, 'refuse' answers NOREPLICAS and closes the connections that wait, whose writes may or may not last.";
     c"debug-commands", debug_commands: bool = false, at_start(),
@@ -320,11 +343,17 @@ impl Settings {
     /// Takes a new text for `tenure.tenants`.
     ///
     /// # Errors
-    /// As [`TenantSpec::parse`], tenants by user where the server doesn't tell who sends a command, and replies to be held where they
-    /// can't be; nothing changes then.
+    /// As [`TenantSpec::parse`], tenants by user where the server doesn't tell who sends a command, and replies to be
+    /// held where they can't be; nothing changes then.
     pub fn set_tenants(&mut self, text: &str) -> Result<(), String> {
         let tenants = TenantSpec::parse_for(text, load::databases().min(crate::observe::DBS_MAX))?;
+        if tenants.has_users() && !cfg!(feature = "owners") {
+            return Err("tenants by user need the feature 'owners', which this module was built without".to_owned());
+        }
         if tenants.holds_replies() {
+            if !cfg!(feature = "replies") {
+                return Err("',replies=' needs the feature 'replies', which this module was built without".to_owned());
+            }
             holding::holding()?;
         }
         if tenants.has_users() && !filter::knows_clients() {
@@ -336,18 +365,6 @@ impl Settings {
         }
         self.tenants = tenants;
         self.tenants_text = text.to_owned();
-        Ok(())
-    }
-
-    /// Takes another mode for `tenure.replies`.
-    ///
-    /// # Errors
-    /// Where this server's replies can't be held; nothing changes then.
-    pub fn set_replies(&mut self, mode: Mode) -> Result<(), String> {
-        if mode != Mode::Async {
-            holding::holding()?;
-        }
-        self.replies = mode;
         Ok(())
     }
 
@@ -371,36 +388,12 @@ impl Settings {
         Ok(())
     }
 
-    /// Takes another folder for `tenure.spill-dir`.
-    ///
-    /// # Errors
-    /// Where the server serves already, and it can't be made or written to, or is another server's; nothing changes then.
-    pub fn set_spill_dir(&mut self, text: &str) -> Result<(), String> {
-        // At the start the server is not to fail over it: it says so and runs without sleep.
-        if !text.is_empty() && load::is_loaded() {
-            Folder::check(Path::new(text))?;
-        }
-        self.spill_dir = text.to_owned();
-        Ok(())
-    }
-
-    /// Takes another place for `tenure.tier-slow`.
-    ///
-    /// # Errors
-    /// As [`Place::parse`]; where the server serves already, also where its allocator can't keep tiers apart, or the place gives no
-    /// memory. Nothing changes then.
-    pub fn set_tier_slow(&mut self, text: &str) -> Result<(), String> {
-        let place = Place::parse(text)?;
-        // At the start the server is not to fail over it: it says so and runs without tiers.
-        if let Some(place) = &place
-            && load::is_loaded()
-        {
-            tiers::check_allocator()?;
-            tier_memory::check_place(place)?;
-        }
-        self.tier_slow = place;
-        self.tier_slow_text = text.to_owned();
-        Ok(())
+    /// True where tenants' limits are a whole cluster's.
+    pub fn has_limits_of_cluster(&self) -> bool {
+        #[cfg(feature = "cluster")]
+        return self.limits_of_cluster;
+        #[cfg(not(feature = "cluster"))]
+        false
     }
 
     /// What of each key has to be remembered, for the policy and for tiers.
@@ -411,7 +404,8 @@ impl Settings {
         }
     }
 
-    /// True where keys need only be remembered in a compact entry: what they have shown and cost, of which class and in which tier they are is nobody's concern.
+    /// True where keys need only be remembered in a compact entry: what they have shown and cost, of which class and
+    /// in which tier they are is nobody's concern.
     pub fn keeps_compact_entries(&self) -> bool {
         self.policy == Policy::Density && self.classes.source == Source::Off && self.tier_slow.is_none()
     }
@@ -485,18 +479,33 @@ fn values_and_default(kind: &Kind) -> (String, String, &'static str) {
 }
 
 /// docs/settings.md, as `scripts/settings-docs` writes it.
-#[cfg(test)]
+#[cfg(all(test, feature = "default"))]
 fn documentation() -> String {
     let mut text = "# Settings\n\n".to_owned();
     text += "This file is written by `scripts/settings-docs` from the table in `crates/module/src/config.rs`.\n\n";
     text += "How settings are read and changed is in [operations.md](operations.md).\n\n";
-    text += "| setting | default | allowed | meaning |\n| --- | --- | --- | --- |\n";
     for Setting { name, kind, about } in TABLE {
         let (values, default, when) = values_and_default(kind);
-        let (name, about) = (name.to_string_lossy(), about.replace('|', "\\|"));
-        text += &format!("| `tenure.{name}` | {default} | {values}{when} | {about} |\n");
+        text += &format!("## `tenure.{}`\n\n", name.to_string_lossy());
+        text += &format!("Default: {default}. Allowed: {values}{when}.\n\n{}\n\n", in_lines(about));
     }
-    text
+    text.trim_end().to_owned() + "\n"
+}
+
+/// Text in lines of at most 118 columns.
+#[cfg(test)]
+fn in_lines(text: &str) -> String {
+    let mut lines = vec![String::new()];
+    for word in text.split_whitespace() {
+        let line = lines.last_mut().expect("there is always a line");
+        if !line.is_empty() && line.len() + 1 + word.len() > 118 {
+            lines.push(word.to_owned());
+        } else {
+            *line += if line.is_empty() { "" } else { " " };
+            *line += word;
+        }
+    }
+    lines.join("\n")
 }
 
 #[cfg(test)]
@@ -516,8 +525,8 @@ mod tests {
         }
     }
 
-    /// Names and values are two lists: each name has to bring the value that it is read as. What replies wait for is refused where no
-    /// server is.
+    /// Names and values are two lists: each name has to bring the value that it is read as. What replies wait for is
+    /// refused where no server is.
     #[test]
     fn choices_are_in_the_order_of_their_names() {
         let mut settings = Settings::default();
@@ -534,9 +543,10 @@ mod tests {
     }
 
     /// With `TENURE_WRITE_DOCS` set it writes the file instead.
+    #[cfg(feature = "default")]
     #[test]
     fn the_documentation_of_settings_is_this_table() {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/settings.md");
+        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/settings.md");
         if std::env::var_os("TENURE_WRITE_DOCS").is_some() {
             std::fs::write(&path, documentation()).unwrap();
         }
@@ -545,6 +555,26 @@ mod tests {
             held == documentation(),
             "docs/settings.md is not the table of settings; scripts/settings-docs writes it"
         );
+    }
+
+    #[cfg(not(feature = "default"))]
+    #[test]
+    fn what_is_left_out_says_so() {
+        use crate::ffi::settings::Settings as _;
+        let mut settings = Settings::default();
+        for (name, is_in, begins) in crate::features::KNOWN {
+            for begin in begins.iter().filter(|_| !is_in) {
+                assert!(TABLE.iter().all(|setting| !setting.name.to_string_lossy().starts_with(begin)), "{begin}");
+                let why = settings.set_argument(begin, "1").unwrap_err();
+                assert!(why.contains(&format!("feature '{name}', which this module was built without")), "{why}");
+            }
+        }
+        if !cfg!(feature = "owners") {
+            assert!(settings.set_tenants("a=user:a").unwrap_err().contains("'owners'"));
+        }
+        if !cfg!(feature = "replies") {
+            assert!(settings.set_tenants("a=x*,replies=acked").unwrap_err().contains("'replies'"));
+        }
     }
 
     #[test]

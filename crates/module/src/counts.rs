@@ -1,12 +1,12 @@
-//! What was counted before the state that counts now: other tenants, another policy, or Tenure turned off and on again make fresh
-//! state, and counters that a monitor follows go on all the same.
+//! What was counted before the state that counts now: other tenants, another policy, or Tenure turned off and on
+//! again make fresh state, and counters that a monitor follows go on all the same.
 
 use std::collections::BTreeMap;
 use std::ops::{Add, AddAssign, Sub};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::ffi::info::Value;
-use crate::observe::Counters;
+use crate::observe::{Counters, origins};
 
 /// Names of tenants, and of partitions, that are kept: whoever sets others for ever doesn't fill memory.
 const NAMES_MAX: usize = 1024;
@@ -24,6 +24,16 @@ pub struct Counted {
     pub deletes: u64,
     /// Reads that found nothing.
     pub misses: u64,
+    /// The same by where they come from, in the order of [`origins::NAMES`].
+    pub origins: [u64; origins::NAMES.len()],
+    /// Time from misses to their answers, in µs.
+    pub miss_us: u64,
+    /// Misses of keys that Tenure had evicted shortly before.
+    pub regret_misses: u64,
+    /// How long before, all together, in seconds.
+    pub regret_seconds: u64,
+    /// What they cost, in µs.
+    pub regret_us: u64,
     /// Keys evicted.
     pub evictions: u64,
 }
@@ -31,8 +41,35 @@ pub struct Counted {
 impl Counted {
     /// What these have counted.
     pub fn of(counters: &Counters, evictions: u64) -> Self {
-        let Counters { reads, writes, deletes, misses, .. } = *counters;
-        Counted { reads, writes, deletes, misses, evictions }
+        let Counters { reads, writes, deletes, misses, origins, miss_us, .. } = *counters;
+        Counted {
+            reads,
+            writes,
+            deletes,
+            misses,
+            origins: origins.misses,
+            miss_us: miss_us as u64,
+            regret_misses: origins.regret_misses,
+            regret_seconds: origins.regret_seconds as u64,
+            regret_us: origins.regret_us as u64,
+            evictions,
+        }
+    }
+
+    /// Mean time from an eviction to the miss that is to be regretted for it, in seconds; 0 without.
+    pub fn regret_seconds_mean(&self) -> f64 {
+        self.regret_seconds as f64 / self.regret_misses.max(1) as f64
+    }
+
+    /// Where misses come from and what they cost, as INFO and TENURE.TENANTS name it.
+    pub fn of_misses(&self) -> impl Iterator<Item = (&'static str, Value)> {
+        let by_origin = origins::NAMES.into_iter().zip(self.origins.map(Value::Count));
+        by_origin.chain([
+            ("miss_us", Value::Count(self.miss_us)),
+            ("regret_misses", Value::Count(self.regret_misses)),
+            ("regret_us", Value::Count(self.regret_us)),
+            ("regret_seconds_mean", Value::Number(self.regret_seconds_mean())),
+        ])
     }
 
     /// Misses / reads; 0 without reads.
@@ -46,6 +83,11 @@ impl Counted {
             writes: op(self.writes, other.writes),
             deletes: op(self.deletes, other.deletes),
             misses: op(self.misses, other.misses),
+            origins: std::array::from_fn(|i| op(self.origins[i], other.origins[i])),
+            miss_us: op(self.miss_us, other.miss_us),
+            regret_misses: op(self.regret_misses, other.regret_misses),
+            regret_seconds: op(self.regret_seconds, other.regret_seconds),
+            regret_us: op(self.regret_us, other.regret_us),
             evictions: op(self.evictions, other.evictions),
         }
     }

@@ -4,18 +4,18 @@ use std::ffi::CStr;
 
 use crate::commands::{self, table};
 use crate::config::Settings;
-use crate::enforce::spill::disk::Outcome;
-use crate::feature::{Event, Topic};
-use crate::features::replies;
+use crate::feature::{Event, Outcome, Topic};
+use crate::features;
 use crate::ffi::bus::{Messages, NodeId};
 use crate::ffi::clock::now_us;
 use crate::ffi::filter::FilterCall;
 use crate::ffi::info::Sink;
+use crate::ffi::migration::Arrival;
 use crate::ffi::module::{Awaited, Cells, DataChange, Life, Module};
 use crate::ffi::registry::Command;
 use crate::ffi::reply::Answer;
-use crate::ffi::server::Server;
-use crate::ffi::{settings, soon};
+use crate::ffi::server::{ScannedName, Server};
+use crate::ffi::settings;
 use crate::observe::command_table::Entry;
 use crate::runtime::{Named, Runtime};
 use crate::tenure::minimums;
@@ -27,7 +27,7 @@ impl Module for Runtime {
     const TITLE: &'static str = "Tenure";
     const NAME: &'static CStr = c"tenure";
     const ENABLED: &'static CStr = c"tenure.enabled";
-    const COMMANDS: &'static [Command] = &table::COMMANDS;
+    const COMMANDS: &'static [Command] = table::COMMANDS;
     const SINCE: &'static CStr = table::SINCE;
     const AWAIT: &'static CStr = c"tenure.await";
     // The last byte of the word is the version of all formats.
@@ -71,7 +71,7 @@ impl Module for Runtime {
     }
 
     fn after_fault(server: &mut Server) {
-        replies::release_everyone(server);
+        features::after_fault(server);
     }
 
     #[inline]
@@ -85,32 +85,21 @@ impl Module for Runtime {
     #[inline]
     fn on_command(&mut self, call: &mut FilterCall, command: Option<Entry>) -> bool {
         Runtime::on_command(self, call, command, now_us);
-        let tenure = &mut self.tenure;
-        if let Some(touched) = tenure.observer.touches.take()
-            && let Some(mut server) = soon::own_context(call)
-        {
-            tenure.on_touched(call, &mut server, &touched);
-        }
-        if !tenure.observer.touches.owed.is_empty()
-            && let Some(mut server) = soon::own_context(call)
-        {
-            tenure.settle_soon(&mut server);
-        }
-        tenure.observer.manages_modules
+        self.tenure.observer.manages_modules
     }
 
     fn on_miss(&mut self, db: u16, key: &[u8]) {
         self.tenure.observer.on_miss(db, key, now_us());
     }
 
-    fn on_key_event(&mut self, server: &mut Server, db: u16, event: &CStr, key: &[u8]) {
-        self.tenure.on_key_event(server, db, event, key);
+    fn on_key_event(&mut self, server: &mut Server, db: u16, event: &CStr, key: &ScannedName) {
+        Runtime::on_key_event(self, server, db, event, key);
     }
 
     fn end_turn(&mut self, server: &mut Server) -> Life {
         if self.tenure.settings_version != settings::version() {
             let (version, now) = settings::current::<Runtime>(server);
-            info::keep_counts_of_all(self, |runtime| runtime.take_settings(server, version, now));
+            info::keep_counts(self, |runtime| runtime.take_settings(server, version, now));
         }
         Runtime::end_turn(self, server, now_us());
         match (self.tenure.settings().enabled, self.tenure.worker.is_alive()) {
@@ -136,12 +125,16 @@ impl Module for Runtime {
         Runtime::on_data_change(self, server, change);
     }
 
+    fn on_arrival(&mut self, _: &mut Server, arrival: Arrival) {
+        self.tenure.on_arrival(arrival);
+    }
+
     fn on_cron(&mut self, server: &mut Server) {
-        self.tenure.settle_sleepers(server);
+        self.settle(server);
     }
 
     fn on_shutdown(&mut self, server: &mut Server) {
-        self.tenure.on_shutdown(server);
+        self.event(server, &Event::Stopping);
     }
 
     fn on_message(&mut self, server: &mut Server, sender: &NodeId, kind: u8, body: &[u8]) {
@@ -151,11 +144,11 @@ impl Module for Runtime {
     }
 
     fn on_await(&mut self, server: &mut Server, words: &[&[u8]]) -> Awaited {
-        self.tenure.await_value(server, words)
+        Runtime::on_await(self, server, words)
     }
 
     fn on_awaited(&mut self, server: &mut Server, words: &[&[u8]], outcome: Option<Outcome>) {
-        self.tenure.finish_await(server, words, outcome);
+        Runtime::on_awaited(self, server, words, outcome);
     }
 
     fn refuse(words: &[&[u8]]) -> Option<Answer> {

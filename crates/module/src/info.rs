@@ -1,4 +1,5 @@
-//! `INFO tenure`: counters and state, one field a line, one line of fields per partition, as the server shows its databases.
+//! `INFO tenure`: counters and state, one field a line, one line of fields per partition, as the server shows its
+//! databases.
 
 use tenure_core::key_table::KeyTable;
 use tenure_core::units::PartitionId;
@@ -7,10 +8,9 @@ use crate::config::Policy;
 use crate::counts::{
     Counted, Kind, Totals, keep_names, names_of_features, past, past_of_partition, past_of_tenant, with_past,
 };
-use crate::enforce::spill::Counts as SpillCounts;
+use crate::feature::Column;
 use crate::ffi::info::{Sink, Value};
 use crate::ffi::{alloc, guard, settings};
-use crate::observe::owners::Owners;
 use crate::runtime::Runtime;
 use crate::tenure::Tenure;
 use crate::worker::PartitionView;
@@ -29,6 +29,8 @@ enum Read<S> {
     Total(fn(&S) -> u64),
     /// A quantity as it is.
     Count(fn(&S) -> u64),
+    /// A quantity that there may be none of.
+    OrNone(fn(&S) -> Option<u64>),
     /// A fraction as it is.
     Number(fn(&S) -> f64),
     /// Text.
@@ -41,6 +43,7 @@ impl<S> Read<S> {
         match self {
             Read::Total(read) => Value::Total(read(shown) + past),
             Read::Count(read) => Value::Count(read(shown)),
+            Read::OrNone(read) => Value::OrNone(read(shown)),
             Read::Number(read) => Value::Number(read(shown)),
             Read::Text(read) => Value::Text(read(shown)),
         }
@@ -51,6 +54,7 @@ impl<S> Read<S> {
         match self {
             Read::Total(_) => Value::Total(past),
             Read::Count(_) => Value::Count(0),
+            Read::OrNone(_) => Value::OrNone(None),
             Read::Number(_) => Value::Number(0.0),
             Read::Text(_) => Value::Text(state_without_tenure().to_owned()),
         }
@@ -68,7 +72,8 @@ const FIELDS: &[(&str, Read<Tenure>)] = &[
     ("deletes", Read::Total(|t| t.observer.counters.iter().map(|c| c.deletes).sum())),
     ("misses", Read::Total(|t| t.observer.counters.iter().map(|c| c.misses).sum())),
     ("penalties_measured", Read::Total(|t| t.observer.counters.iter().map(|c| c.penalties).sum())),
-    ("watching", Read::Text(|t| t.observer.watching().to_owned())),
+    ("watching", Read::Text(watching)),
+    ("watched_time_share", Read::Number(|t| t.watching.slices.watched_share())),
     ("sample_rate", Read::Number(|t| t.observer.rate.rate())),
     ("sampled_keys", Read::Count(|t| t.published.partitions.iter().map(|p| p.sampled_keys as u64).sum())),
     ("samples_dropped_turn", Read::Total(|t| t.observer.losses.ring_full)),
@@ -81,14 +86,20 @@ const FIELDS: &[(&str, Read<Tenure>)] = &[
     ("plan_us", Read::Count(|t| t.published.plan_us)),
     ("predicted_windows", Read::Count(|t| t.published.choice.error.windows)),
     ("miss_ratio_error_mean", Read::Number(|t| t.published.choice.error.mean().unwrap_or(0.0))),
+    ("prediction_error", Read::Number(|t| prediction_error(t).unwrap_or(-1.0))),
     ("evictions", Read::Total(|t| t.evictor.work.evicted.iter().sum())),
     ("evicted_bytes", Read::Total(|t| t.evictor.work.evicted_bytes)),
     ("eviction_us", Read::Total(|t| t.evictor.work.spent_us)),
     ("eviction_slice_us_max", Read::Count(|t| t.evictor.work.slice_us_max)),
     ("eviction_slices_out_of_time", Read::Total(|t| t.evictor.work.slices_out_of_time)),
     ("visited_keys", Read::Total(|t| t.visited_keys())),
+    ("room_bytes", Read::OrNone(|t| t.pressure.room.bytes())),
+    ("room_seconds", Read::OrNone(|t| t.pressure.room.seconds())),
+    ("not_data_bytes", Read::Count(|t| t.pressure.room.not_data_bytes())),
+    ("buffers_bytes", Read::Count(|t| t.pressure.room.buffers_bytes)),
+    ("server_bytes", Read::Count(|t| t.pressure.room.server_bytes())),
     ("headroom_bytes", Read::Count(|t| t.headroom_bytes())),
-    ("main_thread_busy", Read::Number(|t| t.load.share())),
+    ("main_thread_busy", Read::Number(|t| t.pressure.load.share())),
     ("remembered_keys", Read::Count(|t| keys(t).map_or(0, |keys| keys.len() as u64))),
     ("forgotten_keys", Read::Total(|t| keys(t).map_or(0, KeyTable::displaced))),
     ("key_table_bytes", Read::Count(|t| keys(t).map_or(0, KeyTable::memory_bytes))),
@@ -100,32 +111,22 @@ const FIELDS: &[(&str, Read<Tenure>)] = &[
     ("density_table_bytes", Read::Count(|t| t.published.learned.table.memory_bytes() as u64)),
     ("penalty_trust", Read::Number(|t| f64::from(t.observer.miss_costs.trust))),
     ("delayed_misses", Read::Number(|t| t.observer.delays.share())),
-    ("owned_keys", Read::Count(|t| owners(t).map_or(0, Owners::keys))),
-    ("owners_bytes", Read::Count(|t| owners(t).map_or(0, Owners::memory_bytes))),
-    ("sleep", Read::Text(|t| t.spill_status.to_string())),
-    ("sleeping_keys", Read::Count(|t| t.observer.touches.sleepers.len() as u64)),
-    ("sleeping_bytes", Read::Count(|t| t.observer.touches.sleepers.live_bytes())),
-    ("spill_disk_bytes", Read::Count(|t| t.observer.touches.sleepers.disk_bytes())),
-    ("slept_keys", Read::Total(|t| slept(t).slept)),
-    ("woken_keys", Read::Total(|t| slept(t).woken)),
-    ("sleeping_reads", Read::Total(|t| slept(t).touched)),
-    ("spill_refused", Read::Total(|t| slept(t).refused)),
-    ("spill_damaged", Read::Total(|t| slept(t).damaged)),
-    ("spill_given_up", Read::Total(|t| slept(t).given_up)),
     ("models_bytes", Read::Count(|t| t.published.models_bytes)),
     ("minimums", Read::Text(Tenure::minimums_status)),
 ];
 
+/// How far the last prediction of the miss ratio was off: of this policy's miniature caches, or of `dlru`'s.
+pub fn prediction_error(tenure: &Tenure) -> Option<f64> {
+    tenure.published.prediction_error.or_else(|| tenure.published.choice.error.mean())
+}
+
+/// What of the commands is watched, for people.
+pub fn watching(tenure: &Tenure) -> String {
+    if tenure.watching.slices.are_on() { "slices".to_owned() } else { tenure.observer.watching().to_owned() }
+}
+
 fn keys(tenure: &Tenure) -> Option<&KeyTable> {
     tenure.observer.partitions.keys.table.as_ref()
-}
-
-fn owners(tenure: &Tenure) -> Option<&Owners> {
-    tenure.observer.partitions.owners.as_ref()
-}
-
-fn slept(tenure: &Tenure) -> SpillCounts {
-    tenure.spill.as_ref().map(|spill| spill.counts).unwrap_or_default()
 }
 
 /// Writes everything.
@@ -138,14 +139,18 @@ pub fn write(runtime: &Runtime, sink: &mut Sink) {
     for (name, read) in FIELDS {
         sink.field(name, read.of(tenure, past(name)));
     }
-    for (name, value) in runtime.report().info {
+    let report = runtime.report();
+    for (name, value) in report.info {
         let value = with_past(value, &name);
         sink.field(&name, value);
     }
     for tenant in tenants(tenure) {
         sink.field(&format!("tenant_{}", tenant.name), Value::Fields(tenant.fields()));
         for row in &tenant.partitions {
-            sink.field(&format!("partition_{}", row.name), Value::Fields(row.fields()));
+            let mut fields = row.fields();
+            let of_features = report.partitions.iter();
+            fields.extend(of_features.filter_map(|c| Some((c.name, Value::Count(c.count_of(row.index)?)))));
+            sink.field(&format!("partition_{}", row.name), Value::Fields(fields));
         }
     }
 }
@@ -207,6 +212,8 @@ pub fn write_stopped(sink: &mut Sink) {
 
 /// One partition as INFO and TENURE.PARTITIONS show it.
 pub struct PartitionRow {
+    /// Its place among the partitions.
+    pub index: usize,
     /// Its name.
     pub name: String,
     /// Whose it is.
@@ -243,10 +250,6 @@ pub struct PartitionRow {
     pub k: u64,
     /// Reads of late as the plan counts them: those of each window weigh 0.7 of the next one's.
     pub reads_weighed: f64,
-    /// Keys whose values are on disk.
-    pub sleeping_keys: u64,
-    /// Awake, asleep or between.
-    pub rest: &'static str,
 }
 
 impl PartitionRow {
@@ -257,7 +260,7 @@ impl PartitionRow {
 
     fn fields(&self) -> Vec<(&'static str, Value)> {
         use Value::{Count, Number, OrNone};
-        vec![
+        let mut fields = vec![
             ("keys", Count(self.keys)),
             ("used_bytes", Count(self.used_bytes)),
             ("target_bytes", OrNone(self.target_bytes)),
@@ -274,8 +277,9 @@ impl PartitionRow {
             ("penalty_us_spread", Number(self.penalty_us_spread)),
             ("evictions", Count(self.counted.evictions)),
             ("k", Count(self.k)),
-            ("sleeping_keys", Count(self.sleeping_keys)),
-        ]
+        ];
+        fields.extend(self.counted.of_misses());
+        fields
     }
 }
 
@@ -293,6 +297,11 @@ impl TenantRow {
     /// A sum over its partitions.
     pub fn sum(&self, part: impl Fn(&PartitionRow) -> u64) -> u64 {
         self.partitions.iter().map(part).sum()
+    }
+
+    /// A feature's counts of its partitions, as a sum; `None` where they are none.
+    pub fn count_of(&self, column: &Column) -> Option<u64> {
+        self.partitions.iter().map(|row| column.count_of(row.index)).sum()
     }
 
     /// Planned bytes; `None` without a plan.
@@ -327,7 +336,7 @@ impl TenantRow {
     fn fields(&self) -> Vec<(&'static str, Value)> {
         use Value::{Count, Number, OrNone};
         let first = self.partitions.first();
-        vec![
+        let mut fields = vec![
             ("partitions", Count(self.partitions.len() as u64)),
             ("keys", Count(self.sum(|row| row.keys))),
             ("used_bytes", Count(self.sum(|row| row.used_bytes))),
@@ -342,7 +351,9 @@ impl TenantRow {
             ("penalty_us_mean", Number(self.penalty_us_mean())),
             ("evictions", Count(self.counted.evictions)),
             ("k", Count(self.k())),
-        ]
+        ];
+        fields.extend(self.counted.of_misses());
+        fields
     }
 }
 
@@ -381,6 +392,7 @@ pub fn partitions(tenure: &Tenure) -> Vec<PartitionRow> {
         let tenant = tenant.0 as usize;
         let tenants = observer.partitions.tenants();
         PartitionRow {
+            index: i,
             name: name.clone(),
             tenant: tenants.names()[tenant].clone(),
             class: observer.partitions.classes.name(class),
@@ -399,8 +411,6 @@ pub fn partitions(tenure: &Tenure) -> Vec<PartitionRow> {
             evicted,
             k: u64::from(tenure.sample_size_of(bins.largest(targets))),
             reads_weighed: view.weights.reads,
-            sleeping_keys: observer.touches.sleepers.of(PartitionId(i as u16)) as u64,
-            rest: tenure.sleep_state_of(PartitionId(i as u16)),
         }
     };
     observer.partitions.names().iter().enumerate().map(row).collect()
@@ -485,16 +495,9 @@ fn totals(runtime: &Runtime) -> Totals {
     all
 }
 
-/// A change that makes some counts begin anew: what they had counted is kept. One such change within another would keep it twice.
-pub fn keep_counts<R>(tenure: &mut Tenure, change: impl FnOnce(&mut Tenure) -> R) -> R {
-    let before = totals_of(tenure);
-    let result = change(tenure);
-    before.keep(&totals_of(tenure));
-    result
-}
-
-/// As [`keep_counts`], for a change that concerns features too.
-pub fn keep_counts_of_all(runtime: &mut Runtime, change: impl FnOnce(&mut Runtime)) {
+/// A change that makes some counts begin anew: what they had counted is kept. One such change within another would
+/// keep it twice.
+pub fn keep_counts(runtime: &mut Runtime, change: impl FnOnce(&mut Runtime)) {
     let before = totals(runtime);
     change(runtime);
     before.keep(&totals(runtime));

@@ -1,16 +1,20 @@
-//! The order of things on the main thread: what Tenure itself does and what its features do, at each call of the server.
+//! The order of things on the main thread: what Tenure itself does and what its features do, at each call of the
+//! server.
 //!
-//! [`Tenure`] watches, plans and evicts; features (`features::all`) plug in through [`Feature`], and nothing here knows one by name.
-//! Where none is on, a command costs one test of a bit mask for all of them.
+//! [`Tenure`] watches, plans and evicts; features (`features::all`) plug in through [`Feature`], and nothing here
+//! knows one by name. Where none is on, a command costs one test of a bit mask for all of them.
+
+use std::ffi::CStr;
 
 use crate::config::Settings;
-use crate::feature::{Event, Feature, Report, Turn, Wants, When};
+use crate::feature::{Event, Feature, Outcome, Report, Turn, Wants, When};
 use crate::features;
+use crate::ffi::awaits;
 use crate::ffi::clock::now_us;
 use crate::ffi::filter::FilterCall;
-use crate::ffi::module::DataChange;
+use crate::ffi::module::{Awaited, DataChange};
 use crate::ffi::reply::Answer;
-use crate::ffi::server::Server;
+use crate::ffi::server::{ScannedName, Server};
 use crate::info;
 use crate::observe::command_table::Entry;
 use crate::observe::duty::Watched;
@@ -37,7 +41,8 @@ impl Features {
         Features { all: all.into_iter().map(|feature| (feature, Wants::NOTHING)).collect(), wants: Wants::NOTHING }
     }
 
-    /// Calls `body` with each feature that `is_meant` by what it wanted before, and asks it afterwards what it wants now.
+    /// Calls `body` with each feature that `is_meant` by what it wanted before, and asks it afterwards what it wants
+    /// now.
     fn each(&mut self, is_meant: impl Fn(Wants) -> bool, mut body: impl FnMut(&mut dyn Feature)) {
         let mut all_wants = Wants::NOTHING;
         for (feature, wants) in &mut self.all {
@@ -71,8 +76,9 @@ impl Runtime {
         settings: Settings,
         is_server_start: bool,
     ) -> Result<Runtime, String> {
-        let tenure = Tenure::start(server, settings_version, settings, is_server_start)?;
-        let mut runtime = Runtime { tenure, features: Features::new(features::all(server)), epoch: 0 };
+        let tenure = Tenure::start(server, settings_version, settings)?;
+        let features = Features::new(features::all(server, is_server_start));
+        let mut runtime = Runtime { tenure, features, epoch: 0 };
         runtime.event(server, &Event::Configured);
         Ok(runtime)
     }
@@ -88,21 +94,58 @@ impl Runtime {
     /// Such a command is about to run, as [`Runtime::named`] has told.
     #[inline]
     pub fn on_command(&mut self, call: &mut FilterCall, command: Option<Entry>, now_us: impl Fn() -> u64) {
-        if self.features.wants.has(Wants::COMMANDS) {
-            self.tell_of_command(call, command);
+        if self.features.wants.has(Wants::ANY_COMMAND) {
+            return self.on_command_heard(call, command, now_us);
+        }
+        // Where nobody wants to hear of commands and nothing is watched, there is no filter.
+        self.tenure.observer.on_command(call, command, now_us);
+    }
+
+    /// The same where features hear of it.
+    #[inline(never)]
+    fn on_command_heard(&mut self, call: &mut FilterCall, command: Option<Entry>, now_us: impl Fn() -> u64) {
+        let hears = |wants: &Wants| wants.has(Wants::ANY_COMMAND);
+        for (feature, _) in self.features.all.iter_mut().filter(|(_, wants)| hears(wants)) {
+            feature.command(&mut self.tenure, call, command);
         }
         if self.tenure.observer.watched() != Watched::Nothing {
             self.tenure.observer.on_command(call, command, now_us);
         }
+        for (feature, _) in self.features.all.iter_mut().filter(|(_, wants)| hears(wants)) {
+            feature.command_noted(&mut self.tenure, call);
+        }
     }
 
-    #[inline(never)]
-    fn tell_of_command(&mut self, call: &mut FilterCall, command: Option<Entry>) {
-        for (feature, wants) in &mut self.features.all {
-            if wants.has(Wants::COMMANDS) {
-                feature.command(&mut self.tenure, call, command);
-            }
+    /// A key came, went, or something happened to it.
+    pub fn on_key_event(&mut self, server: &mut Server, db: u16, event: &CStr, key: &ScannedName) {
+        if self.features.wants.has(Wants::NEW_KEYS) && event == c"new" {
+            let all = &mut self.features.all;
+            all.iter_mut()
+                .filter(|(_, wants)| wants.has(Wants::NEW_KEYS))
+                .for_each(|(f, _)| f.new_key(db, key.as_ref()));
         }
+        self.tenure.on_key_event(server, db, event, key);
+    }
+
+    /// A command stands behind the word that lets its client wait.
+    pub fn on_await(&mut self, server: &mut Server, words: &[&[u8]]) -> Awaited {
+        let mut awaited = None;
+        self.each(
+            server,
+            now_us(),
+            |_| true,
+            |feature, turn| {
+                if awaited.is_none() {
+                    awaited = feature.awaits(turn, words, awaits::block::<Runtime>);
+                }
+            },
+        );
+        awaited.unwrap_or(Awaited::Runs)
+    }
+
+    /// Its client's wait is over.
+    pub fn on_awaited(&mut self, server: &mut Server, words: &[&[u8]], mut outcome: Option<Outcome>) {
+        self.each(server, now_us(), |_| true, |feature, turn| feature.awaited(turn, words, &mut outcome));
     }
 
     /// Takes changed settings.
@@ -119,14 +162,13 @@ impl Runtime {
 
     /// The data set as a whole has changed, or is about to.
     pub fn on_data_change(&mut self, server: &mut Server, change: DataChange) {
-        self.tenure.on_data_change(server, change);
-        self.event(server, &Event::DataSet);
+        self.event(server, &Event::DataSet(change));
+        self.tenure.on_data_change(change);
     }
 
     /// A connection has ended.
     pub fn on_client_gone(&mut self, server: &mut Server, client_id: u64) {
         self.tenure.observer.partitions.classes.forget_connection(client_id);
-        self.tenure.observer.touches.discard(client_id);
         self.event(server, &Event::ClientGone(client_id));
     }
 
@@ -139,12 +181,15 @@ impl Runtime {
         self.slices(server, now_us, When::BeforeReplies);
         self.tenure.relieve_if_short(server, now_us);
         if self.tenure.is_tick(now_us) {
+            if self.tenure.is_key_table_outgrown() {
+                info::keep_counts(self, |runtime| runtime.tenure.fit_key_table());
+            }
             self.tenure.tick(server, now_us);
             let epoch = self.tenure.observer.epoch();
             // Features follow other partitions, and count anew for them.
             match std::mem::replace(&mut self.epoch, epoch) == epoch {
                 true => self.tick_features(server, now_us),
-                false => info::keep_counts_of_all(self, |runtime| runtime.tick_features(server, now_us)),
+                false => info::keep_counts(self, |runtime| runtime.tick_features(server, now_us)),
             }
             self.tenure.end_tick(server, now_us);
             if self.tenure.take_stats_reset() {
@@ -155,13 +200,20 @@ impl Runtime {
 
     /// The event loop has nothing else to do, unless commands have come just now.
     pub fn idle(&mut self, server: &mut Server) {
-        self.tenure.settle_sleepers(server);
+        self.settle(server);
         if self.tenure.observer.is_busy {
             return;
         }
-        self.tenure.sleep_some(server, now_us());
         self.slices(server, now_us(), When::Idle);
         self.tenure.relieve(server, now_us(), When::Idle);
+    }
+
+    /// Whatever has waited for the end of a pause of writes.
+    pub fn settle(&mut self, server: &mut Server) {
+        if self.features.wants.has(Wants::TURNS) {
+            let now_us = now_us();
+            self.each(server, now_us, |wants| wants.has(Wants::TURNS), |feature, turn| feature.settle(turn.server));
+        }
     }
 
     fn slices(&mut self, server: &mut Server, now_us: u64, when: When) {
@@ -221,7 +273,6 @@ impl Runtime {
     /// Gives back whatever was taken of the server: the state is about to go.
     pub fn give_back(&mut self, server: &mut Server) {
         self.tenure.give_back_samples(server);
-        self.tenure.end_sleep(server);
         self.features.all.iter_mut().for_each(|(feature, _)| feature.release(server));
     }
 }

@@ -1,22 +1,29 @@
-//! Tenure's state on the main thread, and what happens at the end of each turn of the event loop: look at what was sampled, take
-//! a new plan, free memory, and, ten times a second, settle the accounts.
+//! Tenure's state on the main thread, and what happens at the end of each turn of the event loop: look at what was
+//! sampled, take a new plan, free memory, and, ten times a second, settle the accounts.
 
+mod held;
 pub mod minimums;
+mod pressure;
+pub mod room;
 mod samples;
-pub mod sleep;
+mod status;
 mod why;
 
-use std::borrow::Cow;
 use std::ffi::CStr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tenure_core::access_ring::REQUESTS_PER_TICK;
+use tenure_core::departure::Cause;
 use tenure_core::key_table::{KeyTable, tick};
-use tenure_core::policy::density::{Basis, Load, Ranking, Ranks, age_step};
+use tenure_core::policy::density::{Basis, Ranking, Ranks, age_step};
 use tenure_core::tiers::division::Division;
 use tenure_core::units::{KeyHash, PARTITIONS_MAX, PartitionId};
 
+use self::pressure::Pressure;
+use self::room::Room;
 use self::samples::ServerSamples;
+use self::status::EvictionStatus;
 pub use self::why::Why;
 use crate::config::{DlruEvictor, Policy, Settings};
 use crate::enforce::UNBOUNDED;
@@ -24,21 +31,19 @@ use crate::enforce::evict::{EVICTED_MIN, Evictor, Orders, Scoring};
 use crate::enforce::newcomers::Newcomer;
 use crate::enforce::ranks;
 use crate::enforce::rivals;
-use crate::enforce::spill::Spill;
 use crate::enforce::usage::Usage;
 use crate::enforce::walk::{Guides, SizesOf, Walk};
 use crate::feature::{Wants, When};
 use crate::ffi::clock::{now_us, thread_cpu_us};
+use crate::ffi::migration::Arrival;
 use crate::ffi::module::DataChange;
-use crate::ffi::server::{Kind, Level, Server, Text};
-use crate::ffi::{acl, alloc, filter, load, soon};
-use crate::info;
+use crate::ffi::server::{Kind, Level, ScannedName, Server, Text};
+use crate::ffi::{alloc, filter, load, soon};
 use crate::observe::Observer;
 use crate::observe::bins::BinId;
-use crate::observe::claims::Claim;
 use crate::observe::classes::{Class, Classes};
 use crate::observe::command_table::CommandTable;
-use crate::observe::duty::{Duty, Watched};
+use crate::observe::duty::{Duty, Slices, Watched};
 use crate::observe::keys::{Keys, Remembers, Table};
 use crate::observe::partitions::{Partitions, in_database};
 use crate::observe::sizes::LARGE_BYTES;
@@ -50,16 +55,20 @@ pub const TICK_US: u64 = 100_000;
 const MEMORY_EVERY_US: u64 = 1_000_000;
 /// How long the census takes for a round, where its limits let it.
 const ROUND_US: u64 = 60_000_000;
-/// Keys that the census visits per tick where the evictor has visited fewer; the most before shares were ever counted, and
-/// where what size classes hold has changed unseen.
+/// Keys that the census visits per tick where the evictor has visited fewer; the most before shares were ever
+/// counted, and where what size classes hold has changed unseen.
 const CENSUS_KEYS_MIN: u64 = 64;
 const CENSUS_KEYS_MAX: u64 = 512;
 const CENSUS_STEPS: usize = 256;
 /// Keys per tick whose overhead is asked for, and before enough of their partition's were.
 const CALIBRATED_KEYS: usize = 2;
 const CALIBRATED_KEYS_AT_FIRST: usize = 16;
+/// Once enough were, it is asked for in one tick of so many: each asking is a command, which SLOWLOG and MONITOR show.
+const CALIBRATED_EVERY: u64 = 50;
 /// What an idle slice may take: a request that comes meanwhile waits so long at the most.
 const IDLE_BUDGET_US: i64 = 100;
+/// Where so many keys are to go, it pays to ask whether anybody is told of each.
+const ASKED_FROM: u64 = 8;
 /// An event loop that hasn't been idle for so long isn't waited for.
 const IDLE_WAIT_US: u64 = 5_000;
 /// Between two slices of a walk that meets keys, but none that may go.
@@ -80,111 +89,77 @@ pub struct Memory {
     pub limit_bytes: u64,
     /// `maxmemory-policy`.
     pub policy: String,
+    /// `maxmemory-clients`, in bytes: above it the server closes connections, before it evicts keys. 0 = no limit.
+    clients_limit_bytes: u64,
     /// It lets only keys go that expire, and there were none.
     nothing_expires: bool,
     /// Commands that the server has counted.
     n_commands: u64,
     read_at_us: u64,
     stale: bool,
+    /// `CONFIG RESETSTAT` was called, of which features haven't heard.
+    stats_were_reset: bool,
+    /// How much of its minimum each tenant has: all is 1.
+    minimums_share: f64,
+    /// `maxmemory-samples` of the server, while it follows.
+    samples: Option<ServerSamples>,
+    /// Where there are two memory tiers, how the fast one is divided, and how much of it there is to divide, in bytes.
+    pub fast_to_divide: Option<(Division, u64)>,
 }
 
-/// Whether Tenure evicts, and why not.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum EvictionStatus {
-    /// It evicts when memory is short.
-    Ready,
-    /// `maxmemory` is 0.
-    NoLimit,
-    /// `maxmemory-policy` is `noeviction`.
-    NoEviction,
-    /// `tenure.policy` is `off`.
-    PolicyOff,
-    /// The server evicts, with the K that was chosen.
-    ByServer,
-    /// No plan was made yet.
-    NoPlan,
-    /// The worker hasn't been heard of for too long.
-    StalePlan,
-    /// The worker has died of a fault.
-    NoWorker,
-    /// This server follows a primary, which evicts for both.
-    Replica,
-    /// A data set is being loaded.
-    Loading,
-    /// Clients or writes are paused.
-    Paused,
-    /// `maxmemory-policy` is a `volatile-*`, and no key expires.
-    NothingExpires,
+/// The logical databases.
+#[derive(Clone, Debug, Default)]
+pub struct Databases {
+    /// Those that hold keys, with their number of keys, as of the last tick.
+    pub sizes: Vec<(u16, u64)>,
+    /// How many there are.
+    count: u16,
 }
 
-impl EvictionStatus {
-    /// For STATUS and INFO.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            EvictionStatus::Ready => "ready",
-            EvictionStatus::NoLimit => "standing by: maxmemory is 0",
-            EvictionStatus::NoEviction => "standing by: maxmemory-policy is noeviction",
-            EvictionStatus::PolicyOff => "standing by: tenure.policy is off",
-            EvictionStatus::ByServer => "left to the server, whose maxmemory-samples follows",
-            EvictionStatus::NoPlan => "standing by: no plan yet",
-            EvictionStatus::StalePlan => "standing by: the last plan is too old",
-            EvictionStatus::NoWorker => {
-                "standing by: the worker has died; CONFIG SET tenure.enabled yes starts it again"
-            }
-            EvictionStatus::Replica => "standing by: this server is a replica",
-            EvictionStatus::Loading => "standing by: the server is loading",
-            EvictionStatus::Paused => "standing by: writes are paused",
-            EvictionStatus::NothingExpires => {
-                "standing by: maxmemory-policy lets only keys go that expire, and none does"
-            }
-        }
-    }
+/// What is watched of commands.
+pub struct Watching {
+    /// How much of a fast stream.
+    duty: Duty,
+    /// Which turns, while there is no time to watch all.
+    pub slices: Slices,
+    /// What features want to hear.
+    wanted: Wants,
 }
 
-/// What Tenure itself holds: it counts against the limit, and at the end of a window the worker takes more for a moment.
+/// What the worker last made, as it was taken.
 #[derive(Clone, Copy, Debug, Default)]
-struct Own {
-    peak_bytes: f64,
+struct News {
+    version: u64,
+    at_us: u64,
 }
 
-impl Own {
-    /// Ten times a second. Half of a peak is forgotten in eleven minutes.
-    fn tick(&mut self) {
-        self.peak_bytes = (alloc::take_peak_bytes() as f64).max(self.peak_bytes * 0.9999);
-    }
-
-    /// What it held until now it won't take again.
-    fn forget(&mut self) {
-        alloc::take_peak_bytes();
-        self.peak_bytes = 0.0;
-    }
-
-    /// What it may take again, in bytes, with the allocator's rounding.
-    fn reserve_bytes(&self, limit_bytes: u64) -> u64 {
-        let more = self.peak_bytes - alloc::allocated_bytes() as f64;
-        ((1.15 * more).max(0.0) as u64).min(limit_bytes / 20)
-    }
-}
-
-/// How much a turn of the event loop may bring, learned from those that were: what the headroom is for.
+/// When the state was made, when it last ticked, and how many keys the walk had visited by then.
 #[derive(Clone, Copy, Debug, Default)]
-struct Growth {
-    last_used_bytes: Option<u64>,
-    peak_bytes: f64,
+struct Times {
+    started_at_us: u64,
+    ticked_at_us: u64,
+    visited: u64,
 }
 
-impl Growth {
-    /// A turn began with `used_bytes` before anything was freed.
-    fn turn(&mut self, used_bytes: u64) {
-        let grown = self.last_used_bytes.map_or(0, |last| used_bytes.saturating_sub(last)) as f64;
-        self.peak_bytes = grown.max(self.peak_bytes * 0.999);
-        self.last_used_bytes = Some(used_bytes);
-    }
+/// What has gone wrong, or is to.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Faults {
+    /// The worker was found dead.
+    worker_died: bool,
+    /// Set by tests: the next turn panics.
+    pub panic_please: bool,
+}
 
-    /// Bytes to stay below the limit: half as much again as the largest turn of late, between 1/400 and 1/20 of the limit.
-    fn headroom_bytes(&self, limit_bytes: u64) -> u64 {
-        ((1.5 * self.peak_bytes) as u64).clamp(limit_bytes / 400, limit_bytes / 20)
-    }
+/// What is to be freed at one moment.
+struct Need<'a> {
+    /// Bytes in all.
+    free_bytes: u64,
+    /// By bin, as planned; empty without a plan.
+    target_bytes: &'a [u64],
+    /// What bins may hold, where any is above its maximum.
+    bytes_max: Option<&'a [u64]>,
+    /// The next turn may not find the room that it needs.
+    is_urgent: bool,
 }
 
 /// The state. See the file's opening.
@@ -195,63 +170,27 @@ pub struct Tenure {
     pub usage: Usage,
     /// Evicts.
     pub evictor: Evictor,
+    /// The walk through the keys that all share.
+    pub walk: Walk,
     /// Models and plans.
     pub worker: Worker,
     /// What the worker last made.
     pub published: Arc<Published>,
+    news: News,
     /// The limit.
     pub memory: Memory,
     /// Changes when a setting does.
     pub settings_version: u64,
-    /// Whether it evicts.
-    pub status: EvictionStatus,
     settings: Settings,
-    /// The walk through the keys that all share.
-    pub walk: Walk,
-    growth: Growth,
-    own: Own,
-    duty: Duty,
-    /// How busy the main thread is.
-    pub load: Load,
-    /// What features want to hear of commands.
-    features_want: Wants,
-    rests_until_us: u64,
-    /// Since when there is something to free that an idle event loop may do.
-    short_since_us: Option<u64>,
-    /// Where values sleep, while they may.
-    pub spill: Option<Spill>,
-    /// Whether they may, and why not.
-    pub spill_status: Cow<'static, str>,
-    /// Tenure was started with the server, before any client.
-    is_server_start: bool,
-    /// The folder can't be used.
-    spill_failed: Option<String>,
-    /// `CONFIG RESETSTAT` was called, of which features haven't heard.
-    stats_were_reset: bool,
-    /// How much of its minimum each tenant has: all is 1.
-    minimums_share: f64,
-    /// Memory is near its limit, or a partition has a maximum: turns look whether there is something to free. As of the last tick.
-    may_be_short: bool,
-    /// A tenant has a maximum, which holds however much memory is free.
-    has_maximum: bool,
-    /// Nothing had to go when a turn last looked.
-    has_room: bool,
-    /// The databases that hold keys, with their number of keys, as of the last tick.
-    pub db_sizes: Vec<(u16, u64)>,
-    /// Where there are two memory tiers, how the fast one is divided, and how much of it there is to divide, in bytes.
-    pub fast_to_divide: Option<(Division, u64)>,
-    databases: u16,
-    published_version: u64,
-    published_at_us: u64,
-    ticked_at_us: u64,
-    visited_at_tick: u64,
-    started_at_us: u64,
-    /// `maxmemory-samples` of the server, while it follows.
-    server_samples: Option<ServerSamples>,
-    /// Found dead at the last tick.
-    worker_died: bool,
-    /// Set by tests: the next turn panics.
-    pub panic_please: bool,
+    /// How short memory is, and time.
+    pub pressure: Pressure,
+    /// What is watched of commands.
+    pub watching: Watching,
+    /// Which databases hold keys.
+    pub databases: Databases,
+    times: Times,
+    /// What has gone wrong.
+    pub faults: Faults,
 }
 
 impl Tenure {
@@ -259,12 +198,7 @@ impl Tenure {
     ///
     /// # Errors
     /// Why it can't run on this server, as a sentence.
-    pub fn start(
-        server: &mut Server,
-        settings_version: u64,
-        settings: Settings,
-        is_server_start: bool,
-    ) -> Result<Tenure, String> {
+    pub fn start(server: &mut Server, settings_version: u64, settings: Settings) -> Result<Tenure, String> {
         let commands = read_command_table(server)?;
         let worker = Worker::start().map_err(|e| format!("no thread for the worker: {e}"))?;
         let partitions = Partitions::new(
@@ -283,40 +217,18 @@ impl Tenure {
             observer,
             usage: Usage::new(),
             evictor: Evictor::new(age_step(settings.window_requests as u64)),
+            walk: Walk::default(),
             worker,
             published: Arc::default(),
-            memory: Memory { stale: true, ..Memory::default() },
+            news: News { version: 0, at_us: now_us },
+            memory: Memory { stale: true, minimums_share: 1.0, ..Memory::default() },
             settings_version,
-            status: EvictionStatus::NoPlan,
             settings: settings.clone(),
-            walk: Walk::default(),
-            growth: Growth::default(),
-            own: Own::default(),
-            duty: Duty::new(now_us),
-            load: Load::default(),
-            rests_until_us: 0,
-            short_since_us: None,
-            features_want: Wants::NOTHING,
-            spill: None,
-            spill_status: "off".into(),
-            is_server_start,
-            spill_failed: None,
-            minimums_share: 1.0,
-            stats_were_reset: false,
-            may_be_short: true,
-            has_maximum: true,
-            has_room: false,
-            db_sizes: Vec::new(),
-            fast_to_divide: None,
-            databases: load::databases().min(crate::observe::DBS_MAX),
-            published_version: 0,
-            published_at_us: now_us,
-            ticked_at_us: 0,
-            visited_at_tick: 0,
-            started_at_us: now_us,
-            server_samples: None,
-            worker_died: false,
-            panic_please: false,
+            pressure: Pressure::default(),
+            watching: Watching { duty: Duty::new(now_us), slices: Slices::default(), wanted: Wants::NOTHING },
+            databases: Databases { sizes: Vec::new(), count: load::databases().min(crate::observe::DBS_MAX) },
+            times: Times { started_at_us: now_us, ..Times::default() },
+            faults: Faults::default(),
         };
         tenure.read_memory(server, now_us);
         tenure.apply(&settings);
@@ -328,7 +240,7 @@ impl Tenure {
 
     /// The number of what the worker made that is in force.
     pub fn published_version(&self) -> u64 {
-        self.published_version
+        self.news.version
     }
 
     /// The settings in force.
@@ -348,14 +260,6 @@ impl Tenure {
             || settings.key_table_bytes != self.settings.key_table_bytes
             || settings.bins() != self.settings.bins();
         self.apply(&settings);
-        if settings.spill_dir != self.settings.spill_dir {
-            self.close_spill();
-        }
-        // Whatever was set may be what was missing.
-        self.spill_failed = None;
-        if let Some(spill) = &mut self.spill {
-            spill.take_settings(&settings, now_us());
-        }
         self.settings = settings;
         if others {
             self.divide_anew();
@@ -378,10 +282,7 @@ impl Tenure {
         self.usage = Usage::new();
         self.walk = Walk::default();
         self.evictor = Evictor::new(age_step(self.settings.window_requests as u64));
-        self.ticked_at_us = 0;
-        if let Some(spill) = &mut self.spill {
-            spill.divide_anew(&mut self.observer);
-        }
+        self.times.ticked_at_us = 0;
     }
 
     /// The table of keys that there should be.
@@ -394,28 +295,28 @@ impl Tenure {
         Table { bytes, has_compact_entries: self.settings.keeps_compact_entries() }
     }
 
-    /// A limit that has grown fourfold deserves a larger table, and one that is a quarter can't afford it, where no class is lost.
-    /// Where the table doesn't say whose a key is, what was planned stays.
-    fn fit_key_table(&mut self) {
-        let table = self.key_table();
-        let wanted = table.bytes;
+    /// A limit that has grown fourfold deserves a larger table of keys, and one that is a quarter can't afford it,
+    /// where no class is lost.
+    pub fn is_key_table_outgrown(&self) -> bool {
+        let wanted = self.key_table().bytes;
         let may_forget = self.settings.remembers() == Remembers::History;
-        let partitions = &mut self.observer.partitions;
-        let held = partitions.keys.table.as_ref().map(KeyTable::memory_bytes);
-        if held.is_none_or(|held| wanted < 4 * held && !(may_forget && held >= 4 * wanted)) {
-            return;
+        let held = self.observer.partitions.keys.table.as_ref().map(KeyTable::memory_bytes);
+        held.is_some_and(|held| wanted >= 4 * held || (may_forget && held >= 4 * wanted))
+    }
+
+    /// Makes one that fits. Where the table doesn't say whose a key is, what was planned stays.
+    pub fn fit_key_table(&mut self) {
+        match self.observer.partitions.classes.is_on() {
+            true => self.divide_anew(),
+            false => self.observer.partitions.keys.table = Some(self.key_table().new_keys()),
         }
-        info::keep_counts(self, |tenure| match tenure.observer.partitions.classes.is_on() {
-            true => tenure.divide_anew(),
-            false => tenure.observer.partitions.keys.table = Some(table.new_keys()),
-        });
-        self.own.forget();
+        self.pressure.own.forget();
     }
 
     fn apply(&mut self, settings: &Settings) {
         self.observer.penalty_us_max = settings.penalty_max_ms as u64 * 1000;
         self.memory.stale = true;
-        self.may_be_short = true;
+        self.pressure.may_be_short = true;
     }
 
     /// The server's configuration changed: what depends on it is read again at the end of this turn.
@@ -424,74 +325,101 @@ impl Tenure {
     }
 
     /// A key came or went.
-    pub fn on_key_event(&mut self, server: &mut Server, db: u16, event: &CStr, key: &[u8]) {
+    pub fn on_key_event(&mut self, server: &mut Server, db: u16, event: &CStr, name: &ScannedName) {
+        let key = name.as_ref();
         match event.to_bytes() {
-            b"new" => self.on_new_key(server, db, key),
-            b"del" | b"expired" | b"evicted" | b"rename_from" | b"move_from" => {
-                let partition = self.observer.partitions.of(db, key);
-                self.observer.on_gone(db, key);
-                self.usage.went(db, partition, &self.observer.known());
-            }
+            b"new" if self.observer.arrivals.have(key) => self.count_arrival(db, key, 1),
+            b"new" => self.on_new_key(server, db, name),
+            b"del" | b"rename_from" | b"move_from" => self.on_gone(db, key, Cause::Deleted),
+            b"expired" => self.on_gone(db, key, Cause::Expired),
+            b"evicted" => self.on_gone(db, key, Cause::Evicted),
             _ => {}
         }
     }
 
+    fn on_gone(&mut self, db: u16, key: &[u8], cause: Cause) {
+        if self.observer.arrivals.have(key) {
+            return self.count_arrival(db, key, -1);
+        }
+        let partition = self.observer.partitions.of(db, key);
+        self.observer.on_gone(db, key, cause);
+        self.usage.went(db, partition, &self.observer.known());
+    }
+
     /// A key came into being: it is accounted for, and may be the next to go.
-    fn on_new_key(&mut self, server: &mut Server, db: u16, key: &[u8]) {
-        self.on_new_while_asleep(db, key);
+    fn on_new_key(&mut self, server: &mut Server, db: u16, name: &ScannedName) {
+        let key = name.as_ref();
         let partition = self.observer.on_new_key(db, key, now_us);
-        let size_bytes = self.look_at_new_key(server, partition, key);
+        let size_bytes = self.look_at_new_key(server, partition, name);
         self.usage.came(db, partition, size_bytes, &self.observer.known());
-        if self.status != EvictionStatus::Ready {
+        if self.pressure.status != EvictionStatus::Ready {
             return;
         }
         if self.settings.policy.goes_by_age() {
-            self.note_newcomer(server, (db, partition), key, size_bytes);
+            self.note_newcomer((db, partition), name, size_bytes);
         } else if self.settings.policy == Policy::Density {
-            self.offer_new_key(server, (db, partition), key);
+            self.offer_new_key(server, (db, partition), name);
         }
     }
 
-    /// The data set as a whole has changed, or is about to.
-    pub fn on_data_change(&mut self, server: &mut Server, change: DataChange) {
-        match change {
-            DataChange::Emptied(db) => self.forget_sleepers(server, db),
-            DataChange::Swapped(one, other) => self.swap_sleepers(one, other),
-            DataChange::Loaded | DataChange::OtherRole => self.observer.touches.sleepers.give_up_all(),
+    fn count_arrival(&mut self, db: u16, key: &[u8], change: i64) {
+        let partition = self.observer.partitions.of(db, key);
+        self.observer.arrivals.count(key, (db, partition), change);
+    }
+
+    /// Slots are on their way here, or have come: then their keys are, of sizes not known.
+    pub fn on_arrival(&mut self, arrival: Arrival) {
+        let Some((slots, came)) = self.observer.arrivals.take(arrival) else { return };
+        if let Some(own) = &mut self.observer.slots {
+            own.add_all(&slots);
         }
+        let known = self.observer.known();
+        came.into_iter().for_each(|((db, partition), keys)| self.usage.arrived(db, partition, keys, &known));
+    }
+
+    /// The data set as a whole has changed, or is about to.
+    pub fn on_data_change(&mut self, change: DataChange) {
+        self.forget_account(change);
         let slow_collections = &mut self.observer.partitions.keys.slow_collections;
         match change {
             DataChange::Emptied(db) => slow_collections.forget(db),
-            DataChange::Loaded => slow_collections.forget(None),
+            DataChange::Loaded | DataChange::Replaced => slow_collections.forget(None),
             DataChange::Swapped(one, other) => {
                 [one, other].into_iter().for_each(|db| slow_collections.forget(Some(db)))
             }
             DataChange::OtherRole => {}
         }
         self.server_may_have_changed();
-        let Some(owners) = &mut self.observer.partitions.owners else { return };
+    }
+
+    /// Keys that went without an event are in no account any more; those that came so are, as the walk meets them.
+    fn forget_account(&mut self, change: DataChange) {
+        let mut forget = |db: Option<u16>| {
+            self.usage.forget(db);
+            self.walk.start_over(db);
+        };
         match change {
-            DataChange::Emptied(db) => owners.forget(db),
-            DataChange::Loaded => owners.forget(None),
-            DataChange::Swapped(one, other) => owners.swap(one, other),
-            DataChange::OtherRole => {}
+            DataChange::Emptied(db) => forget(db),
+            DataChange::Swapped(one, other) => [one, other].into_iter().for_each(|db| forget(Some(db))),
+            DataChange::Replaced => forget(None),
+            DataChange::Loaded | DataChange::OtherRole => {}
         }
     }
 
-    /// The first keys of a partition tell their size at once, and all where it tells their bin; a collection is still empty then.
-    fn look_at_new_key(&mut self, server: &mut Server, partition: PartitionId, key: &[u8]) -> Option<u32> {
+    /// The first keys of a partition tell their size at once, and all where it tells their bin; a collection is still
+    /// empty then.
+    fn look_at_new_key(&mut self, server: &mut Server, partition: PartitionId, name: &ScannedName) -> Option<u32> {
         let are_many = self.observer.partitions.binning.of(partition).are_many();
         let sizes = self.observer.sizes();
         let are_unmet = sizes.are_unmet(partition);
         if !are_unmet && !are_many {
             return None;
         }
-        let name = server.text(key);
-        let opened = server.open(&name);
+        let opened = server.open(name);
         if opened.kind() != Kind::String {
             return None;
         }
-        let size_bytes = sizes.of(partition, &name, || KeyHash::of(key), &opened);
+        let size_bytes = sizes.of(partition, name, || KeyHash::of(name.as_ref()), &opened);
         if are_unmet {
             sizes.met(partition, size_bytes);
         }
@@ -499,13 +427,7 @@ impl Tenure {
     }
 
     /// A key of a bin that the walk rarely meets is noted by its name.
-    fn note_newcomer(
-        &mut self,
-        server: &mut Server,
-        (db, partition): (u16, PartitionId),
-        key: &[u8],
-        size_bytes: Option<u32>,
-    ) {
+    fn note_newcomer(&mut self, (db, partition): (u16, PartitionId), name: &ScannedName, size_bytes: Option<u32>) {
         let binning = &self.observer.partitions.binning;
         let bin = match size_bytes {
             Some(size_bytes) => binning.bin_of(partition, size_bytes),
@@ -513,12 +435,12 @@ impl Tenure {
         };
         let (keys, all_keys) = self.usage.keys_in(db, partition);
         let keys = keys * self.usage.key_share(binning, bin);
-        let note = || Newcomer { name: server.text(key), db, since_us: now_us() };
+        let note = || Newcomer { name: name.keep(), db, since_us: now_us() };
         self.evictor.newcomers.came(bin, (keys, all_keys), self.memory.limit_bytes, note);
     }
 
     /// A newcomer that is worth less than what was met goes before it. It was met without a search, too.
-    fn offer_new_key(&mut self, server: &mut Server, (db, partition): (u16, PartitionId), key: &[u8]) {
+    fn offer_new_key(&mut self, server: &mut Server, (db, partition): (u16, PartitionId), name: &ScannedName) {
         self.observer.partitions.keys.settle();
         let binning = &self.observer.partitions.binning;
         // Under this policy partitions are undivided.
@@ -529,10 +451,9 @@ impl Tenure {
         let basis = self.ranking_basis();
         let (partitions, sizes, costs) = self.observer.guides();
         let ranks = Ranks::new(basis, &self.published.learned.table, costs);
-        let name = server.text(key);
-        let opened = server.open(&name);
-        let hash = in_database(KeyHash::of(key), db);
-        let size_bytes = sizes.of(partition, &name, || hash, &opened);
+        let opened = server.open(name);
+        let hash = in_database(KeyHash::of(name.as_ref()), db);
+        let size_bytes = sizes.of(partition, name, || hash, &opened);
         let entry = partitions.keys.entry(hash);
         let subject = ranks::subject(&ranks, entry.as_ref(), partition, size_bytes, &opened);
         drop(opened);
@@ -541,18 +462,17 @@ impl Tenure {
 
     /// The end of a turn: bounded work, see the file's opening.
     pub fn end_turn(&mut self, server: &mut Server, now_us: u64) {
-        assert!(!self.panic_please, "asked to by TENURE.DEBUG");
-        self.follow_pauses(server);
+        assert!(!self.faults.panic_please, "asked to by TENURE.DEBUG");
         self.observer.rate = self.worker.shared.rate();
         let dropped = self.observer.end_turn(server, now_us);
+        self.end_slice(server, now_us);
         if dropped > 0 {
             self.worker.shared.dropped.fetch_add(dropped, std::sync::atomic::Ordering::Relaxed);
         }
         if self.memory.stale || now_us >= self.memory.read_at_us + MEMORY_EVERY_US {
             self.read_memory(server, now_us);
-            self.fit_key_table();
         }
-        if let Some(published) = self.worker.shared.news(&mut self.published_version) {
+        if let Some(published) = self.worker.shared.news(&mut self.news.version) {
             if published.plan.as_ref().map(|p| &p.target_bytes) != self.published.plan.as_ref().map(|p| &p.target_bytes)
             {
                 self.evictor.forget_victims();
@@ -564,62 +484,71 @@ impl Tenure {
                 self.observer.partitions.binning.set_limits(&published.limits);
             }
             self.published = published;
-            self.published_at_us = now_us;
+            self.news.at_us = now_us;
             let penalties_us = self.penalties_us();
             let noise = self.observer.partitions.keys.noise;
             self.observer.miss_costs.take(penalties_us, self.observer.delays, &noise);
             self.observer.miss_costs.weight = self.observer.partitions.weights();
         }
-        self.settle_claims(server);
         self.follow_sample_size(server);
-        self.note_reuses(now_us);
-        // What wakes needs room before the next commands do: else the server takes what has just come, which is the longest idle.
-        self.sleep_some(server, now_us);
     }
 
     /// Frees what the next turn may need.
     pub fn relieve_if_short(&mut self, server: &mut Server, now_us: u64) {
-        if self.may_be_short {
+        if self.pressure.may_be_short {
             self.relieve(server, now_us, When::BeforeReplies);
         }
     }
 
     /// True where it is time for [`Tenure::tick`].
     pub fn is_tick(&self, now_us: u64) -> bool {
-        now_us >= self.ticked_at_us + TICK_US
+        now_us >= self.times.ticked_at_us + TICK_US
+    }
+
+    /// Memory may be short before the next tick sees it: the end of this turn looks.
+    pub fn expect_shortage(&mut self) {
+        self.pressure.may_be_short = true;
+    }
+
+    /// True where any feature wants anything of this.
+    pub fn features_want(&self, wants: Wants) -> bool {
+        self.watching.wanted.has(wants)
     }
 
     /// Features want other things to be heard than before.
     pub fn heed(&mut self, server: &mut Server, wants: Wants) {
-        self.features_want = wants;
+        self.watching.wanted = wants;
+        let sampled = self.observer.sampled_keys.take();
+        self.observer.sampled_keys = wants.has(Wants::SAMPLES).then(|| sampled.unwrap_or_default());
         let wanted = if wants.has(Wants::OBSERVED) { Watched::All } else { self.observer.watched() };
         self.watch(server, wanted);
     }
 
     /// What is to be seen of commands from now on. The filter stays for features too.
     fn watch(&mut self, server: &mut Server, wanted: Watched) {
-        if filter::watch(server, wanted != Watched::Nothing || self.features_want.has(Wants::COMMANDS)) {
-            self.observer.watch(wanted);
+        if filter::watch(server, wanted != Watched::Nothing || self.watching.wanted.has(Wants::COMMANDS)) {
+            self.observer.watch(wanted, self.watching.slices.are_on());
         }
     }
 
-    /// Frees memory: where the next turn may need it, at once, and else when the event loop is idle, so that no reply waits for it.
+    /// Frees memory: where the next turn may need it, at once, and else when the event loop is idle, so that no reply
+    /// waits for it.
     pub fn relieve(&mut self, server: &mut Server, now_us: u64, when: When) {
         let limit_bytes = self.memory.limit_bytes;
         let used_bytes = self.used_bytes(server);
         if when == When::BeforeReplies {
-            self.growth.turn(used_bytes);
+            self.pressure.growth.turn(used_bytes);
         }
         // Most turns end here: the rest is asked only where something may have to go.
-        self.has_room = !self.has_maximum && used_bytes + self.headroom_bytes() <= limit_bytes;
-        if self.has_room {
-            self.short_since_us = None;
+        self.pressure.has_room = !self.pressure.has_maximum && used_bytes + self.headroom_bytes() <= limit_bytes;
+        if self.pressure.has_room {
+            self.pressure.short_since_us = None;
             return;
         }
         let status = self.status_by_plan(now_us);
         let planned = status == EvictionStatus::Ready;
         if !planned {
-            self.status = status;
+            self.pressure.status = status;
         }
         // A maximum holds without a plan too, and without a limit.
         let may_hold_maximums = self.memory.policy != "noeviction"
@@ -630,32 +559,28 @@ impl Tenure {
         if !planned && !may_hold_maximums {
             return;
         }
-        let free_bytes = if planned { used_bytes.saturating_sub(limit_bytes - self.headroom_bytes()) } else { 0 };
+        let free_bytes = if planned { self.bytes_to_free(server, used_bytes) } else { 0 };
         let published = Arc::clone(&self.published);
         let plan = published.plan.as_ref().filter(|_| planned && self.settings.policy.has_targets());
         let target_bytes = plan.map_or(&[][..], |plan| &plan.target_bytes);
-        // Where keys go by rank there are no targets to hold what wakes.
-        let window = self.published.window;
-        let held_bytes = self.spill.as_ref().map_or(Vec::new(), |spill| spill.held_bytes(window, now_us));
-        self.observer.partitions.held_bytes = held_bytes;
-        let held = self.held_targets(target_bytes, now_us);
+        let held = self.held_targets(target_bytes);
         let target_bytes = held.as_deref().unwrap_or(target_bytes);
         let partitions = &self.observer.partitions;
         let maximums = partitions.maximums(self.usage.bytes_by_bin(), target_bytes);
         if free_bytes == 0 && maximums.is_none() {
-            self.short_since_us = None;
+            self.pressure.short_since_us = None;
             return;
         }
         let state = status_by_state(server);
         if planned || state != EvictionStatus::Ready {
-            self.status = state;
+            self.pressure.status = state;
         }
         if state != EvictionStatus::Ready {
             return;
         }
-        let short_since_us = *self.short_since_us.get_or_insert(now_us);
-        let is_urgent = used_bytes as f64 + self.growth.peak_bytes > limit_bytes as f64;
-        let rests = now_us < self.rests_until_us;
+        let short_since_us = *self.pressure.short_since_us.get_or_insert(now_us);
+        let is_urgent = used_bytes as f64 + self.pressure.growth.peak_bytes > limit_bytes as f64;
+        let rests = now_us < self.pressure.rests_until_us;
         if when == When::BeforeReplies && !is_urgent {
             if rests {
                 return;
@@ -664,19 +589,26 @@ impl Tenure {
                 return soon::call_soon(server);
             }
         }
+        let need = Need { free_bytes, target_bytes, bytes_max: maximums.as_deref(), is_urgent };
+        self.evict_some(server, now_us, when, &published, &need);
+    }
+
+    /// A slice of eviction.
+    fn evict_some(&mut self, server: &mut Server, now_us: u64, when: When, published: &Published, need: &Need) {
         let budget_us = match when {
             When::BeforeReplies => self.settings.turn_budget_us,
             When::Idle => self.settings.turn_budget_us.min(IDLE_BUDGET_US),
         };
         self.need_key_counts(server);
         let sample_sizes = if self.sample_sizes().is_empty() { &[][..] } else { &published.sample_sizes };
-        let bytes_max = maximums.as_deref().unwrap_or(&UNBOUNDED[..self.observer.partitions.binning.len()]);
+        let bytes_max = need.bytes_max.unwrap_or(&UNBOUNDED[..self.observer.partitions.binning.len()]);
         let (sample_size, basis) = (self.sample_size() as usize, self.ranking_basis());
+        let is_told = need.free_bytes < ASKED_FROM * self.mean_key_bytes() || server.tells_of_changes();
         let (partitions, sizes, costs) = self.observer.guides();
         partitions.keys.settle();
         let orders = Orders {
-            free_bytes,
-            target_bytes,
+            free_bytes: need.free_bytes,
+            target_bytes: need.target_bytes,
             bytes_max,
             sample_size,
             sample_sizes,
@@ -687,9 +619,10 @@ impl Tenure {
             },
             penalty_us: &costs.penalty_us,
             volatile_only: self.memory.policy.starts_with("volatile"),
-            db_sizes: &self.db_sizes,
+            is_told,
+            db_sizes: &self.databases.sizes,
             budget: Duration::from_micros(budget_us as u64),
-            evicted_min: if when == When::BeforeReplies && is_urgent { EVICTED_MIN } else { 0 },
+            evicted_min: if when == When::BeforeReplies && need.is_urgent { EVICTED_MIN } else { 0 },
             now_us,
         };
         let by_size = self.settings.policy == Policy::Density || rivals::goes_by_size(self.settings.policy);
@@ -697,13 +630,35 @@ impl Tenure {
         let mut guides = Guides { partitions, sizes, usage: &mut self.usage, sizes_of };
         let visited = self.walk.visited;
         let evicted = self.evictor.relieve(server, &mut self.walk, &mut guides, &orders);
-        self.short_since_us = None;
+        self.pressure.short_since_us = None;
         self.memory.nothing_expires &= evicted == 0;
         if evicted == 0 {
-            // Nothing may go now, or none of those that may was met yet: asking again at once would keep the event loop from sleeping.
-            self.rests_until_us = now_us + if self.walk.visited > visited { WALK_REST_US } else { TICK_US };
+            // Nothing may go now, or none of those that may was met yet: asking again at once would keep the event
+            // loop from sleeping.
+            self.pressure.rests_until_us = now_us + if self.walk.visited > visited { WALK_REST_US } else { TICK_US };
         }
-        self.growth.last_used_bytes = Some(self.used_bytes(server));
+        self.pressure.growth.last_used_bytes = Some(self.used_bytes(server));
+    }
+
+    /// How many bytes of keys have to go. Where clients have a limit of their own, keys make no room for their buffers
+    /// while memory isn't above its limit, nor for those that the server is about to close. That costs a call.
+    fn bytes_to_free(&self, server: &mut Server, used_bytes: u64) -> u64 {
+        let limit_bytes = self.memory.limit_bytes;
+        let keys_limit_bytes = limit_bytes - self.headroom_bytes();
+        let clients_bytes = match self.memory.clients_limit_bytes {
+            0 => None,
+            _ => server.info_field(b"memory", "mem_clients_normal").and_then(|bytes| bytes.parse::<u64>().ok()),
+        };
+        let Some(clients_bytes) = clients_bytes else { return used_bytes.saturating_sub(keys_limit_bytes) };
+        let to_be_closed = clients_bytes.saturating_sub(self.memory.clients_limit_bytes);
+        let above_limit = used_bytes.saturating_sub(to_be_closed).saturating_sub(limit_bytes);
+        above_limit.max(used_bytes.saturating_sub(clients_bytes).saturating_sub(keys_limit_bytes))
+    }
+
+    /// What a key takes in the mean, in bytes.
+    fn mean_key_bytes(&self) -> u64 {
+        let bytes: u64 = self.usage.bytes().iter().sum();
+        (bytes / self.all_keys().max(1)).max(1)
     }
 
     /// What the ranks of keys go by at this moment, under Tenure's own policy.
@@ -712,6 +667,7 @@ impl Tenure {
             ranking: self.ranking(),
             clock: self.observer.partitions.keys.accesses.clock(),
             idle_is_time: !self.memory.policy.ends_with("-lfu"),
+            sees_part: self.watching.slices.are_on(),
         }
     }
 
@@ -725,25 +681,6 @@ impl Tenure {
         Some(&*self.published).filter(|published| published.epoch == self.observer.epoch())
     }
 
-    /// Target bytes by bin where a partition wakes that has to have more than the plan gives it; its bins have the more in
-    /// proportion. `None` where nothing wakes.
-    fn held_targets(&self, target_bytes: &[u64], now_us: u64) -> Option<Vec<u64>> {
-        let spill = self.spill.as_ref()?;
-        let partitions = &self.observer.partitions;
-        let is_guaranteed = |i: usize| partitions.tenants().bytes_min()[partitions.of_what()[i].0.0 as usize] > 0;
-        let planned = partitions.binning.by_partition(target_bytes);
-        let held = spill.held_targets(&planned, is_guaranteed, self.published.window, now_us)?;
-        let of_bin = |(bin, &target): (usize, &u64)| {
-            let partition = partitions.binning.partition_of()[bin];
-            let (planned, held) = (planned[partition.index()], held[partition.index()]);
-            match planned {
-                0 => held / partitions.binning.of(partition).count() as u64,
-                _ => (u128::from(target) * u128::from(held) / u128::from(planned)) as u64,
-            }
-        };
-        Some(target_bytes.iter().enumerate().map(of_bin).collect())
-    }
-
     /// Keys sampled per eviction by bin, as planned; empty where they are as set.
     fn sample_sizes(&self) -> &[u32] {
         let current = self.current().filter(|_| self.settings.policy == Policy::Kredis);
@@ -753,7 +690,7 @@ impl Tenure {
     /// Keys sampled per eviction, whoever gives: as set, or as chosen.
     fn sample_size(&self) -> u32 {
         let set = match self.settings.policy {
-            Policy::Density => return self.load.samples(self.settings.density_samples as u32),
+            Policy::Density => return self.pressure.load.samples(self.settings.density_samples as u32),
             _ => self.settings.samples,
         };
         self.chosen_sample_size().unwrap_or(set as u32)
@@ -796,13 +733,13 @@ impl Tenure {
             EvictionStatus::NoLimit
         } else if self.server_evicts() {
             EvictionStatus::ByServer
-        } else if self.worker_died && self.settings.policy.learns() {
+        } else if self.faults.worker_died && self.settings.policy.learns() {
             EvictionStatus::NoWorker
         } else if !self.settings.policy.has_targets() {
             EvictionStatus::Ready
         } else if !planned {
             EvictionStatus::NoPlan
-        } else if now_us > self.published_at_us + stale_us {
+        } else if now_us > self.news.at_us + stale_us {
             EvictionStatus::StalePlan
         } else {
             EvictionStatus::Ready
@@ -824,7 +761,7 @@ impl Tenure {
         match self.settings.headroom_bytes as u64 {
             0 => {
                 let limit_bytes = self.memory.limit_bytes;
-                self.growth.headroom_bytes(limit_bytes) + self.own.reserve_bytes(limit_bytes)
+                self.pressure.growth.headroom_bytes(limit_bytes) + self.pressure.own.reserve_bytes(limit_bytes)
             }
             set => set.min(self.memory.limit_bytes / 2),
         }
@@ -832,8 +769,8 @@ impl Tenure {
 
     /// Ten times a second: key counts and mean sizes.
     pub fn tick(&mut self, server: &mut Server, now_us: u64) {
-        self.ticked_at_us = now_us;
-        self.own.tick();
+        self.times.ticked_at_us = now_us;
+        self.pressure.own.tick();
         self.look_after_worker(server);
         if self.observer.table_is_stale {
             if let Ok(commands) = read_command_table(server) {
@@ -841,42 +778,40 @@ impl Tenure {
             }
             self.observer.table_is_stale = false;
         }
-        self.load.look(now_us, thread_cpu_us());
+        self.pressure.load.look(now_us, thread_cpu_us());
         self.count_keys(server);
-        let dbs: Vec<u16> = self.db_sizes.iter().map(|(db, _)| *db).collect();
+        let dbs: Vec<u16> = self.databases.sizes.iter().map(|(db, _)| *db).collect();
         self.observer.set_dbs_in_use(&dbs);
-        self.look_after_owners();
         let moved = std::mem::take(&mut self.observer.partitions.keys.moved);
         self.usage.moved(moved);
         self.census(server);
         let (partitions, sizes, _) = self.observer.guides();
-        self.usage.settle(&self.db_sizes, partitions, sizes);
+        self.usage.settle(&self.databases.sizes, partitions, sizes);
     }
 
     /// The same, after what features do: how much is watched, and a snapshot for the worker.
     pub fn end_tick(&mut self, server: &mut Server, now_us: u64) {
         self.fit_minimums(server);
-        self.sleep_tick(server, now_us);
         self.watch_or_pause(server, now_us);
         self.leave_snapshot(server);
     }
 
     /// Counts keys where the first have come since the last tick.
     pub fn need_key_counts(&mut self, server: &mut Server) {
-        if self.db_sizes.is_empty() {
+        if self.databases.sizes.is_empty() {
             self.count_keys(server);
         }
     }
 
     /// Asks which databases hold keys, and how many.
-    fn count_keys(&mut self, server: &mut Server) {
-        self.db_sizes.clear();
-        for db in 0..self.databases {
+    pub fn count_keys(&mut self, server: &mut Server) {
+        self.databases.sizes.clear();
+        for db in 0..self.databases.count {
             if server.select_db(db) {
                 let keys = server.db_size();
                 if keys > 0 {
                     self.observer.partitions.of(db, b"");
-                    self.db_sizes.push((db, keys));
+                    self.databases.sizes.push((db, keys));
                 }
             }
         }
@@ -884,32 +819,65 @@ impl Tenure {
 
     /// Where nothing can be short of memory soon, turns don't look, and a fast stream is watched in part.
     fn watch_or_pause(&mut self, server: &mut Server, now_us: u64) {
-        self.has_maximum = self.observer.partitions.tenants().bytes_max().iter().any(|&max| max < u64::MAX);
-        self.may_be_short = self.has_maximum || self.is_near_limit(self.used_bytes(server));
-        let is_clock_wanted = self.features_want.has(Wants::WRITES_OBSERVED)
-            || (self.may_be_short && self.settings.policy == Policy::Density);
+        self.pressure.has_maximum = self.observer.partitions.tenants().bytes_max().iter().any(|&max| max < u64::MAX);
+        let used_bytes = self.used_bytes(server);
+        self.look_at_room(now_us, used_bytes);
+        self.pressure.may_be_short = self.pressure.has_maximum || self.is_near_limit(used_bytes);
+        let is_clock_wanted = self.watching.wanted.has(Wants::WRITES_OBSERVED)
+            || (self.pressure.may_be_short && self.settings.policy == Policy::Density);
         let accesses = &mut self.observer.partitions.keys.accesses;
         accesses.turn(is_clock_wanted);
         accesses.pace(now_us);
-        self.status = match self.status_by_plan(now_us) {
+        self.pressure.status = match self.status_by_plan(now_us) {
             EvictionStatus::Ready => status_by_state(server),
             other => other,
         };
         let enough_per_second = self.settings.watched_per_second as u64;
-        // Of a key that comes unseen nobody knows whose it is.
-        let has_owners = self.observer.partitions.owners.is_some();
-        let may_pause = !self.may_be_short
-            && !has_owners
-            && !self.sleep_needs_watching()
-            && !self.features_want.has(Wants::OBSERVED);
-        let unwatched = if self.features_want.has(Wants::WRITES_OBSERVED) { Watched::Writes } else { Watched::Nothing };
-        let wanted =
-            self.duty.decide(now_us, self.observer.requests(), may_pause.then_some(unwatched), enough_per_second);
-        self.watch(server, wanted);
+        let may_pause = !self.pressure.may_be_short && !self.watching.wanted.has(Wants::OBSERVED);
+        let unwatched =
+            if self.watching.wanted.has(Wants::WRITES_OBSERVED) { Watched::Writes } else { Watched::Nothing };
+        let wanted = self.watching.duty.decide(
+            now_us,
+            self.observer.requests(),
+            may_pause.then_some(unwatched),
+            enough_per_second,
+        );
+        let is_busy = 100.0 * self.pressure.load.share() >= self.settings.watch_busy_percent as f64;
+        let may_slice = is_busy && self.may_slice();
+        self.watching.slices.allow(may_slice, self.settings.watch_percent as f64 / 100.0);
+        if !self.watching.slices.is_pausing() {
+            self.watch(server, wanted);
+        }
+    }
+
+    /// Where keys go by rank, misses and new keys that the server tells of and the ages that it keeps will do for a
+    /// while; where others need each command, they won't.
+    fn may_slice(&self) -> bool {
+        let others_need = Wants::OBSERVED | Wants::WRITES_OBSERVED | Wants::NEW_KEYS | Wants::ANY_COMMAND;
+        self.pressure.may_be_short
+            && self.settings.policy == Policy::Density
+            && self.pressure.status == EvictionStatus::Ready
+            && self.observer.partitions.owners.is_none()
+            && !self.watching.wanted.has(others_need)
+    }
+
+    /// A turn has ended: while the main thread is busy, whether the next is watched.
+    fn end_slice(&mut self, server: &mut Server, now_us: u64) {
+        let seen = self.observer.partitions.keys.accesses.now() * REQUESTS_PER_TICK;
+        if let Some(is_watched) = self.watching.slices.turn(now_us, seen, thread_cpu_us) {
+            self.watch(server, if is_watched { Watched::All } else { Watched::Nothing });
+        }
+    }
+
+    fn look_at_room(&mut self, now_us: u64, used_bytes: u64) {
+        let begins_at_bytes = self.memory.limit_bytes.saturating_sub(self.headroom_bytes());
+        self.pressure.room.look(now_us, used_bytes, begins_at_bytes);
+        self.pressure.room.data_bytes = self.usage.bytes().iter().sum();
+        self.pressure.room.tenure_bytes = alloc::allocated_bytes() as u64;
     }
 
     /// What the server counts against its limit, in bytes; 0 without a limit.
-    fn used_bytes(&self, server: &mut Server) -> u64 {
+    pub fn used_bytes(&self, server: &mut Server) -> u64 {
         (server.used_memory_ratio() * self.memory.limit_bytes as f64) as u64
     }
 
@@ -920,8 +888,8 @@ impl Tenure {
 
     /// Without its worker Tenure only watches: says so once.
     fn look_after_worker(&mut self, server: &mut Server) {
-        if !self.worker_died && !self.worker.is_alive() {
-            self.worker_died = true;
+        if !self.faults.worker_died && !self.worker.is_alive() {
+            self.faults.worker_died = true;
             let why = crate::ffi::guard::last_panic();
             let text = format!("Tenure only watches now, the server evicts as stock: the worker has died: panic {why}");
             server.log(Level::Warning, &text);
@@ -933,21 +901,23 @@ impl Tenure {
         self.usage.written(self.observer.writes_of_divided());
         let may_take_time = self.usage.is_counted() && !self.usage.is_outdated();
         let wanted = if may_take_time { self.keys_for_a_round() } else { CENSUS_KEYS_MAX };
-        let goal = self.visited_at_tick + wanted;
+        let goal = self.times.visited + wanted;
         let (partitions, sizes, _) = self.observer.guides();
         sizes.refresh_some();
         let is_rough: Vec<bool> = (0..PARTITIONS_MAX).map(|i| sizes.is_rough(PartitionId(i as u16))).collect();
         let mut guides = Guides { partitions, sizes, usage: &mut self.usage, sizes_of: SizesOf::Account };
+        let is_due = (self.times.ticked_at_us / TICK_US).is_multiple_of(CALIBRATED_EVERY);
+        let now_and_then = if is_due { CALIBRATED_KEYS } else { 0 };
         let mut kept: Vec<(Text, usize, PartitionId, u16)> = Vec::new();
-        let dbs = self.db_sizes.len();
+        let dbs = self.databases.sizes.len();
         for step in 0..CENSUS_STEPS.max(2 * wanted as usize) {
-            if dbs == 0 || (self.walk.visited >= goal && kept.len() >= CALIBRATED_KEYS) {
+            if dbs == 0 || (self.walk.visited >= goal && kept.len() >= now_and_then) {
                 break;
             }
-            let (db, _) = self.db_sizes[step % dbs];
+            let (db, _) = self.databases.sizes[step % dbs];
             self.walk.step(server, db, &mut guides, |visit, _| {
                 let is_rough = is_rough[visit.partition.index()];
-                let wanted = if is_rough { CALIBRATED_KEYS_AT_FIRST } else { CALIBRATED_KEYS };
+                let wanted = if is_rough { CALIBRATED_KEYS_AT_FIRST } else { now_and_then };
                 if kept.len() < wanted && visit.key.kind() == Kind::String && visit.key.length() < LARGE_BYTES {
                     kept.push((visit.name.keep(), visit.key.length(), visit.partition, visit.db));
                 }
@@ -957,7 +927,7 @@ impl Tenure {
             server.select_db(db);
             self.observer.sizes().calibrate(server, partition, name.as_ref(), length);
         }
-        self.visited_at_tick = self.walk.visited;
+        self.times.visited = self.walk.visited;
     }
 
     /// Keys per tick with which the walk comes round in a minute, within limits.
@@ -967,7 +937,7 @@ impl Tenure {
 
     /// Keys of all databases, as of the last tick.
     pub fn all_keys(&self) -> u64 {
-        self.db_sizes.iter().map(|(_, keys)| keys).sum()
+        self.databases.sizes.iter().map(|(_, keys)| keys).sum()
     }
 
     fn leave_snapshot(&mut self, server: &mut Server) {
@@ -975,7 +945,11 @@ impl Tenure {
         let items: u64 = self.usage.bytes().iter().sum();
         let used_bytes = self.used_bytes(server);
         let room_bytes = limit_bytes.saturating_sub(self.headroom_bytes()) as i64 - used_bytes as i64;
+        let capacity_bytes = if limit_bytes == 0 { 0 } else { (items as i64 + room_bytes).max(1) as u64 };
         let partitions = &self.observer.partitions;
+        let is_a_share = self.settings.key_table_bytes == 0;
+        let key_table = partitions.keys.table.as_ref().filter(|_| is_a_share);
+        let key_table_bytes = key_table.map_or(0, KeyTable::memory_bytes);
         self.worker.shared.leave(Snapshot {
             epoch: self.observer.epoch(),
             counters: self.observer.counters.to_vec(),
@@ -985,17 +959,20 @@ impl Tenure {
             bytes_max: partitions.tenants().bytes_max().to_vec(),
             weights: partitions.tenants().weights().to_vec(),
             memory_bytes: limit_bytes,
-            capacity_bytes: if limit_bytes == 0 { 0 } else { (items as i64 + room_bytes).max(1) as u64 },
+            capacity_bytes,
             keys: self.usage.keys()[..partitions.len()].iter().map(|&keys| keys as u64).collect(),
             evictions: (self.evictor.work.evicted.iter().sum(), self.evictor.work.spent_us),
-            fast: self.fast_to_divide,
-            is_watching: self.observer.watched() == Watched::All,
+            fast: self.memory.fast_to_divide,
+            key_table_bytes,
+            is_watching: self.observer.watched() == Watched::All || self.watching.slices.is_pausing(),
+            are_accesses_noted: partitions.keys.accesses.is_on(),
             is_replica: server.flags().is_replica(),
             instructions: self.instructions(used_bytes),
         });
     }
 
-    /// The worker's settings; while memory is far from its limit little depends on the curves, and watching costs a quarter.
+    /// The worker's settings; while memory is far from its limit little depends on the curves, and watching costs a
+    /// quarter.
     fn instructions(&self, used_bytes: u64) -> Instructions {
         let instructions = self.settings.instructions();
         let share = if self.is_near_limit(used_bytes) { 1 } else { 4 };
@@ -1005,23 +982,29 @@ impl Tenure {
     /// Asks for the limit and the policy.
     fn read_memory(&mut self, server: &mut Server, now_us: u64) {
         self.memory.read_at_us = now_us;
-        self.may_be_short |= self.memory.stale;
+        self.pressure.may_be_short |= self.memory.stale;
         self.memory.stale = false;
         let Some(reply) = server.call(c"INFO", &[b"memory", b"stats", b"keyspace"]) else { return };
         let Some(text) = reply.text() else { return };
         let n_commands = self.memory.n_commands;
         let mut expire = false;
+        self.pressure.room.buffers_bytes = 0;
         for line in text.lines() {
             match line.split_once(':') {
                 Some(("maxmemory", value)) => self.memory.limit_bytes = value.parse().unwrap_or(0),
                 Some(("maxmemory_policy", value)) => value.clone_into(&mut self.memory.policy),
                 Some(("total_commands_processed", value)) => self.memory.n_commands = value.parse().unwrap_or(0),
+                Some((name, value)) if room::BUFFERS.contains(&name) => {
+                    self.pressure.room.buffers_bytes += value.parse().unwrap_or(0);
+                }
                 Some((db, value)) if db.starts_with("db") => {
                     expire |= value.split(',').any(|field| field.starts_with("expires=") && field != "expires=0");
                 }
                 _ => {}
             }
         }
+        let clients_limit = server.setting("maxmemory-clients").unwrap_or_default();
+        self.memory.clients_limit_bytes = clients_limit_bytes(&clients_limit, self.memory.limit_bytes);
         self.memory.nothing_expires = self.memory.policy.starts_with("volatile") && !expire;
         // No event tells of CONFIG RESETSTAT, but it alone makes this smaller.
         if self.memory.n_commands < n_commands {
@@ -1031,18 +1014,18 @@ impl Tenure {
 
     /// True once after it: features have longest times too.
     pub fn take_stats_reset(&mut self) -> bool {
-        std::mem::take(&mut self.stats_were_reset)
+        std::mem::take(&mut self.memory.stats_were_reset)
     }
 
     /// `CONFIG RESETSTAT`: what was longest so far is measured anew; counters go on.
     fn forget_longest_times(&mut self) {
         self.evictor.work.slice_us_max = 0;
-        self.stats_were_reset = true;
+        self.memory.stats_were_reset = true;
     }
 
     /// Whether Tenure evicts, as shown: ready only where there is something that may go.
     pub fn status_shown(&self) -> EvictionStatus {
-        match self.status {
+        match self.pressure.status {
             EvictionStatus::Ready if self.memory.nothing_expires => EvictionStatus::NothingExpires,
             status => status,
         }
@@ -1061,7 +1044,7 @@ impl Tenure {
     }
 
     /// Changes what a key's partition is told by, and the account with it. True where the key was moved there.
-    fn reassign(&mut self, db: u16, key: &[u8], is_there: bool, change: impl FnOnce(&mut Partitions)) -> bool {
+    pub fn reassign(&mut self, db: u16, key: &[u8], is_there: bool, change: impl FnOnce(&mut Partitions)) -> bool {
         let partitions = &mut self.observer.partitions;
         let before = partitions.of(db, key);
         change(partitions);
@@ -1073,43 +1056,9 @@ impl Tenure {
         is_moved
     }
 
-    /// Keys of nobody that tenants' users have asked for in this turn are theirs now, where they are there and the users may use
-    /// them: a command that was refused was seen as well.
-    fn settle_claims(&mut self, server: &mut Server) {
-        if self.observer.claims.is_empty() {
-            return;
-        }
-        let mut claims = std::mem::take(&mut self.observer.claims);
-        for (Claim { db, user, .. }, key) in claims.iter() {
-            let partitions = &self.observer.partitions;
-            let owner = partitions.owners.as_ref().and_then(|owners| owners.name_of(user));
-            let Some(owner) = owner.and_then(|name| acl::User::named(&server.text(name))) else { continue };
-            let name = server.text(key);
-            server.select_db(db);
-            if partitions.may_claim(db, KeyHash::of(key), user)
-                && owner.may_use(&name)
-                && server.open(&name).kind() != Kind::Absent
-            {
-                self.reassign(db, key, true, |partitions| partitions.created(db, key, user));
-            }
-        }
-        claims.clear();
-        self.observer.claims = claims;
-    }
-
-    /// Whether there are keys of nobody; ten times a second.
-    fn look_after_owners(&mut self) {
-        let keys = self.all_keys();
-        let owners = &mut self.observer.partitions.owners;
-        self.observer.claims.are_wanted = owners.as_mut().is_some_and(|owners| {
-            owners.bound(keys);
-            keys > owners.keys()
-        });
-    }
-
     /// Seconds since this state was made.
     pub fn uptime_seconds(&self) -> u64 {
-        (now_us() - self.started_at_us) / 1_000_000
+        (now_us() - self.times.started_at_us) / 1_000_000
     }
 
     /// Keys that the walk has visited.
@@ -1129,6 +1078,14 @@ fn status_by_state(server: &mut Server) -> EvictionStatus {
         EvictionStatus::Paused
     } else {
         EvictionStatus::Ready
+    }
+}
+
+/// `maxmemory-clients` in bytes, which may be set as a share of the limit.
+fn clients_limit_bytes(set: &str, limit_bytes: u64) -> u64 {
+    match set.strip_suffix('%') {
+        Some(percent) => limit_bytes / 100 * percent.parse().unwrap_or(0),
+        None => set.parse().unwrap_or(0),
     }
 }
 

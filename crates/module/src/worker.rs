@@ -1,15 +1,16 @@
 //! The worker: one background thread that turns the sampled stream into curves, and curves into plans.
 //!
-//! It shares with the main thread a bounded queue of sampled accesses, a snapshot of the counters that the main thread leaves
-//! every 100 ms, and the last published plan. Neither side ever waits for the other: the main thread only tries the locks.
-//! It also steers the sampling rate: low enough that watching costs the main thread little, high enough that a small working set
-//! is seen well.
+//! It shares with the main thread a bounded queue of sampled accesses, a snapshot of the counters that the main
+//! thread leaves every 100 ms, and the last published plan. Neither side ever waits for the other: the main thread
+//! only tries the locks. It also steers the sampling rate: low enough that watching costs the main thread little,
+//! high enough that a small working set is seen well.
 
 #[cfg(test)]
 mod agreement;
 pub mod chooser;
 mod division;
 pub mod model;
+pub mod sizing;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -34,6 +35,7 @@ use tenure_core::units::{PartitionId, TenantId};
 use self::chooser::{Choice, Chooser, Whole};
 use self::division::Division;
 use self::model::{Model, Modelling};
+use self::sizing::{Sizer, Sizes};
 use crate::ffi::guard;
 use crate::observe::bins::Bins;
 use crate::observe::tenants;
@@ -45,7 +47,8 @@ const QUEUE_LEN: usize = 1 << 11;
 const SAMPLED_KEYS_ENOUGH: usize = 1 << 14;
 /// What was counted in a window weighs this much one window later.
 const WINDOW_DECAY: f64 = 0.7;
-/// With so many penalties measured in a window, those before it count no more: a backend that has slowed down is seen at once.
+/// With so many penalties measured in a window, those before it count no more: a backend that has slowed down is seen
+/// at once.
 const PENALTIES_ENOUGH: f64 = 30.0;
 /// What a primary has taught is believed for so many windows, and so long at the least.
 const LESSON_WINDOWS: u32 = 6;
@@ -111,8 +114,12 @@ pub struct Snapshot {
     pub evictions: (u64, u64),
     /// Where there are two memory tiers, how the fast one is divided, and how much of it there is to divide, in bytes.
     pub fast: Option<(FastDivision, u64)>,
+    /// The table of keys, in bytes, where it is a share of the limit; else 0.
+    pub key_table_bytes: u64,
     /// False while commands run unseen: the counters stand still.
     pub is_watching: bool,
+    /// What keys show is noted: of sampled accesses more is known than their size.
+    pub are_accesses_noted: bool,
     /// This server follows a primary: what it is asked for is no guide.
     pub is_replica: bool,
     /// The settings.
@@ -177,6 +184,10 @@ pub struct Published {
     pub is_taught: bool,
     /// What Tenure's own policy evicts by.
     pub learned: Learned,
+    /// What it would miss with less memory or more.
+    pub sizes: Arc<Sizes>,
+    /// How far the last prediction of that was off; `None` before there was one.
+    pub prediction_error: Option<f64>,
     /// By partition.
     pub partitions: Vec<PartitionView>,
     /// By bin.
@@ -358,7 +369,8 @@ impl Taught {
     }
 }
 
-/// A curve that was taken over, and the reads that it stands for; they decay, and it goes when they are few beside one's own.
+/// A curve that was taken over, and the reads that it stands for; they decay, and it goes when they are few beside
+/// one's own.
 #[derive(Clone, Debug)]
 struct Carried {
     curve: MissRatioCurve,
@@ -394,6 +406,7 @@ struct Models {
     sample_sizes: Vec<RunningSampleSize>,
     chooser: Chooser,
     learner: Option<Box<Learner>>,
+    sizer: Option<Sizer>,
     window: u64,
     plans_adopted: u64,
     window_began: Instant,
@@ -422,6 +435,7 @@ impl Models {
             sample_sizes: Vec::new(),
             chooser: Chooser::default(),
             learner: None,
+            sizer: None,
             window: 0,
             plans_adopted: 0,
             window_began: Instant::now(),
@@ -449,8 +463,8 @@ impl Models {
         }
     }
 
-    /// Takes what has come, a full queue at the most: where more comes than is taken, windows have to end all the same. True where there may
-    /// be more.
+    /// Takes what has come, a full queue at the most: where more comes than is taken, windows have to end all the
+    /// same. True where there may be more.
     fn take_some(&mut self, mut next: impl FnMut() -> Option<Sampled>) -> bool {
         for _ in 0..QUEUE_LEN {
             let Some(sampled) = next() else { return false };
@@ -469,6 +483,9 @@ impl Models {
         }
         if let (Some(learner), Some(shown)) = (&mut self.learner, &sampled.shown) {
             learner.record(&sampled.access, shown);
+            if let Some(sizer) = &mut self.sizer {
+                sizer.record(&sampled.access, sampled.partition, shown, learner.learned());
+            }
         }
         let (partition, bins) = (sampled.partition.index(), sampled.bins);
         self.make_room(partition, bins);
@@ -508,6 +525,7 @@ impl Models {
         let config = LearnerConfig::new(self.rate, window_requests);
         let learner = || Box::new(Learner::new(config).expect("the default decay is in range"));
         self.learner = learns.then(learner);
+        self.sizer = learns.then(|| Sizer::new(self.rate, window_requests));
     }
 
     /// Lowers the rate where watching costs too much or remembers too much.
@@ -550,6 +568,9 @@ impl Models {
         self.models.iter_mut().for_each(|model| model.set_rate(model_rate));
         if let Some(learner) = &mut self.learner {
             learner.set_rate(rate);
+        }
+        if let Some(sizer) = &mut self.sizer {
+            sizer.set_stream_rate(rate);
         }
         shared.rate_threshold.store(rate.threshold(), Ordering::Relaxed);
     }
@@ -613,8 +634,9 @@ impl Models {
         self.window_began = Instant::now();
     }
 
-    /// On a replica, publishes what its primary teaches in place of what it would learn itself; when it becomes the primary, begins
-    /// with that. True where there is nothing more to do: the replica's own windows don't count while it is taught.
+    /// On a replica, publishes what its primary teaches in place of what it would learn itself; when it becomes the
+    /// primary, begins with that. True where there is nothing more to do: the replica's own windows don't count while
+    /// it is taught.
     fn learns_from_primary(&mut self, shared: &Shared, snapshot: &Snapshot) -> bool {
         let heard = shared.taught.lock().ok().and_then(|mut place| place.take());
         let is_news = heard.is_some();
@@ -717,6 +739,7 @@ impl Models {
     fn end_window(&mut self, snapshot: &Snapshot) -> Published {
         let began = Instant::now();
         let capacity_bytes = snapshot.capacity_bytes;
+        let before: Vec<Counters> = self.partitions.iter().map(|held| held.before).collect();
         let (bins, merged): (Vec<BinView>, Vec<Option<MergedCurve>>) = snapshot
             .bins
             .iter()
@@ -745,6 +768,8 @@ impl Models {
             _ => Choice::default(),
         };
         let learned = self.learner.as_mut().map(|learner| learner.end_window(capacity_bytes)).unwrap_or_default();
+        let elapsed = (self.window_began.elapsed(), self.rate);
+        let sizes = self.sizer.as_mut().map(|sizer| sizer.end_window(snapshot, &before, elapsed, &learned));
         self.window += 1;
         let age = 64 * snapshot.instructions.window_requests;
         self.models.iter_mut().for_each(|model| model.end_window(WINDOW_DECAY, age, capacity_bytes));
@@ -759,6 +784,8 @@ impl Models {
             limits,
             choice,
             learned,
+            sizes: sizes.unwrap_or_default().into(),
+            prediction_error: self.sizer.as_ref().and_then(|sizer| sizer.error),
             partitions: views,
             bins,
             curves_us,
@@ -770,7 +797,8 @@ impl Models {
     fn models_bytes(&self) -> u64 {
         let models: usize = self.models.iter().map(Model::memory_bytes).sum();
         let learner = self.learner.as_ref().map_or(0, |learner| learner.memory_bytes());
-        (models + self.chooser.memory_bytes() + learner) as u64
+        let sizer = self.sizer.as_ref().map_or(0, Sizer::memory_bytes);
+        (models + self.chooser.memory_bytes() + learner + sizer) as u64
     }
 
     /// The cache as a whole.
@@ -795,8 +823,8 @@ impl Models {
         self.partitions.iter().fold((0.0, 0.0), add)
     }
 
-    /// The K of each bin for its target: that which its curve is of there. To begin with it is as set; under targets that stay
-    /// another has to be worth as much as another plan, too.
+    /// The K of each bin for its target: that which its curve is of there. To begin with it is as set; under targets
+    /// that stay another has to be worth as much as another plan, too.
     fn choose_sample_sizes(&mut self, merged: &[MergedCurve], bins: &[BinView], moved: bool, snapshot: &Snapshot) {
         let (instructions, carried) = (&snapshot.instructions, self.carried_sample_sizes(snapshot));
         let Some(plan) = &self.plan else { return self.sample_sizes.clear() };
@@ -886,8 +914,8 @@ impl Models {
         }
     }
 
-    /// Joins a partition's curve with the one that was taken over, each by the reads that it stands for. Bins of one that is divided
-    /// have their own alone.
+    /// Joins a partition's curve with the one that was taken over, each by the reads that it stands for. Bins of one
+    /// that is divided have their own alone.
     fn join_carried(&mut self, partition: usize, closed: &mut [(BinView, Option<MergedCurve>)]) {
         let held = &mut self.partitions[partition];
         let Some(carried) = &mut held.carried else { return };
@@ -927,7 +955,8 @@ impl Models {
         next_plan(self.plan.as_ref(), &claims, &groups, &terms).ok()
     }
 
-    /// How the fast memory tier is divided: a read that it misses costs the same whoever's it is, but for the tenant's weight.
+    /// How the fast memory tier is divided: a read that it misses costs the same whoever's it is, but for the
+    /// tenant's weight.
     fn divide_fast(&self, snapshot: &Snapshot, bins: &[BinView]) -> Vec<u64> {
         let Some((division, fast_bytes)) = snapshot.fast else { return Vec::new() };
         let claims_of = |(tenant, of_one): (&TenantId, &Bins)| {
@@ -940,8 +969,8 @@ impl Models {
         fast_division::divide(division, &claims, snapshot.weights.len(), fast_bytes, unit_bytes).unwrap_or_default()
     }
 
-    /// Mean penalty by partition; where none was measured, the mean of all; where none was measured at all, the same for all, so
-    /// that the plan saves the most misses.
+    /// Mean penalty by partition; where none was measured, the mean of all; where none was measured at all, the same
+    /// for all, so that the plan saves the most misses.
     fn penalties_us(&self, views: &[PartitionView]) -> Vec<f64> {
         let (n, sum) = self.penalties();
         let fallback = if n > 0.0 { sum / n } else { 1.0 };
@@ -1021,7 +1050,9 @@ mod tests {
             keys: vec![10_000; 2],
             evictions: (0, 0),
             fast: None,
+            key_table_bytes: 0,
             is_watching: true,
+            are_accesses_noted: true,
             is_replica: false,
             instructions: instructions(),
         }
@@ -1036,8 +1067,8 @@ mod tests {
         assert!(!models.take_some(|| None));
     }
 
-    /// Two partitions, each a loop over 100 keys of 10 bytes, misses of the second ten times as expensive, memory for one: it goes to
-    /// the second.
+    /// Two partitions, each a loop over 100 keys of 10 bytes, misses of the second ten times as expensive, memory for
+    /// one: it goes to the second.
     #[test]
     fn a_window_gives_memory_to_the_dear_misses() {
         let shared = Shared::new();
@@ -1067,8 +1098,8 @@ mod tests {
         assert!(shared.news(&mut version).is_none());
     }
 
-    /// A loop over 1.2 times what fits beside keys of recency, both in need of all memory: the loop is to be evicted at random, or
-    /// to fit; the other by recency.
+    /// A loop over 1.2 times what fits beside keys of recency, both in need of all memory: the loop is to be evicted
+    /// at random, or to fit; the other by recency.
     #[test]
     fn each_partition_gets_a_k_with_its_target() {
         let shared = Shared::new();
@@ -1123,8 +1154,8 @@ mod tests {
         }
     }
 
-    /// Two partitions that loop over small values and large ones in turn, with room for all of the small: those have it, of either
-    /// partition, and the curve of a partition as a whole says that this is half of its misses.
+    /// Two partitions that loop over small values and large ones in turn, with room for all of the small: those have
+    /// it, of either partition, and the curve of a partition as a whole says that this is half of its misses.
     #[test]
     fn a_divided_partition_keeps_its_small_values() {
         let shared = Shared::new();
@@ -1176,8 +1207,8 @@ mod tests {
         assert!((1900.0..2000.0).contains(&few), "seven do not outweigh a hundred: {few}");
     }
 
-    /// A replica is taught that the second partition is expensive and fits; it plans so, also as the primary's heir, until it has seen for
-    /// several windows that it is the first.
+    /// A replica is taught that the second partition is expensive and fits; it plans so, also as the primary's heir,
+    /// until it has seen for several windows that it is the first.
     #[test]
     fn a_replica_plans_on_what_it_was_taught_and_so_does_the_heir_until_it_knows_better() {
         let shared = Shared::new();

@@ -1,5 +1,5 @@
-//! Draws one chart of each kind into the folder given as argument: `cargo run -p tenure-plots --example gallery -- DIR`.
-//! Look at them after every change of style.
+//! Draws one chart of each kind into the folder given as argument:
+//! `cargo run -p tenure-plots --example gallery -- DIR`. Look at them after every change of style.
 use std::path::PathBuf;
 
 use tenure_plots::{BarChart, BarSeries, LineChart, Series};

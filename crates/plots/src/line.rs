@@ -18,7 +18,8 @@ const POINTS_WITH_MARKERS_MAX: usize = 40;
 pub struct Series {
     /// What the legend says.
     pub name: String,
-    /// `(x, y)` in drawing order. Points that are not finite, or not above 0 on a logarithmic axis, leave a gap in the line.
+    /// `(x, y)` in drawing order. Points that are not finite, or not above 0 on a logarithmic axis, leave a gap in
+    /// the line.
     pub points: Vec<(f64, f64)>,
 }
 

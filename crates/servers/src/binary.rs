@@ -118,7 +118,8 @@ impl ServerBinary {
         Ok(servers)
     }
 
-    /// A server that was built here with the allocator that comes with its source, which the distribution's aren't: `None` where none could be.
+    /// A server that was built here with the allocator that comes with its source, which the distribution's aren't:
+    /// `None` where none could be.
     ///
     /// # Errors
     /// When it does not run.

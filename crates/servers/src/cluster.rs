@@ -1,7 +1,7 @@
 //! A cluster on this machine: primaries that share the slots evenly, and replicas that follow them.
 //!
-//! Formed by the servers' own commands (`CLUSTER MEET`, `ADDSLOTSRANGE`, `REPLICATE`), so nothing but the servers is needed. A
-//! cluster takes about two seconds to form: so long a primary that has just started waits before it serves.
+//! Formed by the servers' own commands (`CLUSTER MEET`, `ADDSLOTSRANGE`, `REPLICATE`), so nothing but the servers is
+//! needed. A cluster takes about two seconds to form: so long a primary that has just started waits before it serves.
 
 use crate::{Result, Server, ServerBinary, ServerOptions, server, wait_for};
 use anyhow::{Context, bail, ensure};
@@ -15,7 +15,8 @@ const DEADLINE: Duration = Duration::from_secs(60);
 /// Keys that leave a slot at once.
 const KEYS_AT_ONCE: usize = 100;
 
-/// A running cluster. Dropping it kills all nodes and deletes their folders; see [`Server`] for what the drop panics about.
+/// A running cluster. Dropping it kills all nodes and deletes their folders; see [`Server`] for what the drop panics
+/// about.
 #[derive(Debug)]
 pub struct Cluster {
     /// The primaries first, then the first replica of each, then the second of each.
@@ -24,8 +25,8 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Starts `n_primaries` primaries and `n_replicas` replicas of each, all with `options` (`cluster-enabled` is added), and
-    /// waits until all serve. With `options.port` the nodes take that port and those above it.
+    /// Starts `n_primaries` primaries and `n_replicas` replicas of each, all with `options` (`cluster-enabled` is
+    /// added), and waits until all serve. With `options.port` the nodes take that port and those above it.
     ///
     /// # Errors
     /// When there is no primary or more than 100, a node doesn't start, or the cluster isn't formed within 60 s.
@@ -125,7 +126,8 @@ impl Cluster {
         self.nodes.iter().map(|node| format!("redis://127.0.0.1:{}", node.port())).collect()
     }
 
-    /// Moves slots from one node to another, key by key, as `valkey-cli --cluster reshard` does. Clients are served meanwhile.
+    /// Moves slots from one node to another, key by key, as `valkey-cli --cluster reshard` does. Clients are served
+    /// meanwhile.
     ///
     /// # Errors
     /// When a node refuses; slots that were under way stay so.
@@ -160,7 +162,8 @@ impl Cluster {
         self.wait_until_all_agree()
     }
 
-    /// Waits until all nodes that run name the same owner of each slot, of the same epoch. Until then they don't vote for a replica.
+    /// Waits until all nodes that run name the same owner of each slot, of the same epoch. Until then they don't vote
+    /// for a replica.
     ///
     /// # Errors
     /// When that isn't so within 60 s.

@@ -24,8 +24,8 @@ pub fn module_path() -> Result<PathBuf> {
     library_path("TENURE_MODULE", MODULE_FILE)
 }
 
-/// Absolute path of `libtenure_clock.so`, which makes a server's wall clock faster: `TENURE_CLOCK` when set, else found as the
-/// module is.
+/// Absolute path of `libtenure_clock.so`, which makes a server's wall clock faster: `TENURE_CLOCK` when set, else
+/// found as the module is.
 ///
 /// # Errors
 /// As [`module_path()`].

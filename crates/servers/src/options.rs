@@ -87,7 +87,8 @@ pub fn quoted(word: &str) -> String {
     format!("\"{}\"", word.replace('\\', "\\\\").replace('"', "\\\""))
 }
 
-/// What two memory tiers need in a server's environment: a thread cache that keeps small allocations alone, by either name that jemalloc has.
+/// What two memory tiers need in a server's environment: a thread cache that keeps small allocations alone, by either
+/// name that jemalloc has.
 pub fn environment_for_tiers() -> [(String, String); 2] {
     ["MALLOC_CONF", "JE_MALLOC_CONF"].map(|name| (name.to_owned(), "tcache_max:256".to_owned()))
 }

@@ -270,7 +270,8 @@ impl Server {
         let _ = child.wait();
     }
 
-    /// Lets the process stand still (SIGSTOP): the kernel still takes what is sent to it, as far as its sockets have room.
+    /// Lets the process stand still (SIGSTOP): the kernel still takes what is sent to it, as far as its sockets have
+    /// room.
     ///
     /// # Errors
     /// When there is no process any more.

@@ -1,7 +1,8 @@
 //! The launcher against the server that is installed here.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Duration;
 use tenure_servers::{Server, ServerBinary, ServerOptions, wait_for};
 
@@ -138,4 +139,51 @@ fn a_crash_nobody_asked_about_fails_the_test() {
     let server = start(&ServerOptions::default());
     let _ = server.call::<()>(&["DEBUG", "SEGFAULT"]);
     wait_for(Duration::from_secs(10), "the end of the crashed server", || !server.is_alive()).unwrap();
+}
+
+/// What `./run` would take, in the words of `choose_server` in scripts/lib.sh: path and reason.
+fn chosen(variables: &[(&str, &Path)]) -> (String, String) {
+    let script = "source scripts/lib.sh; choose_server; printf '%s\\n%s\\n' \"$server\" \"$server_why\"";
+    let mut bash = Command::new("bash");
+    bash.arg("-ec").arg(script).current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."));
+    bash.env_remove("TENURE_SERVER").envs(variables.iter().copied());
+    let output = bash.output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
+    let (server, why) = text.trim_end().split_once('\n').unwrap();
+    (server.to_owned(), why.to_owned())
+}
+
+/// A program on the PATH that says that it is a server of that version; all else of the PATH follows.
+fn says_it_is(folder: &Path, product: &str, version: &str) -> std::path::PathBuf {
+    let name = format!("{}-server", product.to_lowercase());
+    let program = folder.join(&name);
+    std::fs::write(&program, format!("#!/bin/sh\necho '{product} server v={version} sha=0 bits=64'\n")).unwrap();
+    std::fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    program
+}
+
+#[test]
+fn run_takes_what_can_do_all_and_says_why() {
+    let (on_path, unpacked) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let path = format!("{}:{}", on_path.path().display(), std::env::var("PATH").unwrap());
+    let variables = [("PATH", Path::new(&path)), ("TENURE_SERVERS_DIR", unpacked.path())];
+
+    let valkey = says_it_is(on_path.path(), "Valkey", "8.1.4");
+    assert_eq!(chosen(&variables), (valkey.display().to_string(), "installed".to_owned()));
+
+    // Replies can't be held there: the newest of those that were unpacked is better.
+    says_it_is(on_path.path(), "Valkey", "7.2.5");
+    for (product, version) in [("Redis", "8.0.6"), ("Valkey", "8.0.1"), ("Valkey", "9.1.2"), ("Redis", "7.4.1")] {
+        let bin = unpacked.path().join(format!("{}-{version}/usr/bin", product.to_lowercase()));
+        std::fs::create_dir_all(&bin).unwrap();
+        says_it_is(&bin, product, version);
+    }
+    let (server, why) = chosen(&variables);
+    assert!(server.ends_with("valkey-9.1.2/usr/bin/valkey-server"), "{server}");
+    assert!(why.starts_with("the installed valkey 7.2.5 lacks held replies"), "{why}");
+
+    let asked_for = says_it_is(on_path.path(), "Redis", "7.0.15");
+    let given = [&variables[..], &[("TENURE_SERVER", asked_for.as_path())]].concat();
+    assert_eq!(chosen(&given), (asked_for.display().to_string(), "asked for".to_owned()));
 }

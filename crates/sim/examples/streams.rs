@@ -1,8 +1,9 @@
-//! What policies make of streams made for what learning is weak at (`tenure_sim::streams`): mean latency against redis by memory, and after a change
-//! how many requests it takes until a policy is ahead of redis again.
+//! What policies make of streams made for what learning is weak at (`tenure_sim::streams`): mean latency against
+//! redis by memory, and after a change how many requests it takes until a policy is ahead of redis again.
 //!
-//! 6,000 keys and 150,000 reads, windows of 7,500, the first fifth warms up; a policy is ahead again where three of the following hundredths of the
-//! stream in a row cost less than under redis. Run: `cargo run --locked --release -p tenure-sim --example streams`; it takes 20 s.
+//! 6,000 keys and 150,000 reads, windows of 7,500, the first fifth warms up; a policy is ahead again where three of
+//! the following hundredths of the stream in a row cost less than under redis. Run:
+//! `cargo run --locked --release -p tenure-sim --example streams`; it takes 20 s.
 
 use std::sync::Arc;
 

@@ -1,8 +1,9 @@
-//! Belady's choice with costs and sizes, on a sample: a clairvoyant evictor that a real cache could be, if it knew the future.
+//! Belady's choice with costs and sizes, on a sample: a clairvoyant evictor that a real cache could be, if it knew
+//! the future.
 //!
-//! Of K values drawn at random (64 unless told otherwise) the one goes whose next read saves least per byte and access until then: penalty /
-//! (size × distance). What is never read again, is written before, or will have expired saves nothing and goes first. The
-//! companion of the bound: what is between the two, nobody knows.
+//! Of K values drawn at random (64 unless told otherwise) the one goes whose next read saves least per byte and
+//! access until then: penalty / (size × distance). What is never read again, is written before, or will have expired
+//! saves nothing and goes first. The companion of the bound: what is between the two, nobody knows.
 
 use std::sync::Arc;
 
@@ -39,7 +40,8 @@ pub struct Belady {
 }
 
 impl Belady {
-    /// A cache of `capacity_bytes` that is going to see exactly the accesses of `offline`, in order, and samples `k` values (1 to 64).
+    /// A cache of `capacity_bytes` that is going to see exactly the accesses of `offline`, in order, and samples `k`
+    /// values (1 to 64).
     ///
     /// # Errors
     /// [`ConfigError::SampleSize`] for another `k`.
@@ -116,7 +118,8 @@ mod tests {
 
     use super::*;
 
-    /// a b c a b: room for two. c must enter (misses are stored), and of a and b, b is needed later: b goes. So a hits, and b misses.
+    /// a b c a b: room for two. c must enter (misses are stored), and of a and b, b is needed later: b goes. So a
+    /// hits, and b misses.
     #[test]
     fn what_is_needed_latest_goes() {
         let trace: Arc<[Access]> =

@@ -1,16 +1,18 @@
-//! A lower bound on what misses must cost, whatever the policy: no cache of the size can do better, knowing the future or not.
+//! A lower bound on what misses must cost, whatever the policy: no cache of the size can do better, knowing the
+//! future or not.
 //!
-//! Source: PFOO-L (Berger, Beckmann and Harchol-Balter, SIGMETRICS'18) sec. 4, with costs. Keeping a value from one use to the next takes its size
-//! for so many accesses and saves the miss penalty of the next use, where that is a read. A cache of C bytes has C for every
-//! access of the trace. Asking only that the *sum* be kept, and letting the last stay be a fraction, leaves a knapsack that
-//! taking stays by saving per byte and access solves exactly; what it saves is at least what any policy can.
-//! Where values expire, a value filled anew lasts longer than one that stayed. So every stay counts as possible that some choice of
-//! fills makes possible, and what the stays of one life of a key save together is limited to what the best choice saves with unlimited
-//! memory (`lives.rs`). A life's savings by room stay concave under its limit, so the same order still solves the knapsack, each
-//! life's stays being taken until its limit is reached, the last in part. With room for all this is the optimum.
-//! With a warm-up only savings after it count, and only room after it: a stay that spans its end takes the later part.
-//! What a policy gives up during the warm-up costs it nothing, a fill that lasts into the counted part included.
-//! Cost: one sort of the trace's stays for any number of cache sizes.
+//! Source: PFOO-L (Berger, Beckmann and Harchol-Balter, SIGMETRICS'18) sec. 4, with costs. Keeping a value from one
+//! use to the next takes its size for so many accesses and saves the miss penalty of the next use, where that is a
+//! read. A cache of C bytes has C for every access of the trace. Asking only that the *sum* be kept, and letting the
+//! last stay be a fraction, leaves a knapsack that taking stays by saving per byte and access solves exactly; what it
+//! saves is at least what any policy can. Where values expire, a value filled anew lasts longer than one that stayed.
+//! So every stay counts as possible that some choice of fills makes possible, and what the stays of one life of a key
+//! save together is limited to what the best choice saves with unlimited memory (`lives.rs`). A life's savings by
+//! room stay concave under its limit, so the same order still solves the knapsack, each life's stays being taken
+//! until its limit is reached, the last in part. With room for all this is the optimum. With a warm-up only savings
+//! after it count, and only room after it: a stay that spans its end takes the later part. What a policy gives up
+//! during the warm-up costs it nothing, a fill that lasts into the counted part included. Cost: one sort of the
+//! trace's stays for any number of cache sizes.
 
 use tenure_core::access::Op;
 
@@ -44,9 +46,11 @@ impl Stay {
     }
 }
 
-/// The bound for caches of `capacities_bytes`, in that order. `warm_up` accesses at the trace's beginning are not counted.
+/// The bound for caches of `capacities_bytes`, in that order. `warm_up` accesses at the trace's beginning are not
+/// counted.
 ///
-/// The miss ratios in the report are those of the cheapest relaxed solution, not bounds by themselves; nothing is said to be evicted.
+/// The miss ratios in the report are those of the cheapest relaxed solution, not bounds by themselves; nothing is
+/// said to be evicted.
 pub fn bound(offline: &Offline, capacities_bytes: &[u64], warm_up: usize, hit_us: f64) -> Vec<Report> {
     let mut everything = Tally::default();
     for access in &offline.accesses[warm_up.min(offline.accesses.len())..] {
@@ -117,8 +121,8 @@ mod tests {
 
     use super::*;
 
-    /// The least that misses can cost after `warm_up` accesses, by trying every set of values that fits after every access (admission
-    /// is free). A state is by key when the value held expires.
+    /// The least that misses can cost after `warm_up` accesses, by trying every set of values that fits after every
+    /// access (admission is free). A state is by key when the value held expires.
     fn brute_force(accesses: &[Access], capacity: u64, warm_up: usize) -> f64 {
         let keys = accesses.iter().map(|a| a.key.0 as usize + 1).max().unwrap_or(0);
         let mut costs = BTreeMap::from([(vec![None; keys], 0.0)]);
@@ -150,8 +154,9 @@ mod tests {
         Access { penalty_us, op, ..Access::read(KeyHash(key), size_bytes) }
     }
 
-    /// a b a b with room for one: keeping either through saves one of two, and the relaxation can't split what needs two
-    /// accesses of room out of four: a and b both fit its sum (2 × 1 + 2 × 1 = 4), so the bound is the two cold misses.
+    /// a b a b with room for one: keeping either through saves one of two, and the relaxation can't split what needs
+    /// two accesses of room out of four: a and b both fit its sum (2 × 1 + 2 × 1 = 4), so the bound is the two cold
+    /// misses.
     #[test]
     fn it_bounds_the_sum_only() {
         let trace: Arc<[Access]> = [0, 1, 0, 1].map(|key| access(key, 1, 10.0, Op::Read)).into();
@@ -166,8 +171,9 @@ mod tests {
         assert_eq!(bound(&Offline::new(trace), &[4], 0, 0.0)[0].penalty_us_total, 30.0);
     }
 
-    /// Size 4 at 0, size 1 at 1 and 17. With room for 2 the first isn't stored, so the read at 1 misses and fills a value that lasts until
-    /// 18, which the read at 17 finds. With room for 4 the first may be kept and found at 1, but expires at 2. Either way two of three miss.
+    /// Size 4 at 0, size 1 at 1 and 17. With room for 2 the first isn't stored, so the read at 1 misses and fills a
+    /// value that lasts until 18, which the read at 17 finds. With room for 4 the first may be kept and found at 1,
+    /// but expires at 2. Either way two of three miss.
     #[test]
     fn a_value_filled_anew_lasts_longer() {
         let read = |time_us, size, ttl_us| Access { time_us, ttl_us, ..access(0, size, 10.0, Op::Read) };

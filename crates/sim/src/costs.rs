@@ -86,7 +86,8 @@ impl PenaltyNoise {
         (0.0..=Self::SHARE_MAX).contains(&share).then_some(PenaltyNoise { share })
     }
 
-    /// Access number `i` as a policy hears of it: its penalty off by a number drawn evenly from an interval, the same for the same `i`.
+    /// Access number `i` as a policy hears of it: its penalty off by a number drawn evenly from an interval, the same
+    /// for the same `i`.
     #[inline]
     pub fn heard(self, access: &Access, i: u64) -> Access {
         if self.share == 0.0 {

@@ -1,7 +1,7 @@
 //! Many policies and memory sizes over one trace at once, on as many threads as wanted.
 //!
-//! A trace in memory is replayed job by job; a streamed one is read once, in batches that every job replays before the next, so
-//! that memory doesn't grow with its length. Results don't depend on the number of threads.
+//! A trace in memory is replayed job by job; a streamed one is read once, in batches that every job replays before
+//! the next, so that memory doesn't grow with its length. Results don't depend on the number of threads.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};

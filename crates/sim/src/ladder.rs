@@ -1,11 +1,12 @@
 //! The ladder: every policy on many traces, costs, sizes and memory sizes, as mean latency relative to `redis`.
 //!
-//! A *rung* is one trace under one cost scheme, with one kind of sizes, at one share of its footprint. Three cost schemes: two backends of
-//! 120 and 1000 µs by the key's hash; four tenants of 200, 400, 1000 and 2000 µs (the trace's own tenants in turn, where it
-//! has at least four, else by the key's hash); fifteen of 2^0 … 2^14 µs by the key's hash. Sizes are 1 KiB throughout, or the trace's
-//! with log-normal ones (50 B to 64 KiB) where it has none. What costs alike is also a tenant, for the policies that partition
-//! by tenant. The first fifth of a trace warms up; the bound and the clairvoyant are told the future.
-//! A policy that knows no costs is replayed once for all cost schemes. Cost: about 5 minutes of two cores for 18 traces.
+//! A *rung* is one trace under one cost scheme, with one kind of sizes, at one share of its footprint. Three cost
+//! schemes: two backends of 120 and 1000 µs by the key's hash; four tenants of 200, 400, 1000 and 2000 µs (the
+//! trace's own tenants in turn, where it has at least four, else by the key's hash); fifteen of 2^0 … 2^14 µs by the
+//! key's hash. Sizes are 1 KiB throughout, or the trace's with log-normal ones (50 B to 64 KiB) where it has none.
+//! What costs alike is also a tenant, for the policies that partition by tenant. Where costs are to be equal, there
+//! is one scheme. The first fifth of a trace warms up; the bound and the clairvoyant are told the future. A policy
+//! that knows no costs is replayed once for all cost schemes. Cost: about 5 minutes of two cores for 18 traces.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -18,7 +19,7 @@ use tenure_core::policy::partitioned::PlanConfig;
 use tenure_core::units::TenantId;
 
 use crate::bound::bound;
-use crate::costs::{CostSpec, PenaltyNoise, backend_of};
+use crate::costs::{PenaltyNoise, backend_of};
 use crate::grid::{Survey, on_threads};
 use crate::offline::Offline;
 use crate::policies::{PolicyName, Setup};
@@ -26,7 +27,7 @@ use crate::replay::Tally;
 use crate::settings::Settings;
 
 /// What is compared by default, and in this order.
-pub const POLICIES: &str = "redis,lru,klru:5,random,lfu,dlru,s3fifo,predis,predis-paper,kredis,hyperbolic:5,hyperbolic,hyperbolic-size,gdsf,gdsf-sampled,tenure,belady";
+pub const POLICIES: &str = "redis,lru,klru:5,random,lfu,dlru,s3fifo,sieve,predis,predis-paper,kredis,hyperbolic:5,hyperbolic,hyperbolic-size,wtinylfu,tinylfu-sampled,camp,lhd,3l-cache,gdsf,gdsf-sampled,tenure,belady";
 
 /// Memory sizes, in percent of the footprint.
 pub const MEMORY_PERCENT: [u64; 4] = [10, 25, 50, 75];
@@ -34,9 +35,12 @@ pub const MEMORY_PERCENT: [u64; 4] = [10, 25, 50, 75];
 /// The first so many percent of a trace warm up.
 const WARM_UP_PERCENT: usize = 20;
 
-/// Units that memory is planned in, unless told otherwise: a quarter of the module's, because windows are short here and a plan
-/// takes time in proportion to their square.
+/// Units that memory is planned in, unless told otherwise: a quarter of the module's, because windows are short here
+/// and a plan takes time in proportion to their square.
 const UNITS: u64 = 250;
+
+/// What every miss costs where costs are equal, in µs.
+const EQUAL_US: f32 = 1000.0;
 
 /// Size of every value where sizes are fixed, in bytes.
 const FIXED_BYTES: u32 = 1024;
@@ -48,8 +52,10 @@ pub struct LadderConfig {
     pub policies: Vec<PolicyName>,
     /// How the policies that have settings are set; their window is a share of the trace, see `windows`.
     pub settings: Settings,
-    /// Windows per trace.
-    pub windows: u64,
+    /// Windows per trace; `None`: of as many requests as the settings say.
+    pub windows: Option<u64>,
+    /// All misses cost the same, in place of the three schemes.
+    pub equal_costs: bool,
     /// What a hit costs, in µs.
     pub hit_us: f64,
     /// How far off penalties are of which policies hear.
@@ -70,9 +76,12 @@ struct Costs {
 }
 
 impl Costs {
-    fn all() -> [Costs; 3] {
+    fn all(equal: bool) -> Vec<Costs> {
+        if equal {
+            return vec![Costs { name: "equal", penalties_us: vec![EQUAL_US], by_tenant: false }];
+        }
         let fifteen = (0..15).map(|i| (1_u32 << i) as f32).collect();
-        [
+        vec![
             Costs { name: "two backends", penalties_us: vec![120.0, 1000.0], by_tenant: false },
             Costs { name: "four tenants", penalties_us: vec![200.0, 400.0, 1000.0, 2000.0], by_tenant: true },
             Costs { name: "fifteen", penalties_us: fifteen, by_tenant: false },
@@ -120,8 +129,8 @@ struct Sized {
     costed: Vec<Arc<Offline>>,
 }
 
-/// Replays one trace up the ladder. `accesses` carry the trace's sizes, or drawn ones, and its own tenants, of which there
-/// are `n_tenants`.
+/// Replays one trace up the ladder. `accesses` carry the trace's sizes, or drawn ones, and its own tenants, of which
+/// there are `n_tenants`.
 ///
 /// # Errors
 /// A policy's parameter out of its range.
@@ -132,7 +141,7 @@ pub fn climb(
     config: &LadderConfig,
     progress: &(dyn Fn(u64) + Sync),
 ) -> Result<Vec<Rung>, ConfigError> {
-    let costs = Costs::all();
+    let costs = Costs::all(config.equal_costs);
     let fixed = accesses.iter().map(|access| Access { size_bytes: FIXED_BYTES, ..*access }).collect();
     let sized = [("fixed", fixed), ("variable", Arc::from(accesses))]
         .map(|(sizes, accesses): (_, Arc<[Access]>)| prepare(sizes, accesses, n_tenants, &costs));
@@ -163,10 +172,11 @@ pub fn climb(
     Ok(rungs)
 }
 
-/// How many replays of the whole trace [`climb`] makes: what its progress adds up to, in accesses, per access of the trace.
-pub fn replays_per_trace(policies: &[PolicyName]) -> u64 {
-    let costs = Costs::all().len() as u64;
-    let each: u64 = policies.iter().map(|policy| if policy.knows_costs() { costs } else { 1 }).sum();
+/// How many replays of the whole trace [`climb`] makes: what its progress adds up to, in accesses, per access of the
+/// trace.
+pub fn replays_per_trace(config: &LadderConfig) -> u64 {
+    let costs = Costs::all(config.equal_costs).len() as u64;
+    let each: u64 = config.policies.iter().map(|policy| if policy.knows_costs() { costs } else { 1 }).sum();
     each * 2 * MEMORY_PERCENT.len() as u64
 }
 
@@ -205,7 +215,10 @@ impl Climber<'_> {
         cost: Option<usize>,
     ) -> Result<Vec<Rung>, ConfigError> {
         let offline = &sized.costed[cost.unwrap_or(0)];
-        let window_requests = (sized.accesses.len() as u64 / self.config.windows.max(1)).max(1000);
+        let window_requests = match self.config.windows {
+            Some(windows) => (sized.accesses.len() as u64 / windows.max(1)).max(1000),
+            None => self.config.settings.plan.window_requests,
+        };
         let capacity_bytes = sized.footprint_bytes * percent / 100;
         let granularity_bytes = match self.config.settings.plan.granularity_bytes {
             0 => capacity_bytes / UNITS,
@@ -223,7 +236,7 @@ impl Climber<'_> {
         })?;
         let warm_up = self.warm_up(sized);
         let mut tally = Tally::default();
-        let mut penalties_us = [0.0_f64; 3];
+        let mut penalties_us = vec![0.0_f64; self.costs.len()];
         let began = Instant::now();
         for (i, access) in offline.accesses.iter().enumerate() {
             let outcome = cache.access(&self.config.noise.heard(access, i as u64));
@@ -232,7 +245,8 @@ impl Climber<'_> {
             }
             tally.count(access, outcome);
             if cost.is_none() && outcome == Outcome::Miss && access.op == Op::Read {
-                // The scheme that the accesses carry may have renumbered their tenants, so the trace's own access is asked.
+                // The scheme that the accesses carry may have renumbered their tenants, so the trace's own access is
+                // asked.
                 let own = &sized.accesses[i];
                 for (sum, costs) in penalties_us.iter_mut().zip(self.costs) {
                     *sum += f64::from(costs.assign(own, self.n_tenants).1);
@@ -335,16 +349,8 @@ pub fn standings(rungs: &[Rung], policies: &[PolicyName], takes: impl Fn(&Rung) 
 }
 
 /// The cost schemes' names, in order.
-pub fn cost_names() -> [&'static str; 3] {
-    Costs::all().map(|costs| costs.name)
-}
-
-/// The cost schemes as specifications of the command line, for a rung to be run again by itself.
-pub fn cost_specs() -> [CostSpec; 3] {
-    Costs::all().map(|costs| match costs.by_tenant {
-        true => CostSpec::ByTenant(costs.penalties_us),
-        false => CostSpec::ByKey(costs.penalties_us),
-    })
+pub fn cost_names(equal: bool) -> impl Iterator<Item = &'static str> {
+    Costs::all(equal).into_iter().map(|costs| costs.name)
 }
 
 #[cfg(test)]
@@ -361,7 +367,8 @@ mod tests {
         let config = LadderConfig {
             policies: policies.clone(),
             settings: Settings::default(),
-            windows: 8,
+            windows: Some(8),
+            equal_costs: false,
             hit_us: 20.0,
             noise: PenaltyNoise::default(),
             seed: 1,
@@ -375,6 +382,9 @@ mod tests {
         let bound = all.last().unwrap();
         assert_eq!((bound.gap_closed, bound.rungs), (1.0, 24));
         assert!(all.iter().all(|s| s.relative_best >= bound.relative_best && s.relative_mean >= bound.relative_mean));
+        let equal = LadderConfig { equal_costs: true, windows: None, ..config };
+        assert_eq!(climb("t", &accesses, 1, &equal, &|_| {}).unwrap().len(), 6 * 2 * 4);
+        assert_eq!(replays_per_trace(&equal), 5 * 2 * 4);
         let few = standings(&rungs, &policies, |rung| rung.memory_percent == 10 && rung.costs == "fifteen");
         assert_eq!(few[0].rungs, 2);
     }

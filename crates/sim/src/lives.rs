@@ -1,13 +1,14 @@
 //! How long values can last if they are filled at the right reads: what the bound needs where values expire.
 //!
-//! A read that finds a value leaves its expiry; a read that misses fills it anew, and the new value lasts longer. So a policy that
-//! evicts a value may find it later, where one that keeps it finds it expired. A *life* of a key is a write, or a read that
-//! nobody can find, and the reads after it that some policy can find: those before the latest expiry of a fill at any
-//! access of the life so far. Not all of them at once: each fill at a read is a miss. What a life's reads save together
-//! at most, with unlimited memory, is what they would save as hits less the cheapest choice of fills among them. With
-//! `s(i)` the saving of access `i`, and `e(i)` the first access of the life that a fill at `i` has expired by (its end if there is none),
-//! a fill at `i` and the cheapest ones after it cost `c(i) = s(i) + min c(j)` over `i < j <= e(i)`, where `c` of the life's end is 0.
-//! Cost: one look-up per access, and O(log n) per access of a life that fills prolong; nothing for traces without TTLs.
+//! A read that finds a value leaves its expiry; a read that misses fills it anew, and the new value lasts longer. So
+//! a policy that evicts a value may find it later, where one that keeps it finds it expired. A *life* of a key is a
+//! write, or a read that nobody can find, and the reads after it that some policy can find: those before the latest
+//! expiry of a fill at any access of the life so far. Not all of them at once: each fill at a read is a miss. What a
+//! life's reads save together at most, with unlimited memory, is what they would save as hits less the cheapest
+//! choice of fills among them. With `s(i)` the saving of access `i`, and `e(i)` the first access of the life that a
+//! fill at `i` has expired by (its end if there is none), a fill at `i` and the cheapest ones after it cost
+//! `c(i) = s(i) + min c(j)` over `i < j <= e(i)`, where `c` of the life's end is 0. Cost: one look-up per access, and
+//! O(log n) per access of a life that fills prolong; nothing for traces without TTLs.
 
 use std::iter::successors;
 
@@ -20,12 +21,13 @@ use crate::offline::{NEVER, Offline, saved_us};
 /// What values can last until, and what that can save. 8 bytes per access.
 #[derive(Debug)]
 pub struct Lives {
-    /// By access: the next use as in [`Offline::next_use`], or the next read that only a value filled anew can last until.
+    /// By access: the next use as in [`Offline::next_use`], or the next read that only a value filled anew can last
+    /// until.
     pub next_use: Vec<u32>,
     /// By access: its place in `saved_us_max`.
     pub life: Vec<u32>,
-    /// The most that the reads of a life after its first access can save together, in µs. The first is for the lives that
-    /// need no fills, which have no limit.
+    /// The most that the reads of a life after its first access can save together, in µs. The first is for the lives
+    /// that need no fills, which have no limit.
     pub saved_us_max: Vec<f64>,
 }
 
@@ -51,7 +53,8 @@ impl Lives {
         lives
     }
 
-    /// Adds the uses that only values filled anew can last until. Returns the first accesses of the lives that have any.
+    /// Adds the uses that only values filled anew can last until. Returns the first accesses of the lives that have
+    /// any.
     fn prolong(&mut self, accesses: &[Access]) -> Vec<u32> {
         let mut prolonged = Vec::new();
         let mut current: KeyMap<Life> = KeyMap::default();
@@ -109,7 +112,8 @@ fn saved_us_max(life: &[(&Access, f64)]) -> f64 {
     life[1..].iter().map(|(_, saved_us)| saved_us).sum::<f64>() - cost_after
 }
 
-/// Numbers at places, seen from the left: of those given so far, last place first, the ones that rise above all before them.
+/// Numbers at places, seen from the left: of those given so far, last place first, the ones that rise above all
+/// before them.
 #[derive(Default)]
 struct Staircase<T>(Vec<(usize, T)>);
 
@@ -148,8 +152,9 @@ mod tests {
         Lives::new(&Offline::new(trace.into()), warm_up)
     }
 
-    /// Reads at 0, 8, 16, 24 and 32, each fill lasts 10: every read but the first can be found, after a fill at the one before, and
-    /// of any two in a row one must be a fill. 8 and 24 are the cheapest, 1 + 30, so of 1 + 20 + 30 + 40 the most that is saved is 60.
+    /// Reads at 0, 8, 16, 24 and 32, each fill lasts 10: every read but the first can be found, after a fill at the
+    /// one before, and of any two in a row one must be a fill. 8 and 24 are the cheapest, 1 + 30, so of 1 + 20 + 30 +
+    /// 40 the most that is saved is 60.
     #[test]
     fn the_cheapest_fills_are_chosen() {
         let trace = [(0, 9.0), (8, 1.0), (16, 20.0), (24, 30.0), (32, 40.0)].map(|(time, us)| at(time, 10, us));
@@ -160,7 +165,8 @@ mod tests {
         assert_eq!(lives(&trace, 4).saved_us_max[1], 40.0);
     }
 
-    /// The first value lasts until 17; a fill at 1, which lasts until 5 only, prolongs nothing; the one at 9 lasts until 29.
+    /// The first value lasts until 17; a fill at 1, which lasts until 5 only, prolongs nothing; the one at 9 lasts
+    /// until 29.
     #[test]
     fn a_write_begins_anew_and_what_lasts_anyway_has_no_limit() {
         let trace = [at(0, 17, 1.0), at(1, 4, 1.0), at(9, 20, 1.0), at(10, 1, 1.0), at(20, 1, 7.0)];

@@ -14,8 +14,8 @@ pub const NEVER: u32 = u32::MAX;
 pub struct Offline {
     /// The trace.
     pub accesses: Arc<[Access]>,
-    /// By access: the index of the next read or write that would find what this access leaves behind, were it never evicted; [`NEVER`]
-    /// where there is none, the key is deleted first, or the value has expired by then.
+    /// By access: the index of the next read or write that would find what this access leaves behind, were it never
+    /// evicted; [`NEVER`] where there is none, the key is deleted first, or the value has expired by then.
     pub next_use: Vec<u32>,
 }
 
@@ -43,8 +43,8 @@ impl Offline {
         Offline { accesses, next_use }
     }
 
-    /// What the next use of what access `i` leaves behind saves if the value is still there, in µs, and how many accesses away it
-    /// is; `None` where there is no next use.
+    /// What the next use of what access `i` leaves behind saves if the value is still there, in µs, and how many
+    /// accesses away it is; `None` where there is no next use.
     #[inline]
     pub fn saving(&self, i: usize) -> Option<(f64, u32)> {
         let next = self.next_use[i];

@@ -1,4 +1,5 @@
-//! The table of policies. To add one: a file in the core's `policy` folder (or here, if it must know the future), and a line below.
+//! The table of policies. To add one: a file in the core's `policy` folder (or here, if it must know the future), and
+//! a line below.
 
 use std::fmt;
 use std::str::FromStr;
@@ -17,9 +18,13 @@ use tenure_core::policy::predis::{Driver, Predis};
 use tenure_core::policy::redis::{self, RedisLru};
 use tenure_core::policy::s3fifo::S3Fifo;
 use tenure_core::policy::sampled::Sampled;
+use tenure_lab::camp::Camp;
 use tenure_lab::dlru::Dlru;
 use tenure_lab::hyperbolic::{self, Hyperbolic};
+use tenure_lab::lhd::Lhd;
 use tenure_lab::sieve::Sieve;
+use tenure_lab::three_l::ThreeL;
+use tenure_lab::tinylfu::{self, SampledTinyLfu, TinyLfu};
 
 use crate::belady::{self, Belady};
 use crate::offline::Offline;
@@ -94,6 +99,30 @@ pub const POLICIES: &[Entry] = &[
     online("s3fifo", None, false, "three queues in order of entry", |s| boxed(Ok(S3Fifo::cache(s.capacity_bytes)))),
     online("sieve", None, false, "one queue, and a hand that passes over what was accessed", |s| {
         boxed(Ok(Sieve::cache(s.capacity_bytes)))
+    }),
+    online(
+        "wtinylfu",
+        None,
+        true,
+        "a window before what is asked for more, for its cost, than those it displaces",
+        |s| boxed(Ok(TinyLfu::cache(s.capacity_bytes))),
+    ),
+    online(
+        "tinylfu-sampled",
+        K,
+        true,
+        "recent requests × cost / size, least of a sample of K (16) and the newest",
+        |s| {
+            let k = s.parameter.unwrap_or(tinylfu::SAMPLE_SIZE);
+            boxed(SampledTinyLfu::cache(k, s.capacity_bytes, s.seed))
+        },
+    ),
+    online("camp", None, true, "greedy dual: age + cost / size, rounded", |s| boxed(Ok(Camp::cache(s.capacity_bytes)))),
+    online("lhd", None, true, "hits per room and time × cost, as learned from hits and evictions by age", |s| {
+        boxed(Ok(Lhd::cache(s.capacity_bytes, s.settings.plan.window_requests, s.seed)))
+    }),
+    online("3l-cache", None, true, "the longest until the next access × size / cost, as a forest predicts", |s| {
+        boxed(Ok(ThreeL::cache(s.capacity_bytes, s.settings.plan.window_requests, s.seed)))
     }),
     online("dlru", None, false, "K-LRU with K chosen by miniature caches", |s| {
         boxed(Ok(Dlru::cache(s.capacity_bytes, s.settings.plan.window_requests, s.seed)))

@@ -1,9 +1,10 @@
 //! One policy against one trace, and what is counted.
 //!
-//! Reads and writes are requests. A hit costs the hit time. A read that misses costs the hit time and the miss penalty, and is
-//! followed by the fill, whose own round trip is part of the measured penalty. A write costs the hit time whether or not the
-//! key was there: it brings its value and waits for nobody. A delete costs nothing and is no request.
-//! So the miss ratio is over reads and writes, as trace tools count it, and the mean latency too, with writes at the hit time.
+//! Reads and writes are requests. A hit costs the hit time. A read that misses costs the hit time and the miss
+//! penalty, and is followed by the fill, whose own round trip is part of the measured penalty. A write costs the hit
+//! time whether or not the key was there: it brings its value and waits for nobody. A delete costs nothing and is no
+//! request. So the miss ratio is over reads and writes, as trace tools count it, and the mean latency too, with
+//! writes at the hit time.
 
 use std::time::{Duration, Instant};
 
@@ -217,8 +218,8 @@ mod tests {
 
     use super::*;
 
-    /// get a (miss), set b (miss), get b (hit), get a (hit), del a, get a (miss): 3 of 5 requests miss; 2 reads pay 100 µs, and
-    /// every request 20: 60 µs in the mean.
+    /// get a (miss), set b (miss), get b (hit), get a (hit), del a, get a (miss): 3 of 5 requests miss; 2 reads pay
+    /// 100 µs, and every request 20: 60 µs in the mean.
     #[test]
     fn writes_count_as_requests_and_pay_the_hit_time_only() {
         let at = |key, op| Access { op, penalty_us: 100.0, ..Access::read(KeyHash(key), 10) };

@@ -1,6 +1,6 @@
 //! How policies are set, by the names that the server's settings have, with the server's defaults.
 
-use tenure_core::policy::density::{self, DensityPolicyConfig};
+use tenure_core::policy::density::{self, DensityPolicyConfig, Watched};
 use tenure_core::policy::partitioned::PlanConfig;
 
 /// Settings of the policies that have any. The number in a policy's name (`tenure:16`) counts before its own.
@@ -12,6 +12,8 @@ pub struct Settings {
     pub density_samples: u32,
     /// Bytes of its table of keys; 0 = a 64th of the memory.
     pub key_table_bytes: u64,
+    /// Which accesses it sees; `None` = all.
+    pub watched: Option<Watched>,
 }
 
 impl Default for Settings {
@@ -22,7 +24,7 @@ impl Default for Settings {
 
 impl From<PlanConfig> for Settings {
     fn from(plan: PlanConfig) -> Self {
-        Settings { plan, density_samples: density::SAMPLE_SIZE, key_table_bytes: 0 }
+        Settings { plan, density_samples: density::SAMPLE_SIZE, key_table_bytes: 0, watched: None }
     }
 }
 
@@ -58,8 +60,21 @@ impl Settings {
             decay: self.plan.decay as f32,
             sampled_keys_max: self.plan.sampled_keys_max,
             key_table_bytes: self.key_table_bytes,
+            watched: self.watched,
             ..DensityPolicyConfig::default()
         }
+    }
+}
+
+/// Reads `SEEN:OF`, such as `10:50`.
+///
+/// # Errors
+/// A sentence that says what is understood.
+pub fn parse_watched(text: &str) -> Result<Watched, String> {
+    let numbers = text.split_once(':').and_then(|(seen, of)| Some((seen.parse().ok()?, of.parse().ok()?)));
+    match numbers {
+        Some((seen, of)) if (1..=of).contains(&seen) => Ok(Watched { seen, of }),
+        _ => Err(format!("'{text}' is not SEEN:OF with 1 to OF accesses seen of each OF, as in 10:50")),
     }
 }
 
@@ -78,6 +93,14 @@ mod tests {
         assert_eq!(settings.density(None).window_requests, 2000);
         let error = settings.set("tenure.policy", "lru").unwrap_err();
         assert!(error.contains("tenure.policy") && error.contains("tenure.density-samples"), "{error}");
+    }
+
+    #[test]
+    fn a_part_that_is_seen_is_at_least_one_and_at_most_all() {
+        assert_eq!(parse_watched("10:50"), Ok(Watched { seen: 10, of: 50 }));
+        for text in ["", "10", "0:50", "51:50", "a:b"] {
+            assert!(parse_watched(text).unwrap_err().contains("SEEN:OF"), "{text}");
+        }
     }
 
     /// With nothing set, they are the policy's own, which the module's test compares with the server's table.

@@ -1,8 +1,10 @@
-//! Streams made for what policies that learn are weak at: bursts of expensive keys that never come again, prices and popularity that change,
-//! loops, scans, expensive keys that die after a few accesses beside large cheap ones that live; and, for comparison, streams on which nothing is to be won.
+//! Streams made for what policies that learn are weak at: bursts of expensive keys that never come again, prices and
+//! popularity that change, loops, scans, expensive keys that die after a few accesses beside large cheap ones that
+//! live; and, for comparison, streams on which nothing is to be won.
 //!
-//! All are Zipfian over the same keys of 1 KiB, behind two backends, but for what each is named after; those of dead and living keys have tenants of one price each. They answer what a trace can't: the change
-//! is at a known request, so one sees how long a policy takes to get over it. Nobody's measured traffic.
+//! All are Zipfian over the same keys of 1 KiB, behind two backends, but for what each is named after; those of dead
+//! and living keys have tenants of one price each. They answer what a trace can't: the change is at a known request,
+//! so one sees how long a policy takes to get over it. Nobody's measured traffic.
 
 use std::fmt;
 
@@ -34,7 +36,8 @@ const DYING_KEYS: u64 = 200;
 /// What a stream is made for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stream {
-    /// For a tenth of the stream, from 45 % on, nine in ten requests are for keys that never come again, at five times the highest price.
+    /// For a tenth of the stream, from 45 % on, nine in ten requests are for keys that never come again, at five
+    /// times the highest price.
     DearBurst,
     /// The same at the others' own prices.
     Burst,
@@ -50,13 +53,17 @@ pub enum Stream {
     Swap,
     /// What is hot moves on by a key every ten requests.
     Drift,
-    /// A scan over half as many keys as there are, new ones each time, at the tenth, third, fifth … tenth of the stream.
+    /// A scan over half as many keys as there are, new ones each time, at the tenth, third, fifth … tenth of the
+    /// stream.
     Scans,
-    /// A quarter of the requests are for keys that are accessed twice within a short while and never again, at ten times the price of keys that live and are large.
+    /// A quarter of the requests are for keys that are accessed twice within a short while and never again, at ten
+    /// times the price of keys that live and are large.
     TwiceDead,
-    /// In a tenth of the time, by bursts, most requests are for keys that are accessed three times and never again, at ten times the price: as long as you like.
+    /// In a tenth of the time, by bursts, most requests are for keys that are accessed three times and never again,
+    /// at ten times the price: as long as you like.
     DyingBursts,
-    /// A quarter of the requests are for small keys at ten times the price that never come again, half for large cheap ones that live.
+    /// A quarter of the requests are for small keys at ten times the price that never come again, half for large
+    /// cheap ones that live.
     LargeLive,
     /// One price.
     Equal,
@@ -130,7 +137,8 @@ impl Stream {
             .collect()
     }
 
-    /// Of the streams of living and dying keys: the key of request `i`, its price and its size. A tenant in four, a quarter of the keys each.
+    /// Of the streams of living and dying keys: the key of request `i`, its price and its size. A tenant in four, a
+    /// quarter of the keys each.
     fn dying(self, i: u64, keys: u64, random: &mut Random) -> Option<(u64, f32, u32)> {
         if !matches!(self, Stream::TwiceDead | Stream::DyingBursts | Stream::LargeLive) {
             return None;

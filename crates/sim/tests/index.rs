@@ -1,5 +1,5 @@
-//! The development traces against what their index says of them, where they are at hand: `TENURE_TRACES`, or `../shared/traces` beside
-//! the repository. They are not part of it, so their absence is said and is no failure.
+//! The development traces against what their index says of them, where they are at hand: `TENURE_TRACES`, or
+//! `../shared/traces` beside the repository. They are not part of it, so their absence is said and is no failure.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,7 +11,8 @@ use tenure_sim::replay::ReplayConfig;
 use tenure_sim::settings::Settings;
 use tenure_sim::trace::{Sizes, TraceOptions, TraceReader};
 
-/// Requests, distinct keys, LRU miss ratio at 10 % and at 50 % of the keys, and Belady's at 10 % where the index has it.
+/// Requests, distinct keys, LRU miss ratio at 10 % and at 50 % of the keys, and Belady's at 10 % where the index has
+/// it.
 type Line = (&'static str, u64, u64, f64, f64, Option<f64>);
 
 const INDEX: &[Line] = &[
@@ -66,7 +67,8 @@ fn miss_ratios(accesses: &Arc<[Access]>, policy: &str, capacities_bytes: Vec<u64
     rows.iter().map(|row| row.report.miss_ratio).collect()
 }
 
-/// LRU exactly as the index has it (to its three decimals), at 10 % and 50 % of the keys; with room for all, cold misses only.
+/// LRU exactly as the index has it (to its three decimals), at 10 % and 50 % of the keys; with room for all, cold
+/// misses only.
 #[test]
 fn lru_is_as_the_index_says() {
     let Some(folder) = traces() else {

@@ -30,7 +30,8 @@ fn replay(accesses: &Arc<[Access]>, policies: Vec<PolicyName>, capacity: u64, se
     replay_in_memory(accesses, &config, &|_| {}).unwrap()
 }
 
-/// A stream of few keys with all that an access may carry: sizes that change, writes, deletes, TTLs, tenants, penalties.
+/// A stream of few keys with all that an access may carry: sizes that change, writes, deletes, TTLs, tenants,
+/// penalties.
 fn stream() -> impl Strategy<Value = Arc<[Access]>> {
     let access = (0u64..40, 0u8..10, 1u32..30, 0u16..3, 1u32..2000, 0u64..60);
     prop::collection::vec(access, 1..400).prop_map(|steps| {
@@ -68,8 +69,9 @@ proptest! {
         }
     }
 
-    /// With room for every size that a key ever has, all policies miss the same: what is cold, deleted or expired. Not so the bound, which may
-    /// fill a value anew where that is cheap, unless a key's TTL and penalty are always the same: then waiting till a value expires is best.
+    /// With room for every size that a key ever has, all policies miss the same: what is cold, deleted or expired.
+    /// Not so the bound, which may fill a value anew where that is cheap, unless a key's TTL and penalty are always
+    /// the same: then waiting till a value expires is best.
     #[test]
     fn with_room_for_all_only_cold_misses_are_left(accesses in stream()) {
         let as_at_first = accesses.iter().map(|access| {
@@ -97,8 +99,9 @@ impl MissesRounded for Report {
     }
 }
 
-/// A loop of n keys with room for c: random eviction hits with probability h where h = (1 - 1/c)^(n (1 - h)), and so does K = 1.
-/// With or without Redis's pool: an eviction puts its one sample into the empty pool and takes it out again.
+/// A loop of n keys with room for c: random eviction hits with probability h where h = (1 - 1/c)^(n (1 - h)), and so
+/// does K = 1. With or without Redis's pool: an eviction puts its one sample into the empty pool and takes it out
+/// again.
 #[test]
 fn a_sample_of_one_is_random() {
     let accesses: Arc<[Access]> = (0..400_000).map(|i| Access::read(KeyHash::of_number(i % 1_000), 1)).collect();

@@ -31,7 +31,8 @@ fn against_redis(stream: Stream) -> [f64; 4] {
 
 const DEAR: [Stream; 3] = [Stream::DearBurst, Stream::DearBursts, Stream::DearAlways];
 
-/// Issue 6, "Known weakness": at unseen ages expensive keys that never come again were expected to, and stayed (1.022 and 1.038 at 20 and 40 % of memory).
+/// Issue 6, "Known weakness": at unseen ages expensive keys that never come again were expected to, and stayed (1.022
+/// and 1.038 at 20 and 40 % of memory).
 #[test]
 fn bursts_of_dear_keys_that_never_come_again_cost_no_more_than_under_redis() {
     for stream in DEAR {

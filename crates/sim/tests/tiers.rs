@@ -1,4 +1,5 @@
-//! Two tiers over traces made here: nothing is lost, limits hold, values don't go to and fro, and systems stand as in the dissertation.
+//! Two tiers over traces made here: nothing is lost, limits hold, values don't go to and fro, and systems stand as in
+//! the dissertation.
 
 use std::collections::BTreeMap;
 
@@ -28,7 +29,8 @@ fn small(system: System, out: bool) -> TierConfig {
 }
 
 proptest! {
-    /// At each moment the bytes of a tier are those of the values in it; at the end of a turn both are within their limits.
+    /// At each moment the bytes of a tier are those of the values in it; at the end of a turn both are within their
+    /// limits.
     #[test]
     fn bytes_are_conserved_and_limits_hold(
         accesses in prop::collection::vec((0_u64..120, 1_u32..200, 0_u8..10), 1..600),
@@ -92,7 +94,8 @@ fn fast(row: &TierRow) -> f64 {
     row.counts.hit_ratio(Tier::Fast)
 }
 
-/// Figures 5.2 and 5.8: sdTMM hits the fast tier more often than naiveTMM, with a small part of its promotions, and more often than without any.
+/// Figures 5.2 and 5.8: sdTMM hits the fast tier more often than naiveTMM, with a small part of its promotions, and
+/// more often than without any.
 #[test]
 fn reuse_times_place_better_than_recency_with_few_moves() {
     for workload in [Workload::Zipf(0.8), Workload::Zipf(0.99), Workload::TwoPhases { large: false }] {
@@ -121,8 +124,9 @@ fn promotion_matters_where_the_fast_tier_is_small() {
     assert!(gain(0.5) < 0.02 && gain(0.2) > 2.0 * gain(0.5), "{} {}", gain(0.5), gain(0.2));
 }
 
-/// Figures 5.5 and 5.6: guided by curves the fast tier is hit more often than in equal parts. Against free competition the dissertation gains more than we
-/// do: with insertion points by age and one threshold for all, a tenant that scans takes little from the others (docs/results.md).
+/// Figures 5.5 and 5.6: guided by curves the fast tier is hit more often than in equal parts. Against free
+/// competition the dissertation gains more than we do: with insertion points by age and one threshold for all, a
+/// tenant that scans takes little from the others (docs/results/earlier.md).
 #[test]
 fn curves_divide_the_fast_tier_better() {
     for system in [System::Sdtmm, System::Worth] {
@@ -135,7 +139,8 @@ fn curves_divide_the_fast_tier_better() {
     }
 }
 
-/// Promotions, and hits of the fast tier, of 20,000 reads of a hot set with as many of a scan that goes round and round in between.
+/// Promotions, and hits of the fast tier, of 20,000 reads of a hot set with as many of a scan that goes round and
+/// round in between.
 fn beside_a_scan(system: System) -> (u64, u64) {
     let config =
         TierConfig { fast_bytes: 10_000, slow_bytes: u64::MAX, window_requests: 2_000, ..small(system, false) };
@@ -150,7 +155,8 @@ fn beside_a_scan(system: System) -> (u64, u64) {
     (cache.counts().promotions, cache.counts().hits[0])
 }
 
-/// However recent, what is asked for once in a long time isn't hot; by recency alone nearly all of it goes up, again and again.
+/// However recent, what is asked for once in a long time isn't hot; by recency alone nearly all of it goes up, again
+/// and again.
 #[test]
 fn a_scan_moves_nothing_up() {
     for system in [System::Sdtmm, System::Worth] {

@@ -13,5 +13,6 @@ pub mod nodes;
 pub mod plan;
 pub mod reading;
 pub mod sampler;
+pub mod sizing;
 pub mod summary;
 pub mod top;

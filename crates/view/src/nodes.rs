@@ -159,6 +159,22 @@ impl Node {
         self.call(&["TENURE.PARTITIONS"])
     }
 
+    /// `TENURE.MRC` without arguments: what other limits would do; `None` where nothing is known of that yet, or a
+    /// server is too old to.
+    ///
+    /// # Errors
+    /// As [`Node::status`].
+    pub fn sizes(&mut self) -> Result<Option<Vec<BTreeMap<String, redis::Value>>>> {
+        match self.call(&["TENURE.MRC"]) {
+            Ok(rows) => Ok(Some(rows)),
+            Err(error) => {
+                let text = format!("{error:#}");
+                let is_unknown = text.contains("nothing is known") || text.contains("wrong number of arguments");
+                if is_unknown { Ok(None) } else { Err(error) }
+            }
+        }
+    }
+
     /// `TENURE.MRC`; `None` where nothing is known of the partition yet.
     ///
     /// # Errors

@@ -23,8 +23,10 @@ pub struct Counts {
     pub misses: f64,
     /// The same by cause, in the order of [`CAUSES`].
     pub causes: [Option<f64>; CAUSES.len()],
-    /// Time lost to misses, in µs, since somebody has been looking.
+    /// Time lost to misses, in µs: in all where the server tells it, else since somebody has been looking.
     pub lost_us: f64,
+    /// The same as the server tells it.
+    pub told_lost_us: Option<f64>,
     /// Keys evicted.
     pub evictions: f64,
     /// Misses of keys that Tenure had evicted shortly before.
@@ -93,6 +95,7 @@ impl Counts {
         self.reads += other.reads;
         self.misses += other.misses;
         self.lost_us += other.lost_us;
+        self.told_lost_us = added(self.told_lost_us, other.told_lost_us);
         self.evictions += other.evictions;
         for (sum, told) in self.causes.iter_mut().zip(other.causes) {
             *sum = added(*sum, told);
@@ -113,6 +116,7 @@ impl Counts {
             misses: grown(self.misses, before.misses),
             causes: std::array::from_fn(|i| told(self.causes[i], before.causes[i])),
             lost_us: grown(self.lost_us, before.lost_us),
+            told_lost_us: told(self.told_lost_us, before.told_lost_us),
             evictions: grown(self.evictions, before.evictions),
             regret_misses: told(self.regret_misses, before.regret_misses),
             regret_us: told(self.regret_us, before.regret_us),
@@ -173,6 +177,7 @@ impl Account {
                 misses,
                 causes: CAUSES.map(|cause| get(&format!("misses_{cause}"))),
                 lost_us: 0.0,
+                told_lost_us: get("miss_us"),
                 evictions: or_zero("evictions"),
                 regret_misses: get("regret_misses"),
                 regret_us: get("regret_us"),
@@ -248,7 +253,7 @@ impl Reading {
             self.number("tenure_predicted_windows").filter(|&windows| windows > 0.0)?;
             self.number("tenure_miss_ratio_error_mean")
         };
-        self.number("tenure_prediction_error").or_else(of_windows)
+        self.number("tenure_prediction_error").filter(|&error| error >= 0.0).or_else(of_windows)
     }
 }
 

@@ -76,6 +76,10 @@ impl Lost {
                 let Account { penalty_us_mean, counts, .. } = &mut partition.account;
                 let key = (name.clone(), partition.class.clone());
                 let (misses, lost_us) = self.by_partition.entry(key).or_insert((counts.misses, 0.0));
+                if let Some(told_us) = counts.told_lost_us {
+                    counts.lost_us = told_us;
+                    continue;
+                }
                 // Fewer than before: the server began anew, and all of them are new.
                 let grown = if counts.misses >= *misses { counts.misses - *misses } else { counts.misses };
                 *lost_us += grown * *penalty_us_mean;

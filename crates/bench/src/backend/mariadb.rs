@@ -1,4 +1,5 @@
-//! A MariaDB server of the tool's own as the backend: private data folder, private socket, a port on 127.0.0.1, gone afterwards.
+//! A MariaDB server of the tool's own as the backend: private data folder, private socket, a port on 127.0.0.1, gone
+//! afterwards.
 //!
 //! Starts in 1 to 5 s; one million rows of 1 KB take another 10 to 20 s through a sequence table. Fetches are prepared
 //! SELECTs by primary key. The buffer pool holds the whole table, so that a fetch costs the same whatever came before.

@@ -1,8 +1,9 @@
 //! Backends: where a value comes from when the cache doesn't have it, and what that costs.
 //!
-//! A [`BackendSpec`] is what `--backend` says; [`Backends::start`] makes it real (a database file, a database server, a proxy)
-//! and [`Backends::connect`] gives each client connections of its own, so that no client waits for another's lock. A workload
-//! with several backends finds a key's by the key's hash or by its tenant: see [`crate::workload::keys`].
+//! A [`BackendSpec`] is what `--backend` says; [`Backends::start`] makes it real (a database file, a database server,
+//! a proxy) and [`Backends::connect`] gives each client connections of its own, so that no client waits for another's
+//! lock. A workload with several backends finds a key's by the key's hash or by its tenant: see
+//! [`crate::workload::keys`].
 
 mod delay;
 mod mariadb;
@@ -145,8 +146,8 @@ enum Started {
 }
 
 impl Backends {
-    /// Makes `spec` real; databases are given `n_rows` rows of 1 KB, which takes MariaDB about 20 s per million. One backend may
-    /// slow down later, see [`Backends::set_slow`].
+    /// Makes `spec` real; databases are given `n_rows` rows of 1 KB, which takes MariaDB about 20 s per million. One
+    /// backend may slow down later, see [`Backends::set_slow`].
     ///
     /// # Errors
     /// When a database cannot be started or filled, or there is no such backend to slow down.
@@ -214,7 +215,8 @@ fn row_of(key: &[u8], n_rows: u64) -> u64 {
     1 + tenure_core::units::KeyHash::of(key).0 % n_rows
 }
 
-/// Makes `value` `value_bytes` long from `row`, cut or repeated: the cache holds what the workload says, whatever rows measure.
+/// Makes `value` `value_bytes` long from `row`, cut or repeated: the cache holds what the workload says, whatever
+/// rows measure.
 fn fit(row: &[u8], value_bytes: usize, value: &mut Vec<u8>) {
     value.clear();
     while value.len() < value_bytes && !row.is_empty() {

@@ -1,8 +1,9 @@
-//! A TCP proxy that holds each byte for a fixed time in each direction: a network of that delay, without a kernel's help.
+//! A TCP proxy that holds each byte for a fixed time in each direction: a network of that delay, without a kernel's
+//! help.
 //!
-//! One thread serves all connections: it waits for bytes and for the next ones that are due, whichever comes first. What
-//! is read at one moment is written together one delay later, so bandwidth is not limited and order is kept. The end of a
-//! stream travels with the same delay.
+//! One thread serves all connections: it waits for bytes and for the next ones that are due, whichever comes first.
+//! What is read at one moment is written together one delay later, so bandwidth is not limited and order is kept. The
+//! end of a stream travels with the same delay.
 
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Read, Write};

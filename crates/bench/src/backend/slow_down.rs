@@ -1,8 +1,9 @@
 //! A backend that slows down in mid-run: from a moment on, each of its fetches takes so much longer.
 //!
-//! Source: pRedis (SoCC'19) sec. 6.3.1, where a stress test on the remote database, from 40 % of the run on, takes its latency from
-//! 1000 to about 2000 µs. Here the client adds the difference to whatever the backend takes, so it is exact, and the same for
-//! all kinds of backends. Requests that are under way at that moment may be slow already: at most one per connection.
+//! Source: pRedis (SoCC'19) sec. 6.3.1, where a stress test on the remote database, from 40 % of the run on, takes
+//! its latency from 1000 to about 2000 µs. Here the client adds the difference to whatever the backend takes, so it
+//! is exact, and the same for all kinds of backends. Requests that are under way at that moment may be slow already:
+//! at most one per connection.
 
 use std::fmt;
 use std::str::FromStr;

@@ -1,7 +1,8 @@
 //! The cache-aside client: reads the cache, on a miss fetches from the backend and writes the value back.
 //!
-//! Source: pRedis (SoCC'19) sec. 6.1.1, whose response time is the wall-clock time of a request including the database's part. A
-//! write-back the server refuses (out of memory) is counted and not an error: a cache-aside client goes on without the cache.
+//! Source: pRedis (SoCC'19) sec. 6.1.1, whose response time is the wall-clock time of a request including the
+//! database's part. A write-back the server refuses (out of memory) is counted and not an error: a cache-aside client
+//! goes on without the cache.
 
 use anyhow::{bail, ensure};
 

@@ -1,8 +1,9 @@
 //! One connection to the server: commands out, replies in, at the least cost.
 //!
-//! The client's core is one of two and must not be the bottleneck, so commands are written into one buffer, and replies are parsed
-//! where they were received; of a bulk reply only the length is kept, its bytes are passed over. About 1 µs of client time per command besides
-//! the system calls. Knows of RESP 2 what the benchmark's commands answer.
+//! The client's core is one of two and must not be the bottleneck, so commands are written into one buffer, and
+//! replies are parsed where they were received; of a bulk reply only the length is kept, its bytes are passed over.
+//! About 1 µs of client time per command besides the system calls. Knows of RESP 2 what the benchmark's commands
+//! answer.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpStream};

@@ -1,8 +1,8 @@
 //! Full load from one thread: a batch to each of many connections, then all their replies.
 //!
-//! Every connection always has a batch outstanding, so the server sees as many clients at once as there are connections. The
-//! commands are encoded before the clock starts; what remains per batch is one write and as few reads as it takes, which one
-//! core can do for about two million pipelined commands a second.
+//! Every connection always has a batch outstanding, so the server sees as many clients at once as there are
+//! connections. The commands are encoded before the clock starts; what remains per batch is one write and as few
+//! reads as it takes, which one core can do for about two million pipelined commands a second.
 
 use std::time::{Duration, Instant};
 
@@ -63,8 +63,8 @@ impl Batches {
     }
 }
 
-/// How long commands took under the load, from when their batch was sent until its last reply was read, in ns: with the wait for the
-/// commands of all other connections, which are sent first.
+/// How long commands took under the load, from when their batch was sent until its last reply was read, in ns: with
+/// the wait for the commands of all other connections, which are sent first.
 #[derive(Clone, Debug)]
 pub struct Latencies {
     /// Of GETs.
@@ -103,8 +103,8 @@ pub struct Load {
     pub elapsed: Duration,
 }
 
-/// Sends all `batches` over `connections`, each of which has one outstanding at any time. Notes how long each took where `latencies` are
-/// asked for: two looks at the clock per batch.
+/// Sends all `batches` over `connections`, each of which has one outstanding at any time. Notes how long each took
+/// where `latencies` are asked for: two looks at the clock per batch.
 ///
 /// # Errors
 /// When the server fails or refuses a command.

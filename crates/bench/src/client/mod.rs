@@ -1,5 +1,5 @@
-//! Who asks: the wire, the routes to a cluster's nodes, the cache-aside client, many of them together, the load generator of the
-//! no-miss workload, and the probe for stalls.
+//! Who asks: the wire, the routes to a cluster's nodes, the cache-aside client, many of them together, the load
+//! generator of the no-miss workload, and the probe for stalls.
 
 pub mod cache;
 mod cache_aside;

@@ -15,8 +15,8 @@ use crate::statistics::latency_histogram;
 /// The time from one PING to the next.
 pub const INTERVAL: Duration = Duration::from_millis(1);
 
-/// Sends PINGs until `stop` is set, and returns their latencies in ns. A PING that is late by more than one interval, because the
-/// one before took so long, is sent at once, and the ones between are left out.
+/// Sends PINGs until `stop` is set, and returns their latencies in ns. A PING that is late by more than one interval,
+/// because the one before took so long, is sent at once, and the ones between are left out.
 ///
 /// # Errors
 /// When the server fails.

@@ -1,8 +1,8 @@
 //! What `tenure.replies` is worth and what it costs: `tenure replies`.
 //!
-//! Source: Chen et al., TrustCom'16, sec. IV.C: a primary with two replicas and clients that only write. [`loss`] kills the primary
-//! in mid-run and counts the acknowledged writes that no replica has; [`price`] measures throughput and latency (Figures 8 and 9).
-//! [`writers`] are the clients, [`trio`] the three servers.
+//! Source: Chen et al., TrustCom'16, sec. IV.C: a primary with two replicas and clients that only write. [`loss`]
+//! kills the primary in mid-run and counts the acknowledged writes that no replica has; [`price`] measures throughput
+//! and latency (Figures 8 and 9). [`writers`] are the clients, [`trio`] the three servers.
 
 pub mod loss;
 pub mod price;

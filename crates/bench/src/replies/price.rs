@@ -1,10 +1,10 @@
-//! Price: throughput and latency of writes by what their answers wait for, from one connection to hundreds (the paper's Figures 8
-//! and 9).
+//! Price: throughput and latency of writes by what their answers wait for, from one connection to hundreds (the
+//! paper's Figures 8 and 9).
 //!
-//! All ways run in turn within each repetition, each on a primary of its own with two replicas, at one number of connections after
-//! the other; only one primary is under load at any time. Ratios are within a repetition, for the machine's speed drifts. Clients and
-//! replicas share a core, so that throughput has the replicas' work in it; the primary's main thread's time per write has not, and is the finer
-//! figure.
+//! All ways run in turn within each repetition, each on a primary of its own with two replicas, at one number of
+//! connections after the other; only one primary is under load at any time. Ratios are within a repetition, for the
+//! machine's speed drifts. Clients and replicas share a core, so that throughput has the replicas' work in it; the
+//! primary's main thread's time per write has not, and is the finer figure.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};

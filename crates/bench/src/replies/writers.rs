@@ -1,7 +1,8 @@
 //! Clients that only write: many connections on one thread, each with one batch under way at any time.
 //!
-//! A batch is so many `SET`s of new keys, and where wanted a `WAIT` behind them. The next goes out when the last reply of the one
-//! before has come, so the server sees as many clients at once as there are connections. Client time is about 1 µs per write.
+//! A batch is so many `SET`s of new keys, and where wanted a `WAIT` behind them. The next goes out when the last
+//! reply of the one before has come, so the server sees as many clients at once as there are connections. Client time
+//! is about 1 µs per write.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
@@ -113,8 +114,8 @@ impl Writers {
         Ok(())
     }
 
-    /// Sends no more, and takes the replies that are still to come, until all have come, all connections are closed or `duration` is
-    /// over.
+    /// Sends no more, and takes the replies that are still to come, until all have come, all connections are closed
+    /// or `duration` is over.
     ///
     /// # Errors
     /// When the kernel refuses to wait.

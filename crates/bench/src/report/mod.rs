@@ -1,7 +1,8 @@
 //! What a comparison came to: figures per run and per system, as a table, as JSON and as plots.
 //!
-//! A figure of a system is the median over its repetitions, with the smallest and largest beside it. "Against the first
-//! system" is computed within each repetition and then reduced to a median, so that what changed between repetitions does not count.
+//! A figure of a system is the median over its repetitions, with the smallest and largest beside it. "Against the
+//! first system" is computed within each repetition and then reduced to a median, so that what changed between
+//! repetitions does not count.
 
 mod paced;
 mod plots;
@@ -67,7 +68,8 @@ pub struct ReportedConditions {
     pub n_warmup: usize,
     /// Measured requests.
     pub n_requests: usize,
-    /// Of a workload with a pace, the time from one peak to the next, in s; its timelines are over seconds, others over requests.
+    /// Of a workload with a pace, the time from one peak to the next, in s; its timelines are over seconds, others
+    /// over requests.
     pub period_s: Option<f64>,
     /// Clients that asked at once.
     pub n_connections: usize,
@@ -150,13 +152,16 @@ pub struct Figures {
     pub ping_us_max: f64,
     /// 99.9 % of the PINGs waited no longer.
     pub ping_us_p999: f64,
-    /// Mean absolute error of the miss ratios that the module predicted window by window; `None` where it predicted none.
+    /// Mean absolute error of the miss ratios that the module predicted window by window; `None` where it predicted
+    /// none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub miss_ratio_error_mean: Option<f64>,
-    /// After how many s of a peak the periodic tenant's reads hit again, median over the peaks; `None` where there are no peaks.
+    /// After how many s of a peak the periodic tenant's reads hit again, median over the peaks; `None` where there
+    /// are no peaks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub back_s: Option<f64>,
-    /// How many requests after the restart the miss ratio was back; where it was not, all of them. `None` without a restart.
+    /// How many requests after the restart the miss ratio was back; where it was not, all of them. `None` without a
+    /// restart.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub back_requests: Option<f64>,
 }

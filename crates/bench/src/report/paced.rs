@@ -1,4 +1,5 @@
-//! The report's text on a workload with a pace: each tenant in peaks and valleys, then how soon the periodic one was back.
+//! The report's text on a workload with a pace: each tenant in peaks and valleys, then how soon the periodic one was
+//! back.
 
 use super::table::{figure, median_of, number, range, ratio4, runs_of, seconds, whole};
 use super::{Report, Summary, columns};

@@ -1,4 +1,5 @@
-//! The report's plots, each as SVG and PNG: mean latency by system, its distribution, and latency and miss ratio over the run.
+//! The report's plots, each as SVG and PNG: mean latency by system, its distribution, and latency and miss ratio over
+//! the run.
 
 use std::iter;
 use std::path::Path;

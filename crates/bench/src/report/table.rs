@@ -188,7 +188,8 @@ pub(super) fn range(spread: Spread, show: impl Fn(f64) -> String) -> String {
     format!("({}–{})", show(spread.min), show(spread.max))
 }
 
-/// Rows of cells under a header, with columns as wide as their widest cell: the first two to the left, others to the right.
+/// Rows of cells under a header, with columns as wide as their widest cell: the first two to the left, others to the
+/// right.
 pub fn columns(rows: &[Vec<String>]) -> String {
     let n_columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| {

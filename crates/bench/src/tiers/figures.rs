@@ -1,5 +1,5 @@
-//! What a server says of its tiers, before and after the measured requests, and what follows from it: counted, but for one figure, which is
-//! modelled.
+//! What a server says of its tiers, before and after the measured requests, and what follows from it: counted, but
+//! for one figure, which is modelled.
 
 use std::collections::BTreeMap;
 
@@ -94,9 +94,10 @@ impl TierInfo {
         self.spent_us as f64 / 1e6 * side.throughput_per_s / n_commands as f64
     }
 
-    /// Modelled: throughput over that of `all_fast` where the slow tier is the dissertation's (twice the latency, bandwidth ÷ 2.4; see
-    /// [`Speeds`]) in place of the one measured, which is taken to be as fast as any. By the simulator's formula ([`Counts::server_ns`]):
-    /// to the measured time of a request comes what a slow hit takes longer, and as much for each move and each value stored slow.
+    /// Modelled: throughput over that of `all_fast` where the slow tier is the dissertation's (twice the latency,
+    /// bandwidth ÷ 2.4; see [`Speeds`]) in place of the one measured, which is taken to be as fast as any. By the
+    /// simulator's formula ([`Counts::server_ns`]): to the measured time of a request comes what a slow hit takes
+    /// longer, and as much for each move and each value stored slow.
     pub fn modelled_ratio(&self, all_fast: &Side, tiers: &Side, n_commands: usize, value_bytes: u32) -> f64 {
         let longer_ns = f64::from(Speeds::default().saved_ns(value_bytes));
         let n_moves = self.promotions + self.demotions + self.stored_slow;
@@ -145,8 +146,8 @@ mod tests {
         assert!((since.moving_share(&side(100_000.0), 1000) - 0.1).abs() < 1e-12);
     }
 
-    /// A read of 1000 bytes takes 100 + 1000 × (1/5 − 1/12) = 216.7 ns longer. Half of the requests are slow hits, one in ten moves: 130 ns
-    /// on top of the measured 2000, where all fast takes 1900.
+    /// A read of 1000 bytes takes 100 + 1000 × (1/5 − 1/12) = 216.7 ns longer. Half of the requests are slow hits,
+    /// one in ten moves: 130 ns on top of the measured 2000, where all fast takes 1900.
     #[test]
     fn the_model_adds_what_slow_memory_takes_longer() {
         let counted =

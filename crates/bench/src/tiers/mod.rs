@@ -1,11 +1,14 @@
-//! The price of two tiers of memory in a real server: stock with all memory alike beside the module with a slow tier that holds most values.
+//! The price of two tiers of memory in a real server: stock with all memory alike beside the module with a slow tier
+//! that holds most values.
 //!
-//! Everything fits and nothing is evicted, so with a slow tier of ordinary memory (`anon`) what is lost is Tenure's own work. Pairs as in
-//! [`full_load`](crate::full_load), for each kind of accesses, share of updates, size of the fast tier and system (`placing`); both servers have the thread
-//! cache that tiers need. All keys are loaded into fast memory, which is limited after half of the warm-up; when the limit is kept the other half
-//! follows, then the measurement. Where all is to be slow nothing is ever fast. A trace brings its keys itself; what takes memory beside its values by the end,
-//! all of which stays fast, is told by a server that replays it once before. What a slower tier makes of it is modelled from what was counted, and named so.
-//! Source: Wang's dissertation (2024) sec. 5.2, where sdTMM reaches 87 % of all-fast in the mean and 97.8 % at best.
+//! Everything fits and nothing is evicted, so with a slow tier of ordinary memory (`anon`) what is lost is Tenure's
+//! own work. Pairs as in [`full_load`](crate::full_load), for each kind of accesses, share of updates, size of the
+//! fast tier and system (`placing`); both servers have the thread cache that tiers need. All keys are loaded into
+//! fast memory, which is limited after half of the warm-up; when the limit is kept the other half follows, then the
+//! measurement. Where all is to be slow nothing is ever fast. A trace brings its keys itself; what takes memory
+//! beside its values by the end, all of which stays fast, is told by a server that replays it once before. What a
+//! slower tier makes of it is modelled from what was counted, and named so. Source: Wang's dissertation (2024) sec.
+//! 5.2, where sdTMM reaches 87 % of all-fast in the mean and 97.8 % at best.
 
 pub mod figures;
 mod placing;
@@ -357,8 +360,9 @@ fn limit(server: &Server, bytes: u64) -> anyhow::Result<()> {
     })
 }
 
-/// The limit of the fast tier at which so much of the values' bytes is fast, beside all that can't move. A part of the limit is kept free; what of it is
-/// for `fixed_bytes` is added, so that of the values' share the same is free as in the simulator, which has nothing else.
+/// The limit of the fast tier at which so much of the values' bytes is fast, beside all that can't move. A part of
+/// the limit is kept free; what of it is for `fixed_bytes` is added, so that of the values' share the same is free as
+/// in the simulator, which has nothing else.
 fn fast_limit_bytes(fixed_bytes: u64, values_bytes: u64, fast: Share) -> u64 {
     let used = (LOW_MARK + HIGH_MARK) / 2.0;
     (fixed_bytes as f64 / used + values_bytes as f64 * fast.0) as u64

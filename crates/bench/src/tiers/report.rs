@@ -209,7 +209,8 @@ impl TierReport {
         })
     }
 
-    /// Bars for each size of the fast tier, a group for what is asked for: what of all fast is left, and the hits. Each with its name.
+    /// Bars for each size of the fast tier, a group for what is asked for: what of all fast is left, and the hits.
+    /// Each with its name.
     pub fn charts(&self) -> Vec<(String, BarChart)> {
         let mut sizes: Vec<f64> = self.rows.iter().map(|row| row.fast).collect();
         sizes.sort_by(f64::total_cmp);

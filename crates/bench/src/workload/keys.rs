@@ -1,7 +1,7 @@
 //! The keys of a workload: their names as the server sees them, whose they are, and which backend holds them.
 //!
-//! A name begins with the tenant it belongs to (`b0:user123`, `t07:55`), because that is how Tenure tells tenants apart;
-//! every system, stock too, is given the same names.
+//! A name begins with the tenant it belongs to (`b0:user123`, `t07:55`), because that is how Tenure tells tenants
+//! apart; every system, stock too, is given the same names.
 
 use std::str::FromStr;
 

@@ -1,10 +1,12 @@
 //! Workloads: what is asked of the cache, decided in full before the first server starts.
 //!
-//! A [`Stream`] is a list of requests over a table of keys, fixed by the seed, so that every system is asked exactly the same
-//! in the same order; its connections share the list and each takes the next request when it is free, and when it is due where the
-//! workload has a [`pace`]. One workload per file; [`zipfian`] holds YCSB's number generators. Cost: 12 bytes per request, the name and 10 bytes per key.
+//! A [`Stream`] is a list of requests over a table of keys, fixed by the seed, so that every system is asked exactly
+//! the same in the same order; its connections share the list and each takes the next request when it is free, and
+//! when it is due where the workload has a [`pace`]. One workload per file; [`zipfian`] holds YCSB's number
+//! generators. Cost: 12 bytes per request, the name and 10 bytes per key.
 
 mod diurnal;
+pub mod full;
 pub mod keys;
 mod no_miss;
 pub mod pace;
@@ -101,6 +103,8 @@ pub enum Workload {
     Tenants,
     /// A tenant that is asked for in peaks beside one that always is.
     Diurnal,
+    /// A cache that is full; throughput, CPU and evictions only.
+    Full,
     /// All keys fit; throughput and CPU only.
     NoMiss,
     /// All keys fit, in a cluster; throughput, redirects and CPU only.
@@ -121,12 +125,13 @@ impl FromStr for Workload {
         match text {
             "tenants" => Ok(Workload::Tenants),
             "diurnal" => Ok(Workload::Diurnal),
+            "full" => Ok(Workload::Full),
             "no-miss" => Ok(Workload::NoMiss),
             "slots" => Ok(Workload::Slots),
             "tiers" => Ok(Workload::Tiers),
             path if path == "-" || PathBuf::from(path).is_file() => Ok(Workload::Trace(path.into())),
             _ => bail!(
-                "workload '{text}' is none of ycsb-a to ycsb-f, tenants, diurnal, no-miss, slots, tiers, - or the path of a trace"
+                "workload '{text}' is none of ycsb-a to ycsb-f, tenants, diurnal, full, no-miss, slots, tiers, - or the path of a trace"
             ),
         }
     }
@@ -138,6 +143,7 @@ impl fmt::Display for Workload {
             Workload::Ycsb(ycsb) => write!(f, "ycsb-{ycsb}"),
             Workload::Tenants => f.write_str("tenants"),
             Workload::Diurnal => f.write_str("diurnal"),
+            Workload::Full => f.write_str("full"),
             Workload::NoMiss => f.write_str("no-miss"),
             Workload::Slots => f.write_str("slots"),
             Workload::Tiers => f.write_str("tiers"),
@@ -213,6 +219,7 @@ impl WorkloadOptions {
                 let period_s = self.period_s.unwrap_or(diurnal::PERIOD_S);
                 diurnal::generate(self.n_backends, self.size(diurnal::size(period_s))?, period_s, self.seed)
             }
+            Workload::Full => bail!("full has a stream for each of its loads"),
             Workload::NoMiss => {
                 let size = self.size(no_miss::SIZE)?;
                 no_miss::generate(keys(Assignment::ByKey), &no_miss::NO_MISS, size, self.seed)

@@ -1,8 +1,8 @@
 //! Everything fits and every read hits: what watching costs when there is nothing to gain.
 //!
-//! Source: pRedis (SoCC'19) sec. 6.5.3, a stress test of ten GETs per SET, 32-byte values, 50 clients per thread; and, for clusters,
-//! Scalable and Reliable Redis (TrustCom'16) sec. IV, nine GETs per SET of 100 bytes. Keys are drawn uniformly, so that the server's own
-//! caches are no kinder than in use.
+//! Source: pRedis (SoCC'19) sec. 6.5.3, a stress test of ten GETs per SET, 32-byte values, 50 clients per thread;
+//! and, for clusters, Scalable and Reliable Redis (TrustCom'16) sec. IV, nine GETs per SET of 100 bytes. Keys are
+//! drawn uniformly, so that the server's own caches are no kinder than in use.
 
 use super::keys::KeyTable;
 use super::zipfian::Random;

@@ -1,8 +1,8 @@
 //! When requests are due, where a workload has a pace of its own: peaks and valleys in turn, each at an even rate.
 //!
-//! A request is sent when it is due, or as soon as a connection is free after that; how late it was is noted. So a server that
-//! is slow for a while is asked no less, as long as there are connections enough. Times count from the start of the stream and
-//! cost nothing per request.
+//! A request is sent when it is due, or as soon as a connection is free after that; how late it was is noted. So a
+//! server that is slow for a while is asked no less, as long as there are connections enough. Times count from the
+//! start of the stream and cost nothing per request.
 
 use std::time::Duration;
 

@@ -1,10 +1,11 @@
-//! The accesses of `tenure simulate --tiers` as requests of a server in which every key is: GETs, and SETs of the same size; or those of a trace.
+//! The accesses of `tenure simulate --tiers` as requests of a server in which every key is: GETs, and SETs of the
+//! same size; or those of a trace.
 //!
-//! Source of the accesses: Wang's dissertation (2024) sec. 5.2, see `tenure_sim::tiers::workloads`. With updates of 0, 5 and 50 % those by skew
-//! are YCSB's C, B and A. A scan is here so many GETs of one key after the other. What changes in mid-run does so in the middle of all
-//! requests, the warm-up counted, so the measured ones must be more than that.
-//! A trace's keys come as it asks for them. Nothing is evicted, so which reads miss is known before: they are sent as the SETs that would fill.
-//! Times, and times to live, are left out.
+//! Source of the accesses: Wang's dissertation (2024) sec. 5.2, see `tenure_sim::tiers::workloads`. With updates of
+//! 0, 5 and 50 % those by skew are YCSB's C, B and A. A scan is here so many GETs of one key after the other. What
+//! changes in mid-run does so in the middle of all requests, the warm-up counted, so the measured ones must be more
+//! than that. A trace's keys come as it asks for them. Nothing is evicted, so which reads miss is known before: they
+//! are sent as the SETs that would fill. Times, and times to live, are left out.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -88,7 +89,8 @@ pub struct TierLoad {
     pub accesses: TierAccesses,
     /// How many of the requests are SETs; a trace says itself.
     pub updates: Share,
-    /// Size of all values, in bytes; `None`: 1000, of two-phases-4k 4096, of a trace as it says, as near as that can move.
+    /// Size of all values, in bytes; `None`: 1000, of two-phases-4k 4096, of a trace as it says, as near as that can
+    /// move.
     pub value_bytes: Option<u32>,
 }
 
@@ -168,7 +170,8 @@ pub(super) fn replay(
     Ok(stream)
 }
 
-/// The numbers from 0 to `n` in an order in which keys are loaded: what is hot must be neither the oldest nor side by side in memory.
+/// The numbers from 0 to `n` in an order in which keys are loaded: what is hot must be neither the oldest nor side by
+/// side in memory.
 fn shuffled(n: usize, random: &mut Random) -> Vec<u32> {
     let mut order: Vec<u32> = (0..n as u32).collect();
     for last in (1..n).rev() {

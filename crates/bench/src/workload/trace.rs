@@ -1,7 +1,8 @@
 //! Replays a trace in any format that the simulator reads.
 //!
-//! Reads become cache-aside reads, writes SETs, deletes DELs. A value has the size that the trace gives (the whole of it: the
-//! server adds the key and its own overhead), cut at 64 MiB. Times are ignored: a request is sent when a connection is free.
+//! Reads become cache-aside reads, writes SETs, deletes DELs. A value has the size that the trace gives (the whole of
+//! it: the server adds the key and its own overhead), cut at 64 MiB. Times are ignored: a request is sent when a
+//! connection is free.
 
 use std::collections::HashMap;
 use std::path::Path;

@@ -1,10 +1,10 @@
 //! YCSB's core workloads A to F, by their published definitions.
 //!
-//! Source: the six workload files and CoreWorkload (parameters in [`Mix`] below). A record is cached as one string of 1000 bytes
-//! (ten fields of 100), so an update writes the record, not a field: a cache-aside client that knows the new value writes it to
-//! the cache. What the database then pays is not the cache's doing, so it isn't in an update's latency; the reads
-//! that miss pay for the backend. Where keys are inserted, a draw above the newest key is repeated, as YCSB does. A scan
-//! takes records in the order of their names.
+//! Source: the six workload files and CoreWorkload (parameters in [`Mix`] below). A record is cached as one string of
+//! 1000 bytes (ten fields of 100), so an update writes the record, not a field: a cache-aside client that knows the
+//! new value writes it to the cache. What the database then pays is not the cache's doing, so it isn't in an update's
+//! latency; the reads that miss pay for the backend. Where keys are inserted, a draw above the newest key is
+//! repeated, as YCSB does. A scan takes records in the order of their names.
 
 use std::fmt;
 use std::str::FromStr;

@@ -1,10 +1,10 @@
 //! YCSB's number generators: Zipfian, scrambled Zipfian, latest, and the hash that scatters key numbers.
 //!
-//! Source: the definitions of YCSB's CoreWorkload and its generators; the Zipfian is that of Gray et al. (SIGMOD'94), whose
-//! letters (θ, ζ, α, η, u) stay here. It is an approximation: below the two hottest items, ranks are drawn from a continuous
-//! curve, so that at θ = 0.99 the third gets 17 to 20 % too many draws, the tenth 3 to 4 %. Every YCSB client draws so, and we
-//! do too. [`ZipfTable`] is exact and not YCSB's.
-//! Random numbers come from xoshiro256++, so a seed gives the same stream on every machine.
+//! Source: the definitions of YCSB's CoreWorkload and its generators; the Zipfian is that of Gray et al. (SIGMOD'94),
+//! whose letters (θ, ζ, α, η, u) stay here. It is an approximation: below the two hottest items, ranks are drawn from
+//! a continuous curve, so that at θ = 0.99 the third gets 17 to 20 % too many draws, the tenth 3 to 4 %. Every YCSB
+//! client draws so, and we do too. [`ZipfTable`] is exact and not YCSB's. Random numbers come from xoshiro256++, so a
+//! seed gives the same stream on every machine.
 
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
@@ -191,7 +191,8 @@ mod tests {
 
     #[test]
     fn hashes_are_those_of_published_ycsb_keys() {
-        // The first three records of a YCSB load are user6284781860667377211, user8517097267634966620, user1820151046732198393.
+        // The first three records of a YCSB load are user6284781860667377211, user8517097267634966620,
+        // user1820151046732198393.
         assert_eq!(
             [0, 1, 2].map(fnv64),
             [6_284_781_860_667_377_211, 8_517_097_267_634_966_620, 1_820_151_046_732_198_393]

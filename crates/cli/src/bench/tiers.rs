@@ -17,8 +17,9 @@ use super::{Arguments, N_CONNECTIONS_NO_MISS, N_REPETITIONS, Named, finish, only
 #[derive(Args)]
 #[command(next_help_heading = "Two tiers of memory (--workload tiers)")]
 pub struct TierArgs {
-    /// Which keys are asked for: zipf:SKEW, scan:SKEW, two-phases, two-phases-4k, two-tenants, four-tenants, changing-tenants, or as a trace
-    /// says, whose reads of keys that aren't there yet are SETs. Default: zipf:0.5,zipf:0.8,zipf:0.99,zipf:1.2,scan:0.99,two-phases.
+    /// Which keys are asked for: zipf:SKEW, scan:SKEW, two-phases, two-phases-4k, two-tenants, four-tenants,
+    /// changing-tenants, or as a trace says, whose reads of keys that aren't there yet are SETs. Default:
+    /// zipf:0.5,zipf:0.8,zipf:0.99,zipf:1.2,scan:0.99,two-phases.
     #[arg(long, value_name = "NAME|TRACE,…", value_delimiter = ',', value_parser = parse::<TierAccesses>)]
     accesses: Option<Vec<TierAccesses>>,
 
@@ -34,7 +35,8 @@ pub struct TierArgs {
     #[arg(long, value_name = "PLACE")]
     tier: Option<String>,
 
-    /// Size of all values, 257 to 1048576. Default: 1000, of two-phases-4k 4096, of a trace as it says (1000 where it doesn't), within these limits.
+    /// Size of all values, 257 to 1048576. Default: 1000, of two-phases-4k 4096, of a trace as it says (1000 where it
+    /// doesn't), within these limits.
     #[arg(long, value_name = "BYTES")]
     value_bytes: Option<u32>,
 }

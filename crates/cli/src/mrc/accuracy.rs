@@ -1,10 +1,11 @@
 //! The accuracy table: how far each model's curve lies from the truth, on every trace of a folder.
 //!
-//! The truth is exact LRU stack distances for SHARDS and EAET, and a direct simulation of K-LRU at every size for KRR and miniature
-//! simulation. The error is the mean absolute difference of the miss ratio over even sizes up to the exact footprint, all
-//! requests counted. Every trace is taken in several variants ([`Variant`]): two kinds of sizes, and with deletes or times to live
-//! put in. At rates below 1 the error is the mean over several samples: the keys are hashed anew for each, so that no one draw
-//! of keys decides. Averages are over traces of at least 100,000 requests.
+//! The truth is exact LRU stack distances for SHARDS and EAET, and a direct simulation of K-LRU at every size for KRR
+//! and miniature simulation. The error is the mean absolute difference of the miss ratio over even sizes up to the
+//! exact footprint, all requests counted. Every trace is taken in several variants ([`Variant`]): two kinds of sizes,
+//! and with deletes or times to live put in. At rates below 1 the error is the mean over several samples: the keys
+//! are hashed anew for each, so that no one draw of keys decides. Averages are over traces of at least 100,000
+//! requests.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt::Write as _;
@@ -42,7 +43,8 @@ pub(super) enum Variant {
     Variable,
     /// The same, with every tenth access a delete.
     Deletes,
-    /// The same, half of the keys with a time to live of 1 % to 100 % of the trace, set by writes and by the fill after a miss.
+    /// The same, half of the keys with a time to live of 1 % to 100 % of the trace, set by writes and by the fill
+    /// after a miss.
     Ttl,
 }
 
@@ -147,7 +149,8 @@ fn measure(task: &Task, arguments: &Arguments) -> Result<Vec<Line>> {
     let (n_keys, footprint_bytes) = keys_and_footprint(&accesses);
     let sizes_bytes = even_sizes(footprint_bytes, arguments.sizes as usize);
     let exact = match task.variant {
-        // The fill after a miss sets a time to live anew, in small caches alone: no stack can tell (docs/models.md, "Exact").
+        // The fill after a miss sets a time to live anew, in small caches alone: no stack can tell (docs/models.md,
+        // "Exact").
         Variant::Ttl => simulate(&accesses, &sizes_bytes, &|bytes| Box::new(ExactLru::cache(bytes))),
         _ => curve_of(&spec(arguments, ModelName::Exact, None, SampleRate::ALL, 0), &accesses, &sizes_bytes)?,
     };

@@ -1,7 +1,7 @@
 //! Feeds one trace to several models at once: one thread reads, the others run the models, each a share of them.
 //!
-//! Accesses go in chunks through short queues, so memory doesn't grow with the trace, and the slowest thread sets the pace.
-//! What a model takes is measured around its chunks, without reading and waiting.
+//! Accesses go in chunks through short queues, so memory doesn't grow with the trace, and the slowest thread sets the
+//! pace. What a model takes is measured around its chunks, without reading and waiting.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};

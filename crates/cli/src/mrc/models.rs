@@ -89,7 +89,8 @@ impl Spec {
         self.model == ModelName::Miniature && matches!(self.sampling, Sampling::AtLeast { .. })
     }
 
-    /// Miniature simulation samples at a fixed rate: that which takes keys enough of `n_keys`, where their number is known.
+    /// Miniature simulation samples at a fixed rate: that which takes keys enough of `n_keys`, where their number is
+    /// known.
     pub fn settle_rate(&mut self, n_keys: Option<u64>) {
         let Sampling::AtLeast { rate, keys } = self.sampling else { return };
         if self.model == ModelName::Miniature {

@@ -26,7 +26,8 @@ pub(super) fn run(args: &Arguments, folder: &Path) -> Result<()> {
     let config = LadderConfig {
         policies: policies.clone(),
         settings: settings(args)?,
-        windows: args.ladder_windows,
+        windows: (!args.whole).then_some(args.ladder_windows),
+        equal_costs: args.equal_costs,
         hit_us: args.hit_us,
         noise: args.penalty_noise,
         seed: args.seed,
@@ -34,15 +35,16 @@ pub(super) fn run(args: &Arguments, folder: &Path) -> Result<()> {
     };
     let sizes = Sizes::TraceOrDrawn(LogNormalSizes::default_range());
     let options = TraceOptions { sizes, ..TraceOptions::default() };
+    let accesses_max = if args.whole { usize::MAX } else { args.ladder_accesses };
     let (mut rungs, mut used, mut short) = (Vec::new(), Vec::new(), Vec::new());
     for path in traces_in(folder)? {
         let name = trace_name(&path);
-        let (accesses, n_tenants) = load(&path, options.clone(), args.ladder_accesses)?;
+        let (accesses, n_tenants) = load(&path, options.clone(), accesses_max)?;
         if accesses.len() < LADDER_ACCESSES_MIN {
             short.push(name);
             continue;
         }
-        let bar = progress_bar(accesses.len() as u64 * ladder::replays_per_trace(&policies));
+        let bar = progress_bar(accesses.len() as u64 * ladder::replays_per_trace(&config));
         bar.println(format!("{name}: {} accesses", accesses.len()));
         rungs.extend(ladder::climb(&name, &accesses, n_tenants, &config, &|n| bar.inc(n))?);
         bar.finish_and_clear();
@@ -64,7 +66,7 @@ pub(super) fn run(args: &Arguments, folder: &Path) -> Result<()> {
     if !short.is_empty() {
         writeln!(out, "Left out, below {LADDER_ACCESSES_MIN} accesses: {}", short.join(", "))?;
     }
-    write_ladder(&mut out, &rungs, &policies)
+    write_ladder(&mut out, &rungs, &config)
 }
 
 /// Those asked for, or nearly all; the bound is always there.
@@ -77,7 +79,8 @@ fn policies(args: &Arguments) -> Result<Vec<PolicyName>> {
     Ok(policies)
 }
 
-fn write_ladder(out: &mut impl Write, rungs: &[Rung], policies: &[PolicyName]) -> Result<()> {
+fn write_ladder(out: &mut impl Write, rungs: &[Rung], config: &LadderConfig) -> Result<()> {
+    let policies = &config.policies;
     let all = ladder::standings(rungs, policies, |_| true);
     let usual = ladder::standings(rungs, policies, |rung| rung.memory_percent <= 50);
     writeln!(
@@ -105,7 +108,7 @@ fn write_ladder(out: &mut impl Write, rungs: &[Rung], policies: &[PolicyName]) -
             ns
         )?;
     }
-    let slices = slices(rungs, policies);
+    let slices = slices(rungs, config);
     writeln!(out, "\nGeometric mean by part")?;
     write!(out, "{:16}", "policy")?;
     for name in slices.keys() {
@@ -123,9 +126,10 @@ fn write_ladder(out: &mut impl Write, rungs: &[Rung], policies: &[PolicyName]) -
 }
 
 /// Standings by cost scheme, sizes and memory.
-fn slices(rungs: &[Rung], policies: &[PolicyName]) -> BTreeMap<String, Vec<LadderRow>> {
+fn slices(rungs: &[Rung], config: &LadderConfig) -> BTreeMap<String, Vec<LadderRow>> {
+    let policies = &config.policies;
     let mut slices = BTreeMap::new();
-    for costs in ladder::cost_names() {
+    for costs in ladder::cost_names(config.equal_costs) {
         slices.insert(format!("a {costs}"), ladder::standings(rungs, policies, |rung| rung.costs == costs));
     }
     for sizes in ["fixed", "variable"] {

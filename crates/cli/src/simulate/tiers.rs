@@ -1,4 +1,5 @@
-//! `tenure simulate --tiers`: what two tiers of memory would make of a trace, of a workload made here, or of a folder of traces.
+//! `tenure simulate --tiers`: what two tiers of memory would make of a trace, of a workload made here, or of a folder
+//! of traces.
 
 use std::io::Write;
 use std::path::Path;
@@ -24,20 +25,23 @@ use crate::trace_args::{trace_name, traces_in};
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Two tiers of memory")]
 pub struct TierArgs {
-    /// Simulate two tiers: the fast one's sizes, apart by commas, in bytes or as a share (20%) of the memory. Without --memory the slow
-    /// tier holds all there is, and shares are of the footprint. See docs/simulation.md.
+    /// Simulate two tiers: the fast one's sizes, apart by commas, in bytes or as a share (20%) of the memory. Without
+    /// --memory the slow tier holds all there is, and shares are of the footprint. See docs/simulation.md.
     #[arg(long, value_name = "SIZE,…", value_delimiter = ',', value_parser = parse_memory, conflicts_with_all = ["policies", "windows"])]
     pub(super) tiers: Vec<Memory>,
 
-    /// What places values, apart by commas: sdtmm, worth, naive, demotion-only, all-fast, all-slow. Default: all of them.
+    /// What places values, apart by commas: sdtmm, worth, naive, demotion-only, all-fast, all-slow. Default: all of
+    /// them.
     #[arg(long, value_name = "NAME,…", value_delimiter = ',', requires = "tiers", value_parser = |text: &str| text.parse::<System>())]
     systems: Option<Vec<System>>,
 
-    /// How tenants share the fast tier (of sdtmm and worth), apart by commas: free, guided (by miss ratio curves) or equal.
+    /// How tenants share the fast tier (of sdtmm and worth), apart by commas: free, guided (by miss ratio curves) or
+    /// equal.
     #[arg(long, value_name = "NAME,…", value_delimiter = ',', requires = "tiers", default_value = "free", value_parser = parse_division)]
     division: Vec<Division>,
 
-    /// A workload made here in place of a trace: zipf:SKEW, scan:SKEW, two-phases, two-phases-4k, two-tenants, four-tenants or changing-tenants.
+    /// A workload made here in place of a trace: zipf:SKEW, scan:SKEW, two-phases, two-phases-4k, two-tenants,
+    /// four-tenants or changing-tenants.
     #[arg(long, value_name = "NAME", requires = "tiers", conflicts_with = "trace", value_parser = |text: &str| text.parse::<Workload>())]
     workload: Option<Workload>,
 

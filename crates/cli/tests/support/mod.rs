@@ -48,7 +48,8 @@ pub fn file(folder: &Path, name: &str, text: &str) -> PathBuf {
     path
 }
 
-/// Keys 0 to 9 round and round, 100 bytes each: below 1000 bytes LRU always misses, from there only the first round does.
+/// Keys 0 to 9 round and round, 100 bytes each: below 1000 bytes LRU always misses, from there only the first round
+/// does.
 pub fn a_loop() -> String {
     let mut text = "time_s,key,op,size,tenant\n".to_owned();
     for i in 0..1000 {

@@ -31,7 +31,8 @@ impl Browser {
         wait_for(DEADLINE, "ChromeDriver to answer", is_ready).unwrap();
         let profile = tempfile::tempdir().unwrap();
         let folder = format!("--user-data-dir={}", profile.path().display());
-        // Without these Chromium asks its maker's servers for updates, and in a container finds no sandbox and little shared memory.
+        // Without these Chromium asks its maker's servers for updates, and in a container finds no sandbox and little
+        // shared memory.
         let arguments = [
             "--headless=new",
             "--no-sandbox",

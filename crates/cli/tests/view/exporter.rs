@@ -144,7 +144,7 @@ fn a_real_prometheus_reads_a_real_server() {
     let units = get(&prometheus, "/api/v1/targets/metadata?metric=tenure_used_bytes").unwrap().json();
     assert_eq!((&units["data"][0]["unit"], &units["data"][0]["type"]), (&"bytes".into(), &"gauge".into()), "{units}");
     assert!(units["data"][0]["help"].as_str().is_some_and(|help| !help.is_empty()), "{units}");
-    // Tiers, causes and regret aren't there on this server; the rest is.
+    // Tiers aren't there on this server, nor need there be regret; the rest is.
     let is_silent = |text: &&String| query(&prometheus, text).is_empty();
     let queries = queries_of_dashboard();
     let silent: Vec<&String> = queries.iter().filter(is_silent).collect();

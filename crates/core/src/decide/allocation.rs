@@ -1,12 +1,12 @@
 //! How much memory each partition gets: the allocation of least total cost, by dynamic programming.
 //!
-//! Source: pRedis (Pan et al., SoCC'19) sec. 3.3, eq. 8 to 11. `f[i][j]`, the least cost of the first `i` partitions on `j`
-//! units, is the minimum over `k` of `f[i-1][j-k]` + the cost of partition `i` on `k` units. Curves need not be convex.
-//! Differs from the paper: partitions form groups (the classes of one tenant), whose sums have a minimum and a maximum, so the
-//! program runs over each group's claims and then over the groups; and memory that would save nothing anywhere is spread
-//! evenly at the end in place of going wherever a tie falls.
-//! Exact to the unit: of a group's total all but one claim get whole units, the most expensive gets the odd bytes too.
-//! Cost: O(partitions × units²) time, O(partitions × units) memory; 64 partitions × 1000 units: about 7 ms (`benches/allocation.rs`).
+//! Source: pRedis (Pan et al., SoCC'19) sec. 3.3, eq. 8 to 11. `f[i][j]`, the least cost of the first `i` partitions
+//! on `j` units, is the minimum over `k` of `f[i-1][j-k]` + the cost of partition `i` on `k` units. Curves need not
+//! be convex. Differs from the paper: partitions form groups (the classes of one tenant), whose sums have a minimum
+//! and a maximum, so the program runs over each group's claims and then over the groups; and memory that would save
+//! nothing anywhere is spread evenly at the end in place of going wherever a tie falls. Exact to the unit: of a
+//! group's total all but one claim get whole units, the most expensive gets the odd bytes too. Cost: O(partitions ×
+//! units²) time, O(partitions × units) memory; 64 partitions × 1000 units: about 7 ms (`benches/allocation.rs`).
 
 use crate::curve::{CurvePoint, MissRatioCurve};
 use crate::error::ConfigError;
@@ -37,13 +37,14 @@ impl<'a> Claim<'a> {
         Claim { n_reads: n_reads.max(1.0), ..self }
     }
 
-    /// The same of a partition that has `bytes` now: what it would lose against that weighs 1 + `reluctance` in an allocation.
+    /// The same of a partition that has `bytes` now: what it would lose against that weighs 1 + `reluctance` in an
+    /// allocation.
     pub fn holding(&self, bytes: u64, reluctance: f64) -> Self {
         Claim { held: Some((self.cost_us(bytes), reluctance)), ..self.clone() }
     }
 
-    /// The variance of what it costs less on one of two sizes than on the other, in µs²: the reads in between are counted, and counts
-    /// vary by their square root.
+    /// The variance of what it costs less on one of two sizes than on the other, in µs²: the reads in between are
+    /// counted, and counts vary by their square root.
     pub fn gain_variance(&self, one: u64, other: u64) -> f64 {
         let share = (self.curve.miss_ratio_at(one) - self.curve.miss_ratio_at(other)).abs();
         self.cost_us_max * self.cost_us_max * share / self.n_reads
@@ -61,7 +62,8 @@ impl<'a> Claim<'a> {
     }
 }
 
-/// The bounds of what some claims get together, in bytes; within them each is free. A group that no claim names gets nothing.
+/// The bounds of what some claims get together, in bytes; within them each is free. A group that no claim names gets
+/// nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Group {
     /// Together they never get less.
@@ -117,9 +119,9 @@ pub fn allocate(
     Ok(Allocation { bytes, cost_us })
 }
 
-/// The miss ratio curve of several parts (the classes of one tenant), each with its number of reads, that share their memory so
-/// that least is missed: at `n` sizes (at least 1), even up to the sum of what the parts' curves reach to. Empty where nothing is read.
-/// O(parts × n²).
+/// The miss ratio curve of several parts (the classes of one tenant), each with its number of reads, that share their
+/// memory so that least is missed: at `n` sizes (at least 1), even up to the sum of what the parts' curves reach to.
+/// Empty where nothing is read. O(parts × n²).
 pub fn shared_curve(parts: &[(f64, &MissRatioCurve)], n: usize) -> MissRatioCurve {
     let reads: f64 = parts.iter().map(|(reads, _)| reads).sum();
     let last = |curve: &MissRatioCurve| curve.points().last().map_or(0, |point| point.bytes);
@@ -145,9 +147,10 @@ pub struct EqualSplit {
     pub cost_us: Vec<f64>,
 }
 
-/// Divides `memory_bytes` alike among the groups that cost anything at all, as far as their bounds let it, and finds how much less
-/// would do for each: costs never rise with memory, so "no more expensive than on its part" is a minimum, and the program that
-/// keeps minimums stays exact. Those minimums always fit. Arguments as of [`allocate`]; O(claims × units²).
+/// Divides `memory_bytes` alike among the groups that cost anything at all, as far as their bounds let it, and finds
+/// how much less would do for each: costs never rise with memory, so "no more expensive than on its part" is a
+/// minimum, and the program that keeps minimums stays exact. Those minimums always fit. Arguments as of [`allocate`];
+/// O(claims × units²).
 ///
 /// # Errors
 /// As [`allocate`].
@@ -173,7 +176,8 @@ pub fn equal_split(
     Ok(split)
 }
 
-/// By group, its part: the same for all that are accessed but for those whose bounds forbid it; the others have their minimum.
+/// By group, its part: the same for all that are accessed but for those whose bounds forbid it; the others have their
+/// minimum.
 fn equal_parts(groups: &[Group], members: &[Vec<usize>], accesses: &[bool], memory_bytes: u64) -> Vec<u64> {
     let at = |level: u64| -> Vec<u64> {
         let part = |(g, group): (usize, &Group)| match (accesses[g], members[g].is_empty()) {
@@ -298,7 +302,8 @@ impl<'a> GroupProgram<'a> {
         most - fewer * self.unit
     }
 
-    /// Gives each claim its part of `total_bytes`, and what saves nothing (the minimum may be more than is of use) as [`hand_out`] does.
+    /// Gives each claim its part of `total_bytes`, and what saves nothing (the minimum may be more than is of use) as
+    /// [`hand_out`] does.
     fn divide(&self, total_bytes: u64, bytes: &mut [u64]) {
         let (units, _) = self.cheapest(total_bytes);
         for (&i, k) in self.others.iter().zip(self.program.fewest_units(units)) {
@@ -412,8 +417,8 @@ fn spread_spare(claims: &[Claim], members: &[Vec<usize>], groups: &[Group], byte
     }
 }
 
-/// Gives `members` what saves none of them anything: in proportion to what they have, for who needs more may soon need more yet.
-/// Where none has anything, to those that cost anything alike; where none does, to all.
+/// Gives `members` what saves none of them anything: in proportion to what they have, for who needs more may soon
+/// need more yet. Where none has anything, to those that cost anything alike; where none does, to all.
 fn hand_out(extra: u64, claims: &[Claim], members: &[usize], bytes: &mut [u64]) {
     let has: u64 = members.iter().map(|&i| bytes[i]).sum();
     let costs = members.iter().any(|&i| claims[i].cost_us_max > 0.0);
@@ -495,8 +500,8 @@ mod tests {
         assert_eq!(allocate(&claims, &groups, 100, 7), Err(unknown));
     }
 
-    /// Two tenants of two classes and 100 bytes. The first may have 50 and its expensive class uses 40 of them; the second is owed
-    /// 30 that save nothing, and takes what spare there is.
+    /// Two tenants of two classes and 100 bytes. The first may have 50 and its expensive class uses 40 of them; the
+    /// second is owed 30 that save nothing, and takes what spare there is.
     #[test]
     fn bounds_are_of_the_sum() {
         let (wants_40, flat) = (curve(&[(40, 0.0)]), curve(&[(1, 1.0)]));
@@ -692,7 +697,8 @@ mod tests {
             check_bounds(&case, &got);
         }
 
-        /// Units larger than a byte: bounds hold to the byte, and the cost is no more than that of the best in whole units.
+        /// Units larger than a byte: bounds hold to the byte, and the cost is no more than that of the best in whole
+        /// units.
         #[test]
         fn coarse_units_keep_the_bounds(case in any_case(4, 3), unit in 2..5_u64) {
             let curves = case.curves();
@@ -708,8 +714,8 @@ mod tests {
             prop_assert!(got.cost_us <= least + 1e-6, "{} and by brute force {least}", got.cost_us);
         }
 
-        /// Under the minimums of an equal split nobody costs more than on its part, which is what brute force makes of it; and of all
-        /// plans of which that is true, tried one by one, the allocation is the cheapest.
+        /// Under the minimums of an equal split nobody costs more than on its part, which is what brute force makes
+        /// of it; and of all plans of which that is true, tried one by one, the allocation is the cheapest.
         #[test]
         fn an_equal_split_is_the_least_that_anyone_gets(case in any_case(4, 3)) {
             let (curves, memory) = (case.curves(), case.memory_bytes());

@@ -1,16 +1,16 @@
 //! Whether a class of keys is used by day and not by night: its period, and whether it is in a valley now.
 //!
-//! Source: pRedis (Pan et al., SoCC'19) sec. 4, whose three tests must all hold: existence (max − min > 0.5 × average), duration
-//! (peaks and valleys last) and long reuse (keys come back after about as long as lies between two peaks).
-//! Idea: the counts of accesses per interval (a minute, say), smoothed over half a run, are high above the middle of their swing
-//! and low below its lower quarter; a stretch of either counts once it has lasted a run (10 intervals). The period is the
-//! distance from rise to rise and from fall to fall.
-//! Differs from the paper, so that noise, bursts and growth don't pass: max and min are the 99th and the first percentile;
-//! distances must agree and none be overdue; high and low must explain two fifths of the variance of the raw counts. Long reuse
-//! is a share: of the accesses to keys that are new or long unused, half must be to keys of about one period ago. Load that
-//! drifts at random passes for a period now and then (of the tests' random walks under one in 20), noise doesn't.
-//! Evidence is two rises and two falls, so a period may be up to half the history: a day in 50 hours of minutes.
-//! Cost: O(1) per interval, O(history) per question; 4 bytes per interval of history and 3.3 KiB, 15 KiB by default.
+//! Source: pRedis (Pan et al., SoCC'19) sec. 4, whose three tests must all hold: existence (max − min > 0.5 ×
+//! average), duration (peaks and valleys last) and long reuse (keys come back after about as long as lies between two
+//! peaks). Idea: the counts of accesses per interval (a minute, say), smoothed over half a run, are high above the
+//! middle of their swing and low below its lower quarter; a stretch of either counts once it has lasted a run (10
+//! intervals). The period is the distance from rise to rise and from fall to fall. Differs from the paper, so that
+//! noise, bursts and growth don't pass: max and min are the 99th and the first percentile; distances must agree and
+//! none be overdue; high and low must explain two fifths of the variance of the raw counts. Long reuse is a share: of
+//! the accesses to keys that are new or long unused, half must be to keys of about one period ago. Load that drifts
+//! at random passes for a period now and then (of the tests' random walks under one in 20), noise doesn't. Evidence
+//! is two rises and two falls, so a period may be up to half the history: a day in 50 hours of minutes. Cost: O(1)
+//! per interval, O(history) per question; 4 bytes per interval of history and 3.3 KiB, 15 KiB by default.
 
 use std::collections::VecDeque;
 
@@ -32,7 +32,8 @@ const DISTANCE_TOLERANCE: f64 = 0.2;
 const DISTANCE_OUTLIERS: usize = 4;
 /// A period without rise or fall that is longer than expected by this factor is the end of the pattern.
 const OVERDUE: f64 = 1.25;
-/// What high and low must explain of the variance of the counts. A sine reaches 0.81; noise that passes all else stays below.
+/// What high and low must explain of the variance of the counts. A sine reaches 0.81; noise that passes all else
+/// stays below.
 const EXPLAINED_MIN: f64 = 0.4;
 /// Of the accesses to keys not used lately, one in so many must be to keys of about a period ago.
 const LONG_REUSE_ONE_IN: u64 = 2;
@@ -63,8 +64,8 @@ pub struct ReuseTimes {
 }
 
 impl ReuseTimes {
-    /// Counts an access to a key that was last used `intervals` ago; `None` where it wasn't seen before, or that is forgotten. A
-    /// sample of the keys will do.
+    /// Counts an access to a key that was last used `intervals` ago; `None` where it wasn't seen before, or that is
+    /// forgotten. A sample of the keys will do.
     pub fn add(&mut self, intervals: Option<u32>) {
         let count = match intervals {
             Some(intervals) => &mut self.buckets[bucket(intervals as usize)],
@@ -94,7 +95,8 @@ pub enum Phase {
     Peak,
     /// Neither.
     Between,
-    /// Its accesses are in the lower quarter of their swing, and those of the last interval close to the fewest of the last run.
+    /// Its accesses are in the lower quarter of their swing, and those of the last interval close to the fewest of
+    /// the last run.
     Valley,
 }
 
@@ -135,8 +137,8 @@ impl Diurnal {
         }
     }
 
-    /// Takes one interval: how many accesses the class had (all, or a steady share), and how long ago their keys were used
-    /// before. Intervals without accesses must be given too.
+    /// Takes one interval: how many accesses the class had (all, or a steady share), and how long ago their keys were
+    /// used before. Intervals without accesses must be given too.
     pub fn record(&mut self, accesses: u32, reuses: &ReuseTimes) {
         if self.counts.len() == self.history {
             self.counts.pop_front();
@@ -182,8 +184,8 @@ impl Diurnal {
     /// All of the above at once, which costs as much as one of them.
     pub fn pattern(&self) -> Option<Pattern> {
         let counts: Vec<u32> = self.counts.iter().copied().collect();
-        // Odd, so that a smoothed peak lasts as long as the peak; at most half a run, so that a burst shorter than the other half
-        // never lasts a run.
+        // Odd, so that a smoothed peak lasts as long as the peak; at most half a run, so that a burst shorter than
+        // the other half never lasts a run.
         let width = (self.run / 2).saturating_sub(1) | 1;
         let smooth = smoothed(&counts, width);
         let swing = Swing::of(&smooth).filter(|swing| swing.is_significant(&counts))?;
@@ -205,13 +207,14 @@ impl Diurnal {
         let lately = &counts[counts.len().saturating_sub(self.run)..];
         let fewest = f64::from(lately.iter().copied().min().unwrap_or(0));
         let last = f64::from(lately.last().copied().unwrap_or(0));
-        // Close: by a tenth of the swing, or by no more than the counts of a steady stream differ (three deviations of Poisson).
+        // Close: by a tenth of the swing, or by no more than the counts of a steady stream differ (three deviations
+        // of Poisson).
         let close = (swing.width() / 10.0).max(3.0 * (fewest + 1.0).sqrt());
         if now <= swing.lower_quarter() && last - fewest <= close { Phase::Valley } else { Phase::Between }
     }
 
-    /// The third test, over the last period. Long is from a third of a period, rounded down to a power of two, to four times
-    /// the period, likewise; what is longer counts as new.
+    /// The third test, over the last period. Long is from a third of a period, rounded down to a power of two, to
+    /// four times the period, likewise; what is longer counts as new.
     fn is_reused_after(&self, period: usize) -> bool {
         let slots = 1 + period.saturating_sub(self.in_last_slot).div_ceil(self.slot_intervals());
         let mut reuses = ReuseTimes::default();
@@ -296,7 +299,8 @@ fn stretches(smooth: &[f64], swing: &Swing, run: usize, centre: usize) -> Vec<St
     lasting
 }
 
-/// The distance of rises, and of falls, where they agree; `now` is the end of the history, `delay` what a turn takes to be seen.
+/// The distance of rises, and of falls, where they agree; `now` is the end of the history, `delay` what a turn takes
+/// to be seen.
 fn period(stretches: &[Stretch], now: usize, delay: usize) -> Option<usize> {
     let turns = stretches.get(1..)?;
     let mut distances: Vec<usize> = turns.windows(3).map(|turns| turns[2].begin - turns[0].begin).collect();
@@ -316,8 +320,8 @@ fn period(stretches: &[Stretch], now: usize, delay: usize) -> Option<usize> {
     (first.begin <= overdue && now - last.begin <= overdue).then_some(median)
 }
 
-/// The share of the variance of the counts that high and low explain (the correlation ratio), 0 to 1. Counts further out than
-/// the swing is wide are taken for that, lest one burst be most of the variance.
+/// The share of the variance of the counts that high and low explain (the correlation ratio), 0 to 1. Counts further
+/// out than the swing is wide are taken for that, lest one burst be most of the variance.
 fn explained(counts: &[u32], swing: &Swing, stretches: &[Stretch]) -> f64 {
     let taken = |&count: &u32| f64::from(count).clamp(swing.low - swing.width(), swing.high + swing.width());
     let is_high = |i: usize| {

@@ -1,8 +1,8 @@
 //! What a plan is to reach.
 //!
-//! Source: Wang's dissertation (2024) sec. 4.1.2: the least penalty (eq. 4.3; pRedis, SoCC'19, eq. 9) and the most hits (eq. 4.4, which
-//! is the fewest misses). `Fair` is ours: the least penalty of all plans under which no tenant's misses cost more than on an equal
-//! split of the memory (`allocation::equal_split`).
+//! Source: Wang's dissertation (2024) sec. 4.1.2: the least penalty (eq. 4.3; pRedis, SoCC'19, eq. 9) and the most
+//! hits (eq. 4.4, which is the fewest misses). `Fair` is ours: the least penalty of all plans under which no tenant's
+//! misses cost more than on an equal split of the memory (`allocation::equal_split`).
 
 /// What a plan is to reach.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

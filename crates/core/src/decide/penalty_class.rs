@@ -1,7 +1,8 @@
 //! Miss-penalty classes by themselves: sixteen ranges of exponentially growing width.
 //!
-//! Source: pRedis (Pan et al., SoCC'19) sec. 3.2 and 6.3.1: [1 µs, 10 µs), [10, 30), [30, 70) … [327670, 655350): class i begins at
-//! 10 × (2^i − 1). What lies below the first counts to it, what lies above the last to the last. Other ranges may be set.
+//! Source: pRedis (Pan et al., SoCC'19) sec. 3.2 and 6.3.1: [1 µs, 10 µs), [10, 30), [30, 70) … [327670, 655350):
+//! class i begins at 10 × (2^i − 1). What lies below the first counts to it, what lies above the last to the last.
+//! Other ranges may be set.
 
 /// How many classes there are.
 pub const PENALTY_CLASSES: usize = 16;
@@ -62,8 +63,8 @@ impl ClassLimits {
         self.limits_us.partition_point(|&limit| limit as f32 <= penalty_us)
     }
 
-    /// As [`ClassLimits::class_of`] for a key that is of class `held`, which it leaves only for a penalty a tenth beyond its range:
-    /// one that lies near a limit would change class with every measurement else.
+    /// As [`ClassLimits::class_of`] for a key that is of class `held`, which it leaves only for a penalty a tenth
+    /// beyond its range: one that lies near a limit would change class with every measurement else.
     pub fn class_from(&self, held: usize, penalty_us: f32) -> usize {
         let class = self.class_of(penalty_us);
         let nearest = if class > held { penalty_us / 1.1 } else { penalty_us * 1.1 };

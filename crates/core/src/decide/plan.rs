@@ -35,20 +35,22 @@ impl Terms {
     }
 }
 
-/// What a partition would lose against the present plan counts so much more than what another would gain: memory goes where it saves
-/// clearly more, and not to and fro with the noise of two curves that fall alike. docs/results.md, "Plans that stay", has what
-/// half as much again gives and costs.
+/// What a partition would lose against the present plan counts so much more than what another would gain: memory goes
+/// where it saves clearly more, and not to and fro with the noise of two curves that fall alike.
+/// docs/results/earlier.md, "Plans that stay", has what half as much again gives and costs.
 const RELUCTANCE: f64 = 0.5;
 
-/// A plan has to save so many standard errors of what it is predicted to save: it is the best of many that chance has a part in.
+/// A plan has to save so many standard errors of what it is predicted to save: it is the best of many that chance has
+/// a part in.
 const CHANCE: f64 = 2.0;
 
-/// Makes the next plan, or keeps the present targets where the gain would be below the least (a share of the present plan's
-/// cost): memory that moves is refetched, so a plan that flutters costs more than it saves.
+/// Makes the next plan, or keeps the present targets where the gain would be below the least (a share of the present
+/// plan's cost): memory that moves is refetched, so a plan that flutters costs more than it saves.
 ///
-/// The gain has to be more than chance in the curves makes, too, and what a partition would lose weighs more than what another would
-/// gain. The present plan is judged on today's curves; where it no longer fits (other partitions, new bounds, a tenant that
-/// it leaves more expensive than an equal split by more than that share), it is replaced whatever the gain.
+/// The gain has to be more than chance in the curves makes, too, and what a partition would lose weighs more than
+/// what another would gain. The present plan is judged on today's curves; where it no longer fits (other partitions,
+/// new bounds, a tenant that it leaves more expensive than an equal split by more than that share), it is replaced
+/// whatever the gain.
 ///
 /// # Errors
 /// As [`allocate`].
@@ -99,11 +101,12 @@ fn is_fair(plan: &Plan, claims: &[Claim], split: &EqualSplit, tolerance: f64) ->
     cost_us.iter().zip(&split.cost_us).all(|(cost, limit)| *cost <= limit * (1.0 + tolerance) + 1e-9)
 }
 
-/// The share of the memory by which targets may miss it: what the keys may take together moves a little from window to window.
+/// The share of the memory by which targets may miss it: what the keys may take together moves a little from window
+/// to window.
 const MEMORY_TOLERANCE: f64 = 0.01;
 
-/// The present plan as it would be for today's memory: as it is where that is nearly the same, else in proportion. `None` where it is
-/// not for these partitions, or doesn't keep the bounds of their groups.
+/// The present plan as it would be for today's memory: as it is where that is nearly the same, else in proportion.
+/// `None` where it is not for these partitions, or doesn't keep the bounds of their groups.
 fn fitted(present: &Plan, claims: &[Claim], groups: &[Group], memory_bytes: u64) -> Option<Plan> {
     let sum: u64 = present.target_bytes.iter().sum();
     if present.target_bytes.len() != claims.len() || sum == 0 {
@@ -154,7 +157,8 @@ mod tests {
         assert_eq!(moved.target_bytes, [0, 100]);
     }
 
-    /// The other plan saves 8 of 18 µs, give or take √(10² + 18²) / √reads: of 4 reads that is chance, of 400 it is not.
+    /// The other plan saves 8 of 18 µs, give or take √(10² + 18²) / √reads: of 4 reads that is chance, of 400 it is
+    /// not.
     #[test]
     fn a_gain_that_may_be_chance_is_not_worth_the_change() {
         let curves = [line(100), line(100)];
@@ -203,8 +207,9 @@ mod tests {
         assert!(replaced.target_bytes[2] + replaced.target_bytes[3] >= 50, "{replaced:?}");
     }
 
-    /// Two tenants that could use all of 100 bytes, one ten times as expensive: it gets all but what the other needs to be as well off as
-    /// on its half. A plan that robs the other is replaced though it costs less; one that does by less than the least gain is kept.
+    /// Two tenants that could use all of 100 bytes, one ten times as expensive: it gets all but what the other needs
+    /// to be as well off as on its half. A plan that robs the other is replaced though it costs less; one that does
+    /// by less than the least gain is kept.
     #[test]
     fn a_fair_plan_leaves_nobody_worse_off() {
         let knee = MissRatioCurve::new(vec![

@@ -1,8 +1,8 @@
 //! Which sampling size K costs least: DLRU's cost model; and when a partition leaves the K that it runs with.
 //!
-//! Source: DLRU (Wang et al., MEMSYS'20) sec. 3.5, and Wang's dissertation (2024) eq. 3.2: P_K = M_K × (p + OH_K), with M_K the misses that a
-//! miniature cache of that K had, p the mean miss penalty, and OH_K what sampling for one eviction takes, in proportion
-//! to K as table 3.1 measured it.
+//! Source: DLRU (Wang et al., MEMSYS'20) sec. 3.5, and Wang's dissertation (2024) eq. 3.2: P_K = M_K × (p + OH_K),
+//! with M_K the misses that a miniature cache of that K had, p the mean miss penalty, and OH_K what sampling for one
+//! eviction takes, in proportion to K as table 3.1 measured it.
 
 use crate::model::merged::MergedCurve;
 
@@ -21,15 +21,16 @@ pub const EVICTION_US_AT_ONE: f64 = 0.42;
 /// Table 3.1, machine A: how much longer an eviction takes than at K = 1, for each of [`SAMPLE_SIZES`].
 const EVICTION_RATIOS: [f64; 5] = [1.00, 1.64, 2.37, 3.18, 4.31];
 
-/// What an eviction takes at K = 1, in µs, by what one was measured to take at `k`: in the proportion of table 3.1, for a K between
-/// two of its own that of the lower.
+/// What an eviction takes at K = 1, in µs, by what one was measured to take at `k`: in the proportion of table 3.1,
+/// for a K between two of its own that of the lower.
 pub fn eviction_us_at_one(measured_us: f64, k: u32) -> f64 {
     let i = SAMPLE_SIZES.iter().rposition(|&held| held <= k).unwrap_or(0);
     measured_us / EVICTION_RATIOS[i]
 }
 
-/// The K of the least cost (eq. 3.2), the smallest of equals. `misses` are those of the miniature caches, in the order of
-/// [`SAMPLE_SIZES`]; `penalty_us_mean` is p, without bound where misses alone are to decide; `eviction_us_at_one` is OH_1.
+/// The K of the least cost (eq. 3.2), the smallest of equals. `misses` are those of the miniature caches, in the
+/// order of [`SAMPLE_SIZES`]; `penalty_us_mean` is p, without bound where misses alone are to decide;
+/// `eviction_us_at_one` is OH_1.
 pub fn cheapest_sample_size(misses: &[f64; SAMPLE_SIZES.len()], penalty_us_mean: f64, eviction_us_at_one: f64) -> u32 {
     let cost_us = |i: usize| misses[i] * (penalty_us_mean + eviction_us_at_one * EVICTION_RATIOS[i]);
     let mut best = 0;
@@ -50,9 +51,9 @@ const DOUBT_KEPT: f64 = 0.95;
 
 /// The K that a partition runs with, from window to window.
 ///
-/// Curves of two K that lie together cross by noise, and what is sampled changes little from one window to the next, so noise
-/// lasts. Another K has to be better beyond doubt, or better than by chance for two windows; and whoever has just changed is
-/// believed less the next time.
+/// Curves of two K that lie together cross by noise, and what is sampled changes little from one window to the next,
+/// so noise lasts. Another K has to be better beyond doubt, or better than by chance for two windows; and whoever has
+/// just changed is believed less the next time.
 #[derive(Clone, Copy, Debug)]
 pub struct RunningSampleSize {
     k: u32,
@@ -73,7 +74,8 @@ impl RunningSampleSize {
         self.k
     }
 
-    /// Ends a window: the K for a cache of `bytes`; the other arguments are those of [`MergedCurve::k_from`]. O(log points).
+    /// Ends a window: the K for a cache of `bytes`; the other arguments are those of [`MergedCurve::k_from`]. O(log
+    /// points).
     pub fn end_window(&mut self, merged: &MergedCurve, bytes: u64, gain_min: f64, n_reads: f64) -> u32 {
         let wished = |errors: f64| merged.k_from(self.k, bytes, gain_min, n_reads, errors + self.doubt);
         let wish = wished(ERRORS_TWICE);
@@ -96,9 +98,9 @@ mod tests {
         MergedCurve::new(&miss_ratios.map(|(k, miss_ratio)| (k, curve(miss_ratio))))
     }
 
-    /// Two K that are alike but for noise that lasts some windows, as that of decaying counts does: K stays in 29 windows of 30 (in 15
-    /// of 16 without doubt).
-    /// A loop, where the smaller K is far better, is followed in one window, just after a change too.
+    /// Two K that are alike but for noise that lasts some windows, as that of decaying counts does: K stays in 29
+    /// windows of 30 (in 15 of 16 without doubt). A loop, where the smaller K is far better, is followed in one
+    /// window, just after a change too.
     #[test]
     fn k_follows_what_is_better_and_not_the_noise() {
         let (mut random, mut noise, mut running) = (Random::new(1), 0.0, RunningSampleSize::new(5));

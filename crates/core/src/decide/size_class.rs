@@ -1,13 +1,13 @@
 //! Size classes: the keys of a partition divided by what they take.
 //!
-//! A value of 100 bytes and one of 50 KB that are accessed alike are not worth the same: the small one saves as many misses for a
-//! five-hundredth of the memory. Recency within one partition can't tell, but the program that divides memory can, once each has
-//! a curve of its own.
-//! Limits are quantiles of the sizes accessed of late, quartiles for four classes. Each access weighs the square root of its size: by
-//! accesses alone the largest class has nearly all bytes where many values are tiny, by bytes the smallest has nearly all accesses.
-//! A limit stays where it is until the share below it is clearly another's, so that keys don't change class with the noise of a
-//! window; sizes that differ by less than twofold, and partitions of few keys, are one class.
-//! O(1) per size, O(buckets) per window; 1 KiB.
+//! A value of 100 bytes and one of 50 KB that are accessed alike are not worth the same: the small one saves as many
+//! misses for a five-hundredth of the memory. Recency within one partition can't tell, but the program that divides
+//! memory can, once each has a curve of its own. Limits are quantiles of the sizes accessed of late, quartiles for
+//! four classes. Each access weighs the square root of its size: by accesses alone the largest class has nearly all
+//! bytes where many values are tiny, by bytes the smallest has nearly all accesses. A limit stays where it is until
+//! the share below it is clearly another's, so that keys don't change class with the noise of a window; sizes that
+//! differ by less than twofold, and partitions of few keys, are one class. O(1) per size, O(buckets) per window; 1
+//! KiB.
 
 use crate::log_linear;
 
@@ -17,8 +17,8 @@ pub const SIZE_CLASSES_MAX: usize = 8;
 const PER_OCTAVE: u64 = 8;
 /// How many buckets sizes are told apart by; limits lie between two of them.
 pub const BUCKETS: usize = log_linear::bucket_of::<PER_OCTAVE>(u32::MAX as u64) + 1;
-/// A partition is divided from so many keys per class on, and no more below half of that: a few keys make no curve, and each class holds a
-/// value or two beyond its target.
+/// A partition is divided from so many keys per class on, and no more below half of that: a few keys make no curve,
+/// and each class holds a value or two beyond its target.
 const KEYS_MIN: u64 = 64;
 /// A limit moves where the share below it is off by more than this part of a class's.
 const TOLERANCE: f64 = 0.25;
@@ -91,9 +91,9 @@ impl SizeClasses {
         self.seen_now += weight;
     }
 
-    /// Ends a window, at whose end the partition has so many `keys` in the cache: moves limits that have to move, and what was seen
-    /// so far weighs `decay` (0 to 1) of what it did; after a window of few accesses no less than those make up for. Returns true
-    /// where a limit has moved.
+    /// Ends a window, at whose end the partition has so many `keys` in the cache: moves limits that have to move, and
+    /// what was seen so far weighs `decay` (0 to 1) of what it did; after a window of few accesses no less than those
+    /// make up for. Returns true where a limit has moved.
     pub fn end_window(&mut self, keys: u64, decay: f32) -> bool {
         let is_divided = self.limits != SizeLimits::NONE;
         let keys_min = KEYS_MIN * self.n as u64 / if is_divided { 2 } else { 1 };
@@ -187,8 +187,8 @@ mod tests {
         classes
     }
 
-    /// Sizes evenly between 100 and 1700 bytes: of Σ√s, which goes as s^1.5, a quarter lies below 691, a half below 1080, and three
-    /// quarters below 1406; a bucket is an eighth of a size at most.
+    /// Sizes evenly between 100 and 1700 bytes: of Σ√s, which goes as s^1.5, a quarter lies below 691, a half below
+    /// 1080, and three quarters below 1406; a bucket is an eighth of a size at most.
     #[test]
     fn limits_are_quantiles_by_the_root_of_the_size() {
         let classes = classes(4, (0..1600).map(|i| 100 + i));

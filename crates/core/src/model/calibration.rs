@@ -1,11 +1,11 @@
 //! What EAET's average eviction time leaves out, measured on a few keys and put right.
 //!
-//! AET takes the requests that push on a block for a random sample of all requests (Hu et al., ATC'16, sec. 3.1). Where they are not (a scan that
-//! turns round at its ends, phases), the depth that it gives for a reuse time is off. Ours (docs/models.md, "Calibration"): of about
-//! a thousand keys the true stack distances are kept, as SHARDS does, beside an EAET model of the same keys. By how much the two differ
-//! at a reuse time says by how much the model of all keys is off there; that the few keys are too many or too few for their rate
-//! changes both alike.
-//! Cost: that of SHARDS for a thousand keys; 150 KiB.
+//! AET takes the requests that push on a block for a random sample of all requests (Hu et al., ATC'16, sec. 3.1).
+//! Where they are not (a scan that turns round at its ends, phases), the depth that it gives for a reuse time is off.
+//! Ours (docs/models.md, "Calibration"): of about a thousand keys the true stack distances are kept, as SHARDS does,
+//! beside an EAET model of the same keys. By how much the two differ at a reuse time says by how much the model of
+//! all keys is off there; that the few keys are too many or too few for their rate changes both alike. Cost: that of
+//! SHARDS for a thousand keys; 150 KiB.
 
 use super::CurveModel;
 use super::eaet::{Clock, Counted, Eaet};
@@ -114,7 +114,8 @@ mod tests {
         }
     }
 
-    /// Up and down again: a key comes back after twice as long as it lies deep, soon or late, where AET takes it for one of all.
+    /// Up and down again: a key comes back after twice as long as it lies deep, soon or late, where AET takes it for
+    /// one of all.
     #[test]
     fn a_scan_that_turns_round_is_modelled() {
         let n = 5_000;

@@ -1,13 +1,13 @@
 //! A census of a stream's keys in bounded memory: how many there are, and the bytes of their values.
 //!
-//! Source: the fixed-size sample of SHARDS (Waldspurger et al., FAST'15, sec. 3.2), with no stack behind it: the keys of the
-//! lowest hashes are kept with their last size, and the threshold falls when there are too many. Up to the limit the count
-//! is exact; beyond, its standard error is 1/sqrt(limit), 1.6 % at the default.
+//! Source: the fixed-size sample of SHARDS (Waldspurger et al., FAST'15, sec. 3.2), with no stack behind it: the keys
+//! of the lowest hashes are kept with their last size, and the threshold falls when there are too many. Up to the
+//! limit the count is exact; beyond, its standard error is 1/sqrt(limit), 1.6 % at the default.
 //!
-//! The sampled models use it to correct their rate (our own; docs/models.md, "Census"): of 5,000 keys a rate of 0.01 should take
-//! 50, but takes 43 or 57, and then cold misses and sizes are off by as much. The census says how many keys there are, so
-//! the model divides by the share that it really took.
-//! Cost: one comparison for a key outside the census, one look-up inside; up to 300 KiB at the default limit.
+//! The sampled models use it to correct their rate (our own; docs/models.md, "Census"): of 5,000 keys a rate of 0.01
+//! should take 50, but takes 43 or 57, and then cold misses and sizes are off by as much. The census says how many
+//! keys there are, so the model divides by the share that it really took. Cost: one comparison for a key outside the
+//! census, one look-up inside; up to 300 KiB at the default limit.
 
 use std::collections::BinaryHeap;
 
@@ -96,7 +96,8 @@ impl Census {
         self.sizes_bytes.values().map(|&size| f64::from(size)).sum::<f64>() / self.rate()
     }
 
-    /// What a model that samples at `rate` should correct: nothing where its sample is larger than the census, or empty.
+    /// What a model that samples at `rate` should correct: nothing where its sample is larger than the census, or
+    /// empty.
     pub fn correction(&self, rate: SampleRate) -> Correction {
         if rate.threshold() >= self.threshold {
             return Correction::none(rate);

@@ -1,11 +1,11 @@
 //! What deletes make of the requests that a sample lacks.
 //!
-//! SHARDS-adj (Waldspurger et al., FAST'15, sec. 3.3) counts them as hits: they are those of a few hot keys, which any cache holds. Not so
-//! where hot keys are deleted, since the request behind a delete misses in any cache. Ours (docs/models.md, "Deletes"): a value that
-//! came to be either was deleted, expired, or is still there, so misses of unlimited memory are the deletes that found their key plus
-//! what the sample tells well. How many deletes there were is known of the whole stream, and the sample tells the share of them that
-//! found their key: of those that it lacks, that share is misses.
-//! Cost: a few additions; nothing is remembered of deleted keys.
+//! SHARDS-adj (Waldspurger et al., FAST'15, sec. 3.3) counts them as hits: they are those of a few hot keys, which
+//! any cache holds. Not so where hot keys are deleted, since the request behind a delete misses in any cache. Ours
+//! (docs/models.md, "Deletes"): a value that came to be either was deleted, expired, or is still there, so misses of
+//! unlimited memory are the deletes that found their key plus what the sample tells well. How many deletes there were
+//! is known of the whole stream, and the sample tells the share of them that found their key: of those that it lacks,
+//! that share is misses. Cost: a few additions; nothing is remembered of deleted keys.
 
 /// The counts. See the file's opening.
 #[derive(Clone, Debug, Default)]
@@ -52,7 +52,8 @@ impl Deletes {
         }
     }
 
-    /// Misses that a sample of the share `rate` lacks for its deletes being too few, in sampled requests; below 0 where they are too many.
+    /// Misses that a sample of the share `rate` lacks for its deletes being too few, in sampled requests; below 0
+    /// where they are too many.
     pub fn misses_missing(&self, rate: f64) -> f64 {
         if self.all == 0.0 || self.sampled == 0.0 {
             return 0.0;

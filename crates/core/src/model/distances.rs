@@ -1,9 +1,9 @@
 //! A histogram of stack distances: how many requests a cache of a given size would have hit.
 //!
-//! The sampled models keep distances to 1 part in 1024, so that memory stays bounded (1024 entries per doubling of the
-//! distance, and only those that occurred), and of each such bucket the mean: where all are alike, as in a loop, it is exact.
-//! The oracle keeps them exactly, and its memory grows with their number. New
-//! distances are collected and merged into a sorted list now and then: about 20 ns each, amortized.
+//! The sampled models keep distances to 1 part in 1024, so that memory stays bounded (1024 entries per doubling of
+//! the distance, and only those that occurred), and of each such bucket the mean: where all are alike, as in a loop,
+//! it is exact. The oracle keeps them exactly, and its memory grows with their number. New distances are collected
+//! and merged into a sorted list now and then: about 20 ns each, amortized.
 
 use crate::curve::{CurvePoint, MissRatioCurve};
 
@@ -81,8 +81,8 @@ impl Distances {
         all
     }
 
-    /// The miss ratio at each of `sizes` (strictly increasing): of `requests`, all hit whose distance times `stretch` is at
-    /// most the size, and `hits_at_zero` more. Empty where there were no requests.
+    /// The miss ratio at each of `sizes` (strictly increasing): of `requests`, all hit whose distance times `stretch`
+    /// is at most the size, and `hits_at_zero` more. Empty where there were no requests.
     pub fn curve(&self, sizes: &[u64], stretch: f64, requests: f64, hits_at_zero: f64) -> MissRatioCurve {
         if requests <= 0.0 {
             return MissRatioCurve::default();

@@ -1,24 +1,25 @@
 //! EAET: miss ratio curves from reuse times, for objects of different sizes, with deletes and expiry.
 //!
-//! Source: pRedis (Pan et al., SoCC'19) sec. 2.2, on top of AET (Hu et al., ATC'16).
-//! Idea: a block travels `c` bytes down the LRU stack in its average eviction time `AET(c)` (eq. 2), at a speed given by the
-//! bytes of accesses whose reuse time is longer than `t`, less the upward moves of deletes younger than `t` (eq. 5);
-//! the miss ratio is the share of requests whose reuse time is above `AET(c)` (eq. 4).
-//! Differs from the paper (derivations in docs/models.md, "EAET"):
+//! Source: pRedis (Pan et al., SoCC'19) sec. 2.2, on top of AET (Hu et al., ATC'16). Idea: a block travels `c` bytes
+//! down the LRU stack in its average eviction time `AET(c)` (eq. 2), at a speed given by the bytes of accesses whose
+//! reuse time is longer than `t`, less the upward moves of deletes younger than `t` (eq. 5); the miss ratio is the
+//! share of requests whose reuse time is above `AET(c)` (eq. 4). Differs from the paper (derivations in
+//! docs/models.md, "EAET"):
 //! - a log-spaced histogram (relative error at most 1/64), and byte weights in place of one record per byte;
-//! - the speed at age `t` is an average over the requests that a block of that age can have met, those with at least `t` of
-//!   history before them. The paper's average over all requests counts every first access as a push on blocks of any age,
-//!   also of ages beyond the trace, and is off by up to 0.05 at large caches for it;
+//! - the speed at age `t` is an average over the requests that a block of that age can have met, those with at least
+//!   `t` of history before them. The paper's average over all requests counts every first access as a push on blocks
+//!   of any age, also of ages beyond the trace, and is off by up to 0.05 at large caches for it;
 //! - a request that changes a size pushes the difference on older blocks;
 //! - no distance is above the most bytes that were stored at once, whatever the histogram's resolution says.
 //!
-//! Time runs in bytes, as the paper's decomposition into single bytes has it, or in requests ([`Clock`]), which is as good where
-//! sizes don't come in phases, and all that a caller can tell that doesn't look at the size of every request.
-//! Sampled input carries the SHARDS-adj correction (Waldspurger et al., FAST'15): shares are taken of the accesses that were
-//! *expected* in the sample (requests × rate), which is the same as adding the difference at reuse time 0, less the misses that
-//! deletes outside the sample cause (`deletes.rs`). In `record` a census corrects the rate itself (`census.rs`).
-//! Where all accesses are seen, the depths are put right by distances measured on a thousand keys (`calibration.rs`).
-//! Cost: O(1) per sampled access, O(buckets) per curve; 45 KiB plus about 40 bytes per sampled key.
+//! Time runs in bytes, as the paper's decomposition into single bytes has it, or in requests ([`Clock`]), which is as
+//! good where sizes don't come in phases, and all that a caller can tell that doesn't look at the size of every
+//! request. Sampled input carries the SHARDS-adj correction (Waldspurger et al., FAST'15): shares are taken of the
+//! accesses that were *expected* in the sample (requests × rate), which is the same as adding the difference at reuse
+//! time 0, less the misses that deletes outside the sample cause (`deletes.rs`). In `record` a census corrects the
+//! rate itself (`census.rs`). Where all accesses are seen, the depths are put right by distances measured on a
+//! thousand keys (`calibration.rs`). Cost: O(1) per sampled access, O(buckets) per curve; 45 KiB plus about 40 bytes
+//! per sampled key.
 
 pub use super::Counted;
 use super::CurveModel;
@@ -54,8 +55,8 @@ struct Seen {
     size_bytes: u32,
 }
 
-/// A stretch of the stream: while it lasted, the history that its requests knew grew `from` one length `to` another; they
-/// count `weight` each.
+/// A stretch of the stream: while it lasted, the history that its requests knew grew `from` one length `to` another;
+/// they count `weight` each.
 #[derive(Clone, Copy, Debug)]
 struct Stretch {
     from: u64,
@@ -151,8 +152,8 @@ impl Eaet {
         }
     }
 
-    /// A model whose time runs in bytes, and whose depths are put right by distances measured on a thousand keys (`calibration.rs`).
-    /// It has to see all accesses ([`CurveModel::record`]), with their sizes.
+    /// A model whose time runs in bytes, and whose depths are put right by distances measured on a thousand keys
+    /// (`calibration.rs`). It has to see all accesses ([`CurveModel::record`]), with their sizes.
     pub fn calibrated(sampling: Sampling, counted: Counted) -> Self {
         let calibration = Some(Box::new(Calibration::new(counted)));
         Eaet { calibration, ..Eaet::with_clock(sampling, counted, Clock::Bytes) }
@@ -163,7 +164,8 @@ impl Eaet {
         Eaet { census: Census::beside(Sampling::ALL), ..Eaet::with_clock(sampling, counted, unit) }
     }
 
-    /// How long ago the key of `access`, the next of the stream, was accessed when it comes; `None` where it isn't known.
+    /// How long ago the key of `access`, the next of the stream, was accessed when it comes; `None` where it isn't
+    /// known.
     pub(super) fn reuse_time_of(&self, access: &Access) -> Option<u64> {
         self.seen.get(&access.key).map(|seen| (self.clock + self.moving(access) - seen.at).max(1))
     }
@@ -187,14 +189,14 @@ impl Eaet {
         self.stretches[first_open..].iter_mut().for_each(|stretch| stretch.to += moving);
     }
 
-    /// Counts deletes of the stream, as [`Eaet::advance`] counts requests. Where they are told, the curve takes the misses behind those
-    /// that the sample lacks into account (`deletes.rs`).
+    /// Counts deletes of the stream, as [`Eaet::advance`] counts requests. Where they are told, the curve takes the
+    /// misses behind those that the sample lacks into account (`deletes.rs`).
     pub fn advance_deletes(&mut self, deletes: u64) {
         self.deletes.advance(deletes as f64);
     }
 
-    /// Takes one access of a key in the sample, at time `at` of the model's clock (never less than at an earlier call for
-    /// the key). The requests themselves are told by [`Eaet::advance`].
+    /// Takes one access of a key in the sample, at time `at` of the model's clock (never less than at an earlier call
+    /// for the key). The requests themselves are told by [`Eaet::advance`].
     pub fn record_sampled(&mut self, access: &Access, at: u64) {
         let last = self.seen.get(&access.key).copied();
         let alive = last.filter(|seen| access.time_us < seen.expires_us);
@@ -282,7 +284,8 @@ impl Eaet {
         self.begin_stretch();
     }
 
-    /// Ends the stretches that last, and begins those of what is known now: one of the keys known for long, one of those that joined.
+    /// Ends the stretches that last, and begins those of what is known now: one of the keys known for long, one of
+    /// those that joined.
     fn begin_stretch(&mut self) {
         self.stretches.retain(|stretch| stretch.weight > WEIGHT_MIN && stretch.to > stretch.from);
         if self.stretches.len() > STRETCHES_MAX {
@@ -321,8 +324,8 @@ impl Eaet {
         self.begin_stretch();
     }
 
-    /// Raises the rate. Keys that come into the sample so were accessed before, unseen: until [`Eaet::all_known`] their first
-    /// access is not taken for a cold miss.
+    /// Raises the rate. Keys that come into the sample so were accessed before, unseen: until [`Eaet::all_known`]
+    /// their first access is not taken for a cold miss.
     ///
     /// # Panics
     /// Where `rate` is below the present one.
@@ -395,7 +398,8 @@ impl Eaet {
         self.seen.get(&key).map(|seen| seen.size_bytes)
     }
 
-    /// The key's accesses are another model's from now on, which shares this one's clock and rate: what is remembered of it goes there.
+    /// The key's accesses are another model's from now on, which shares this one's clock and rate: what is remembered
+    /// of it goes there.
     pub fn hand_over(&mut self, key: KeyHash, to: &mut Eaet) {
         if let Some(seen) = self.seen.get(&key).copied() {
             self.forget(key);
@@ -413,7 +417,8 @@ impl Eaet {
         self.clock
     }
 
-    /// The curve at the histogram's own resolution: one point per reuse time that occurred. Empty where nothing was counted.
+    /// The curve at the histogram's own resolution: one point per reuse time that occurred. Empty where nothing was
+    /// counted.
     pub fn full_curve(&self) -> MissRatioCurve {
         let Correction { rate, size_factor } = self.census.correction(self.rate);
         let expected = self.requests * rate - self.unknown_requests;
@@ -582,7 +587,8 @@ mod tests {
         assert!((miss[2] - 0.01).abs() < 0.001, "only the first round misses: {miss:?}");
     }
 
-    /// Reuse times of 1020 bytes share a bucket with those of 1023, but no distance is above the 1020 bytes that there are.
+    /// Reuse times of 1020 bytes share a bucket with those of 1023, but no distance is above the 1020 bytes that
+    /// there are.
     #[test]
     fn no_distance_is_above_what_was_stored_at_once() {
         let mut eaet = Eaet::with_clock(Sampling::ALL, Counted::ReadsAndWrites, Clock::Bytes);

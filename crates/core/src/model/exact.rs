@@ -1,11 +1,12 @@
 //! Exact LRU stack distances, in bytes or in objects: the oracle that the other models are tested against.
 //!
-//! Source: Mattson et al. (1970), with the stack of `lru_stack.rs`. A request hits in every LRU cache whose capacity is at least
-//! its stack distance: the bytes of all distinct values used since the key's last access, its own included, plus the free
-//! space that deletes and expiry left above it. This is exact for a cache that evicts the least recently used until the new
-//! value fits, at every capacity that no single value exceeds; below, it is that of a cache which such a value empties.
-//! In objects every value counts 1. Expiry is taken from an unlimited cache: where a read misses only in caches too small to
-//! hold the value, those set its time to live anew, which no single stack can tell. Cost: O(log n) per access; memory grows with keys and with distinct distances.
+//! Source: Mattson et al. (1970), with the stack of `lru_stack.rs`. A request hits in every LRU cache whose capacity
+//! is at least its stack distance: the bytes of all distinct values used since the key's last access, its own
+//! included, plus the free space that deletes and expiry left above it. This is exact for a cache that evicts the
+//! least recently used until the new value fits, at every capacity that no single value exceeds; below, it is that of
+//! a cache which such a value empties. In objects every value counts 1. Expiry is taken from an unlimited cache:
+//! where a read misses only in caches too small to hold the value, those set its time to live anew, which no single
+//! stack can tell. Cost: O(log n) per access; memory grows with keys and with distinct distances.
 
 use super::CurveModel;
 use super::distances::Distances;
@@ -77,7 +78,8 @@ mod tests {
     use crate::model::testing::{any_accesses, simulated, simulated_curve};
     use crate::units::KeyHash;
 
-    /// LRU written as plainly as can be: values in the order of their use, the oldest first. A value too large empties it.
+    /// LRU written as plainly as can be: values in the order of their use, the oldest first. A value too large
+    /// empties it.
     struct PlainLru {
         capacity_bytes: u64,
         values: Vec<(KeyHash, u64, u64)>,

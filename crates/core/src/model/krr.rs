@@ -1,15 +1,16 @@
 //! KRR: the miss ratio curve of K-LRU for any sampling size K, with sizes, deletes and expiry.
 //!
-//! Source: Yang, Wang and Wang (ICPP'21) as Wang's dissertation (2024) sums it up in sec. 2.3.1 and 4.1.4.
-//! Idea: a stack that is updated at random so that its top `i` keys are what a K-LRU cache of `i` keys would hold. When a key
-//! comes to the top, the key at position `i` is the one that a cache of `i` keys evicts with probability 1 - ((i-1)/i)^K',
-//! and then moves down into the place left open below it; all other keys stay. Backward update: from the open place `p`
-//! upwards, the next such position is `ceil((p-1) u^(1/K'))` for a uniform `u`, so only about K' ln M of M keys move.
-//! K' = K^1.4 makes up for the stack being less ordered than true recency (the authors' fit, checked in docs/models.md).
-//! Bytes: the sizes of the first b^j keys are added up for every j (`size_sums`), and a position's bytes interpolated.
-//! Differs from the paper: sampling without a bias of half a sampled key, correction of the rate by a census, a table in place of
-//! the power function, b = 1.1. Deleted and expired keys leave holes, which the next key to come to the top from below fills.
-//! Cost: O(K' log M) per sampled access, about 3 ns per key moved; about 50 bytes per sampled key.
+//! Source: Yang, Wang and Wang (ICPP'21) as Wang's dissertation (2024) sums it up in sec. 2.3.1 and 4.1.4. Idea: a
+//! stack that is updated at random so that its top `i` keys are what a K-LRU cache of `i` keys would hold. When a key
+//! comes to the top, the key at position `i` is the one that a cache of `i` keys evicts with probability 1 -
+//! ((i-1)/i)^K', and then moves down into the place left open below it; all other keys stay. Backward update: from
+//! the open place `p` upwards, the next such position is `ceil((p-1) u^(1/K'))` for a uniform `u`, so only about K'
+//! ln M of M keys move. K' = K^1.4 makes up for the stack being less ordered than true recency (the authors' fit,
+//! checked in docs/models.md). Bytes: the sizes of the first b^j keys are added up for every j (`size_sums`), and a
+//! position's bytes interpolated. Differs from the paper: sampling without a bias of half a sampled key, correction
+//! of the rate by a census, a table in place of the power function, b = 1.1. Deleted and expired keys leave holes,
+//! which the next key to come to the top from below fills. Cost: O(K' log M) per sampled access, about 3 ns per key
+//! moved; about 50 bytes per sampled key.
 
 use super::key_map::{self, KeyMap};
 use super::krr_stack::{ShrinkTable, Stack};
@@ -170,8 +171,8 @@ impl Krr {
         self.skip();
     }
 
-    /// A part of the stream goes by unseen: keys are forgotten, and until [`Krr::all_known`] their next access is not taken for a
-    /// cold miss.
+    /// A part of the stream goes by unseen: keys are forgotten, and until [`Krr::all_known`] their next access is not
+    /// taken for a cold miss.
     pub fn skip(&mut self) {
         self.known = KeyMap::default();
         self.stack = Stack::default();
@@ -184,7 +185,8 @@ impl Krr {
         self.first_access_is_unknown = false;
     }
 
-    /// Forgets keys that no cache of `bytes` holds: their next access is a miss in any smaller one all the same. O(sampled keys).
+    /// Forgets keys that no cache of `bytes` holds: their next access is a miss in any smaller one all the same.
+    /// O(sampled keys).
     pub fn forget_beyond(&mut self, bytes: u64) {
         let (stack, rate) = (&self.stack, self.sample.rate);
         let is_within = |known: &Known| {

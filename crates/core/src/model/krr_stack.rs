@@ -1,8 +1,9 @@
 //! The stack behind KRR: an array of keys that is updated at random, with the bytes above any position.
 //!
-//! Source: see `krr.rs`. Positions count from 1, the top, as in the paper's formulas. An entry is found by its id through
-//! `place_of`; moving it writes its new place there. A removed entry stays as a hole of its size, and the next entry that
-//! comes to the top from below the topmost hole fills it: only what lies above that hole moves, as in a cache with free space.
+//! Source: see `krr.rs`. Positions count from 1, the top, as in the paper's formulas. An entry is found by its id
+//! through `place_of`; moving it writes its new place there. A removed entry stays as a hole of its size, and the
+//! next entry that comes to the top from below the topmost hole fills it: only what lies above that hole moves, as in
+//! a cache with free space.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -197,7 +198,8 @@ impl SizeSums {
         self.bytes[start..end].iter_mut().for_each(|sum| *sum += delta);
     }
 
-    /// Adds `delta` to the sums before index `sum` whose position is `place` or beyond, and moves `sum` to the first of them.
+    /// Adds `delta` to the sums before index `sum` whose position is `place` or beyond, and moves `sum` to the first
+    /// of them.
     #[inline]
     fn add_down_to(&mut self, sum: &mut usize, place: u32, delta: i64) {
         while *sum > 0 && self.places[*sum - 1] >= place {
@@ -223,8 +225,8 @@ impl SizeSums {
     }
 }
 
-/// Draws the next position to move: `ceil((p - 1) u^(1/K'))`. The power is read off a table, linear between 1024 even steps
-/// of `u`; only the lowest step, where the power is steep, is computed. About 2 ns a number.
+/// Draws the next position to move: `ceil((p - 1) u^(1/K'))`. The power is read off a table, linear between 1024 even
+/// steps of `u`; only the lowest step, where the power is steep, is computed. About 2 ns a number.
 #[derive(Clone, Debug)]
 pub(super) struct ShrinkTable {
     exponent: f64,

@@ -1,13 +1,14 @@
 //! The LRU stack in bytes: how deep a key lies, exactly, with sizes, deletes and expiry, in O(log n).
 //!
-//! Source: Mattson et al. (1970) for the stack; Bennett and Kruskal (1975) for the tree over time slots; both as the models'
-//! papers use them. Each access takes the next time slot, and a Fenwick tree adds up the bytes of the slots, so the bytes
-//! at or above a key are one sum. When the slots run out, the live ones are moved together and renumbered.
+//! Source: Mattson et al. (1970) for the stack; Bennett and Kruskal (1975) for the tree over time slots; both as the
+//! models' papers use them. Each access takes the next time slot, and a Fenwick tree adds up the bytes of the slots,
+//! so the bytes at or above a key are one sum. When the slots run out, the live ones are moved together and
+//! renumbered.
 //!
-//! What is our own are the holes, which make deletes, expiry and changes of size exact for *every* cache size at once: bytes
-//! that leave the stack stay behind as a hole, free space in all caches that reach so deep, and the next bytes to be stored
-//! fill the topmost holes first. docs/models.md, section "Exact", says why this is exact and what it means below the largest value.
-//! Cost: O(log n) per access, amortized; about 70 bytes per key.
+//! What is our own are the holes, which make deletes, expiry and changes of size exact for *every* cache size at
+//! once: bytes that leave the stack stay behind as a hole, free space in all caches that reach so deep, and the next
+//! bytes to be stored fill the topmost holes first. docs/models.md, section "Exact", says why this is exact and what
+//! it means below the largest value. Cost: O(log n) per access, amortized; about 70 bytes per key.
 
 use std::collections::BinaryHeap;
 
@@ -26,7 +27,8 @@ pub(super) enum Depth {
     Cold,
     /// It was there.
     At {
-        /// The least capacity, in bytes, of a cache that holds the key: all bytes above it, holes included, and its own.
+        /// The least capacity, in bytes, of a cache that holds the key: all bytes above it, holes included, and its
+        /// own.
         depth_bytes: u64,
         /// Its own bytes.
         own_bytes: u64,
@@ -197,8 +199,8 @@ impl LruStack {
         Depth::At { depth_bytes: self.total_bytes - older_bytes, own_bytes }
     }
 
-    /// Moves the live slots together and builds the tree anew, with room for as many again. Holes under the oldest value
-    /// are dropped: nothing is left below them that they could keep from moving.
+    /// Moves the live slots together and builds the tree anew, with room for as many again. Holes under the oldest
+    /// value are dropped: nothing is left below them that they could keep from moving.
     fn compact(&mut self) {
         let oldest = self.slots.iter().position(|slot| slot.content == Content::Value).unwrap_or(self.slots.len());
         self.total_bytes -= self.slots[..oldest].iter().map(|slot| u64::from(slot.size_bytes)).sum::<u64>();

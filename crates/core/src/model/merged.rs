@@ -1,9 +1,9 @@
 //! The merged curve: at each cache size the lowest miss ratio of several K-LRU curves, and the K that gives it.
 //!
-//! Source: Wang's dissertation (2024) sec. 4.1.1, eq. 4.1: mMRC(C) = min over K of MRC_K(C). Where two are equal the smaller K is
-//! taken: its evictions cost less (sec. 3.1.3). Between the sizes of the given curves the merged one is linear, so it never
-//! promises less than the lowest curve holds. O(curves × points). [`MergedKrr`] runs the KRR models of several K side by side: their
-//! stacks differ, so the cost is that of all of them.
+//! Source: Wang's dissertation (2024) sec. 4.1.1, eq. 4.1: mMRC(C) = min over K of MRC_K(C). Where two are equal the
+//! smaller K is taken: its evictions cost less (sec. 3.1.3). Between the sizes of the given curves the merged one is
+//! linear, so it never promises less than the lowest curve holds. O(curves × points). [`MergedKrr`] runs the KRR
+//! models of several K side by side: their stacks differ, so the cost is that of all of them.
 
 use super::krr::Krr;
 use super::{Counted, CurveModel};
@@ -66,7 +66,8 @@ impl MergedCurve {
         self.by_k.iter().find(|(of, _)| *of == k).map(|(_, curve)| curve)
     }
 
-    /// The sampling size to run a cache of `bytes` with: that of the nearest point; `None` on an empty curve. O(log points).
+    /// The sampling size to run a cache of `bytes` with: that of the nearest point; `None` on an empty curve. O(log
+    /// points).
     pub fn k_at(&self, bytes: u64) -> Option<u32> {
         let after = self.points.partition_point(|point| point.bytes <= bytes);
         let around = self.points[after.saturating_sub(1)..].iter().take(2);
@@ -75,9 +76,10 @@ impl MergedCurve {
 }
 
 impl MergedCurve {
-    /// As [`MergedCurve::k_at`] for a cache that runs with `held`, which it leaves only where that saves more than the share
-    /// `gain_min` of its misses, and more than `errors` standard errors of the `n_reads` sampled reads behind the curves: those
-    /// that lie together cross by noise. `held` is kept where its curve isn't known and nothing better is.
+    /// As [`MergedCurve::k_at`] for a cache that runs with `held`, which it leaves only where that saves more than
+    /// the share `gain_min` of its misses, and more than `errors` standard errors of the `n_reads` sampled reads
+    /// behind the curves: those that lie together cross by noise. `held` is kept where its curve isn't known and
+    /// nothing better is.
     pub fn k_from(&self, held: u32, bytes: u64, gain_min: f64, n_reads: f64, errors: f64) -> u32 {
         let misses = |k: u32| self.of(k).map(|curve| curve.miss_ratio_at(bytes));
         let Some((best, with_best)) = self.k_at(bytes).and_then(|best| Some((best, misses(best)?))) else {
@@ -92,8 +94,8 @@ impl MergedCurve {
 /// Points up to the memory there is, and as many up to what the partition's keys take, where that is less.
 const CURVE_POINTS: usize = 100;
 
-/// Where the curve of a partition is looked at: even up to the memory there is (without a limit, to all that is known), and
-/// finer up to what the partition's keys take.
+/// Where the curve of a partition is looked at: even up to the memory there is (without a limit, to all that is
+/// known), and finer up to what the partition's keys take.
 pub fn sizes_of_interest(capacity_bytes: u64, known_bytes: u64) -> Vec<u64> {
     let most = if capacity_bytes == 0 { known_bytes } else { capacity_bytes };
     let mut sizes = even_sizes(most.max(1), CURVE_POINTS);

@@ -1,10 +1,10 @@
 //! Miniature simulation: the miss ratio curve of any policy, from small caches fed with a sample of the keys.
 //!
-//! Source: Waldspurger et al. (ATC'17) as DLRU (Wang et al., MEMSYS'20) uses it in sec. 2.2 and 3.3: keys are sampled by their hash at
-//! rate R, and a cache of `C` bytes is simulated by one of `C R` bytes.
-//! Differs from DLRU: capacities in bytes rather than in mean-sized objects, SHARDS-adj for the requests that the sample lacks
-//! (misses are divided by the requests *expected* in the sample), and a census that corrects the rate (`census.rs`).
-//! A miniature of fewer bytes than a value has can't store it, so sizes below a few hundred values / R mean little.
+//! Source: Waldspurger et al. (ATC'17) as DLRU (Wang et al., MEMSYS'20) uses it in sec. 2.2 and 3.3: keys are sampled
+//! by their hash at rate R, and a cache of `C` bytes is simulated by one of `C R` bytes. Differs from DLRU:
+//! capacities in bytes rather than in mean-sized objects, SHARDS-adj for the requests that the sample lacks (misses
+//! are divided by the requests *expected* in the sample), and a census that corrects the rate (`census.rs`). A
+//! miniature of fewer bytes than a value has can't store it, so sizes below a few hundred values / R mean little.
 //! Cost: one access of the policy per sampled access and size; the memory of its caches.
 
 use super::census::Census;
@@ -35,8 +35,8 @@ struct Simulated {
 }
 
 impl Miniature {
-    /// A model that simulates caches of `sizes_bytes` (strictly increasing) by those that `build` makes for the capacities,
-    /// in bytes, it is given.
+    /// A model that simulates caches of `sizes_bytes` (strictly increasing) by those that `build` makes for the
+    /// capacities, in bytes, it is given.
     pub fn new(
         sizes_bytes: &[u64],
         rate: SampleRate,
@@ -52,9 +52,9 @@ impl Miniature {
         Miniature { rate, counted, caches, requests: 0.0, deletes, census }
     }
 
-    /// The time lost to misses by cache size, in µs per request, at each of `sizes_bytes` (strictly increasing): between the sizes that
-    /// were simulated linear, below them that of the smallest. Where a policy goes by cost it may miss more and lose less. Empty where
-    /// there were no requests.
+    /// The time lost to misses by cache size, in µs per request, at each of `sizes_bytes` (strictly increasing):
+    /// between the sizes that were simulated linear, below them that of the smallest. Where a policy goes by cost it
+    /// may miss more and lose less. Empty where there were no requests.
     pub fn penalties_us(&self, sizes_bytes: &[u64]) -> Vec<f64> {
         let (expected, stretch) = self.expected_and_stretch();
         if expected <= 0.0 || self.caches.is_empty() {

@@ -38,7 +38,8 @@ fn all_models(sampling: Sampling, sizes_bytes: &[u64]) -> Vec<(&'static str, Box
     models
 }
 
-/// 20,000 keys by a power law in which the hottest have a sixth of the accesses, one in `delete_every` of which is a delete.
+/// 20,000 keys by a power law in which the hottest have a sixth of the accesses, one in `delete_every` of which is a
+/// delete.
 fn deletes_of_hot_keys(first_key: u64, delete_every: u64) -> Vec<Access> {
     let (n_keys, mut random) = (20_000_f64, Random::new(first_key));
     let access = |_| {

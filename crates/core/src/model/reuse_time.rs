@@ -1,6 +1,7 @@
 //! A histogram of reuse times and ages, log-spaced: exact below 64, within 1/64 above.
 //!
-//! Weights are fractions, because windows decay, and may be negative: a slowdown that ends. 23 KiB each. O(1) to record.
+//! Weights are fractions, because windows decay, and may be negative: a slowdown that ends. 23 KiB each. O(1) to
+//! record.
 
 use crate::log_linear::{self, bounds_of};
 

@@ -1,5 +1,5 @@
-//! A sample of a stream's keys, as the models have it that measure stack distances: its rate, what was counted, and the census that
-//! corrects the rate.
+//! A sample of a stream's keys, as the models have it that measure stack distances: its rate, what was counted, and
+//! the census that corrects the rate.
 
 use super::Counted;
 use super::census::Census;

@@ -1,13 +1,17 @@
-//! A simulated cache: accesses in, hit or miss out. Every policy that is replayed or simulated in miniature implements this.
+//! A simulated cache: accesses in, hit or miss out. Every policy that is replayed or simulated in miniature
+//! implements this.
 //!
 //! The rules are the same for all, so that policies differ only in what they evict:
-//! - a read or a write is one request; an absent key is a miss and is then stored (cache-aside), a present one is a hit;
+//! - a read or a write is one request; an absent key is a miss and is then stored (cache-aside), a present one is a
+//!   hit;
 //! - a request states the value's size, and a present value takes the new size;
-//! - room is made before a value is stored, never at its own expense, until used plus new bytes are at most the capacity;
+//! - room is made before a value is stored, never at its own expense, until used plus new bytes are at most the
+//!   capacity;
 //! - a value larger than the whole capacity is not stored, evicts nothing, and an older value of its key is dropped;
 //! - a delete removes the key and is no request; a value leaves the moment its time to live is over.
 //!
-//! `KLru`, at the end, is the plainest of them and what Redis does without its pool: the reference for KRR and for miniatures.
+//! `KLru`, at the end, is the plainest of them and what Redis does without its pool: the reference for KRR and for
+//! miniatures.
 
 use crate::access::{Access, Op};
 use crate::error::ConfigError;

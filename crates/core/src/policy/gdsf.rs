@@ -1,9 +1,10 @@
 //! GreedyDual-Size-Frequency: the value with the least of age + requests × cost / size goes.
 //!
-//! Source: Cherkasova, HP Labs 1998-69 (frequency), on Cao and Irani, USITS'97 (cost and size): H = L + F × C / S, where L, the age, is the H of the
-//! last value evicted, so that what isn't asked for is overtaken. F restarts at 1 when a value enters. [`Gdsf`] is exact, by a heap: O(log n)
-//! per access. [`SampledGdsf`] is what a server can do: one float a value, and of K values drawn at random the lowest goes. The H of what goes is then
-//! now higher, now lower, and an age that follows every H upward stays at the highest ever met: it follows their mean instead.
+//! Source: Cherkasova, HP Labs 1998-69 (frequency), on Cao and Irani, USITS'97 (cost and size): H = L + F × C / S,
+//! where L, the age, is the H of the last value evicted, so that what isn't asked for is overtaken. F restarts at 1
+//! when a value enters. [`Gdsf`] is exact, by a heap: O(log n) per access. [`SampledGdsf`] is what a server can do:
+//! one float a value, and of K values drawn at random the lowest goes. The H of what goes is then now higher, now
+//! lower, and an age that follows every H upward stays at the highest ever met: it follows their mean instead.
 
 use super::cache::SAMPLE_SIZE_MAX;
 use super::heap::PlaceHeap;
@@ -68,7 +69,8 @@ fn worth(entry: &Entry) -> f64 {
 #[derive(Clone, Debug)]
 pub struct SampledGdsf {
     k: usize,
-    /// H by place. The age gains about one usual `F × C / S` each time the cache turns over, so that 24 bits last 100,000 times.
+    /// H by place. The age gains about one usual `F × C / S` each time the cache turns over, so that 24 bits last
+    /// 100,000 times.
     ranks: Vec<f32>,
     /// L of the formula: a moving mean of the H of victims.
     age: f32,
@@ -120,8 +122,8 @@ mod tests {
     use crate::policy::cache::{Cache, Outcome};
     use crate::units::KeyHash;
 
-    /// Room for 10 bytes. a (5 bytes, 100 µs: H 20), b (5 bytes, 50 µs: H 10), c (5 bytes, 5 µs: H 1): c evicts b, whose H of 10 becomes
-    /// the age, so c stands at 11; d (5 bytes, 20 µs: H 10 + 4) evicts c, and a still hits.
+    /// Room for 10 bytes. a (5 bytes, 100 µs: H 20), b (5 bytes, 50 µs: H 10), c (5 bytes, 5 µs: H 1): c evicts b,
+    /// whose H of 10 becomes the age, so c stands at 11; d (5 bytes, 20 µs: H 10 + 4) evicts c, and a still hits.
     #[test]
     fn cheap_goes_before_dear() {
         let mut cache = Gdsf::cache(10);
@@ -132,7 +134,8 @@ mod tests {
         assert_eq!(hits, [false, false, false, false, true, false]);
     }
 
-    /// As above, with a sample that takes all: b goes first, its H of 10 takes the age to 10/16; then c, whose H is 1 + that.
+    /// As above, with a sample that takes all: b goes first, its H of 10 takes the age to 10/16; then c, whose H is 1
+    /// + that.
     #[test]
     fn a_sample_of_all_evicts_in_the_same_order() {
         let mut cache = SampledGdsf::cache(64, 10, 1).unwrap();

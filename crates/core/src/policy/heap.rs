@@ -1,4 +1,5 @@
-//! A heap of table places by rank, lowest first, whose ranks may change: 4-ary, with a map from place to position. O(log n).
+//! A heap of table places by rank, lowest first, whose ranks may change: 4-ary, with a map from place to position.
+//! O(log n).
 
 const ARITY: usize = 4;
 

@@ -1,10 +1,11 @@
 //! kRedis: memory and sampling size planned together for each tenant, and each evicted from by itself.
 //!
-//! Source: Wang's dissertation (2024) ch. 4. For each tenant, KRR curves for K = 1, 5, 8 and 16 are merged into the lowest (eq. 4.1); every
-//! window the dynamic program (algorithm 1) divides memory by the merged curves, and each tenant gets the K that its share
-//! asks for. The tenant most above its target gives up the least recently used of K of its own values (sec. 4.1.3: one
-//! dictionary per tenant, so no draw is wasted). Before the first plan K = 5 values of any tenant are drawn.
-//! Cost: that of K-LRU, and four KRR accesses for a sampled key (O(K log keys) each); the share of keys falls as there are more.
+//! Source: Wang's dissertation (2024) ch. 4. For each tenant, KRR curves for K = 1, 5, 8 and 16 are merged into the
+//! lowest (eq. 4.1); every window the dynamic program (algorithm 1) divides memory by the merged curves, and each
+//! tenant gets the K that its share asks for. The tenant most above its target gives up the least recently used of K
+//! of its own values (sec. 4.1.3: one dictionary per tenant, so no draw is wasted). Before the first plan K = 5
+//! values of any tenant are drawn. Cost: that of K-LRU, and four KRR accesses for a sampled key (O(K log keys) each);
+//! the share of keys falls as there are more.
 
 use super::Snapshot;
 use super::cache::{Outcome, SAMPLE_SIZE_MAX};
@@ -195,7 +196,8 @@ mod tests {
     use crate::policy::cache::Cache;
     use crate::units::{KeyHash, TenantId};
 
-    /// Tenant 0 loops over 1100 keys, tenant 1 drifts over 900. With room for 1900 neither fits, and they want opposite K.
+    /// Tenant 0 loops over 1100 keys, tenant 1 drifts over 900. With room for 1900 neither fits, and they want
+    /// opposite K.
     #[test]
     fn each_tenant_gets_the_k_that_its_accesses_want() {
         let config = PlanConfig { window_requests: 20_000, ..PlanConfig::default() };

@@ -1,6 +1,7 @@
 //! Doubly linked lists over the places of a table: recency and insertion orders.
 //!
-//! The links lie in arrays beside the table, so a place is in at most one list and moves when its value moves. All O(1).
+//! The links lie in arrays beside the table, so a place is in at most one list and moves when its value moves. All
+//! O(1).
 
 const NONE: u32 = u32::MAX;
 

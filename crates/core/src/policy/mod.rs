@@ -21,8 +21,8 @@ pub mod table;
 
 use crate::units::PartitionId;
 
-/// What is known of a sampled key when a victim is chosen. Times are in the caller's unit (ms in the server, requests in the
-/// simulator), the same for all candidates that are compared.
+/// What is known of a sampled key when a victim is chosen. Times are in the caller's unit (ms in the server, requests
+/// in the simulator), the same for all candidates that are compared.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Candidate {
     /// Where it belongs.

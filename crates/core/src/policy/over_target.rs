@@ -1,7 +1,8 @@
 //! Only a partition above its target gives up keys: the driver of pRedis.
 //!
-//! Source: pRedis (Pan et al., SoCC'19) sec. 5: of the sampled keys the longest idle goes, if its partition holds more than the
-//! plan gives it; else the second longest idle is looked at, and so on; with none, a new sample is drawn.
+//! Source: pRedis (Pan et al., SoCC'19) sec. 5: of the sampled keys the longest idle goes, if its partition holds
+//! more than the plan gives it; else the second longest idle is looked at, and so on; with none, a new sample is
+//! drawn.
 
 use super::{Candidate, Scorer};
 use crate::units::{PARTITIONS_MAX, PartitionId};
@@ -19,8 +20,9 @@ impl OverTarget {
         OverTarget::of(used_bytes.iter().enumerate().map(|(i, &used)| used > target(i)))
     }
 
-    /// The partitions furthest above their share, for when none is above its target and memory is short all the same: of all but
-    /// the `spared`, those whose used / target is within 1 % of the highest; of all, where nobody else holds anything.
+    /// The partitions furthest above their share, for when none is above its target and memory is short all the same:
+    /// of all but the `spared`, those whose used / target is within 1 % of the highest; of all, where nobody else
+    /// holds anything.
     pub fn nearest(used_bytes: &[u64], target_bytes: &[u64], spared: OverTarget) -> Self {
         let near = OverTarget::fullest(used_bytes, target_bytes, |i| !spared.holds(PartitionId(i as u16)));
         if near.is_none() { OverTarget::fullest(used_bytes, target_bytes, |_| true) } else { near }
@@ -50,7 +52,8 @@ impl OverTarget {
         OverTarget(1 << partition.index())
     }
 
-    /// Who may give without falling below what it is guaranteed: who holds more than `bytes_min`, all past its end; all, where nobody does.
+    /// Who may give without falling below what it is guaranteed: who holds more than `bytes_min`, all past its end;
+    /// all, where nobody does.
     pub fn above_minimum(used_bytes: &[u64], bytes_min: &[u64]) -> Self {
         let above = OverTarget::new(used_bytes, bytes_min);
         if above.is_none() { OverTarget::all() } else { above }

@@ -1,7 +1,8 @@
-//! What the partitioning policies share: which partition an access belongs to, what each holds, reads and costs, and when to plan.
+//! What the partitioning policies share: which partition an access belongs to, what each holds, reads and costs, and
+//! when to plan.
 //!
-//! The defaults are the module's, so that a replay predicts what the server would do: reads are what waits, a window weighs 0.7
-//! one window later, memory is divided in thousandths, and a plan that saves less than 1 % isn't adopted.
+//! The defaults are the module's, so that a replay predicts what the server would do: reads are what waits, a window
+//! weighs 0.7 one window later, memory is divided in thousandths, and a plan that saves less than 1 % isn't adopted.
 
 use crate::access::{Access, Op};
 use crate::curve::MissRatioCurve;
@@ -234,8 +235,8 @@ impl Ledger {
         self.accounts.iter().map(|account| account.used_bytes).collect()
     }
 
-    /// Which partitions hold more than their target once `incoming` is stored; where none does, those furthest above their
-    /// share. All, before the first plan.
+    /// Which partitions hold more than their target once `incoming` is stored; where none does, those furthest above
+    /// their share. All, before the first plan.
     pub fn over(&self, incoming: &Entry) -> OverTarget {
         self.with_used_bytes(incoming, |used, targets| {
             let over = OverTarget::new(used, targets);
@@ -308,8 +309,8 @@ impl Ledger {
         }
     }
 
-    /// Mean penalty by partition, the same for its size classes; the mean of all where none was measured, and 1 where none was
-    /// measured at all.
+    /// Mean penalty by partition, the same for its size classes; the mean of all where none was measured, and 1 where
+    /// none was measured at all.
     fn penalties_us(&self) -> Vec<f64> {
         let mean = |accounts: &[Account]| {
             let misses: f64 = accounts.iter().map(|account| account.misses).sum();

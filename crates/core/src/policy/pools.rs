@@ -1,20 +1,22 @@
-//! Who gives up the next key, and which: a shortlist of candidates for each partition, fed by whatever keys are sampled.
+//! Who gives up the next key, and which: a shortlist of candidates for each partition, fed by whatever keys are
+//! sampled.
 //!
-//! Source: pRedis (Pan et al., SoCC'19) sec. 5, "pRedis Driver": of K sampled keys the longest idle goes whose partition is above
-//! its target, and a new sample is drawn where there is none. Differs from the paper: every sampled key is offered to its own
-//! partition's list, so that none is wasted on the wrong partition, and a partition may give up one key for every K of its keys
-//! that were met, sooner where its keys are rare. The server's evictor and the simulated pRedis both evict through this file.
-//! Cost: O(1) per key that is not among the worst of its partition, O(8) else; O(partitions that keys were offered of) to choose who gives.
+//! Source: pRedis (Pan et al., SoCC'19) sec. 5, "pRedis Driver": of K sampled keys the longest idle goes whose
+//! partition is above its target, and a new sample is drawn where there is none. Differs from the paper: every
+//! sampled key is offered to its own partition's list, so that none is wasted on the wrong partition, and a partition
+//! may give up one key for every K of its keys that were met, sooner where its keys are rare. The server's evictor
+//! and the simulated pRedis both evict through this file. Cost: O(1) per key that is not among the worst of its
+//! partition, O(32) else; O(partitions that keys were offered of) to choose who gives.
 
 use super::over_target::OverTarget;
 use super::shortlist::Shortlist;
 use crate::decide::sample_size::SAMPLE_SIZE_DEFAULT;
 use crate::units::{PARTITIONS_MAX, PartitionId};
 
-/// Keys on a partition's shortlist.
-pub const SHORTLIST: usize = 8;
-/// Where K keys of the donor don't turn up among this many times K sampled ones, its best so far goes: a small partition whose
-/// keys come and go fast would cost K / its share of all keys for each eviction else.
+/// Keys on a partition's shortlist: with as many, what is met of 10 keys an eviction is worth what 64 are with 8.
+pub const SHORTLIST: usize = 32;
+/// Where K keys of the donor don't turn up among this many times K sampled ones, its best so far goes: a small
+/// partition whose keys come and go fast would cost K / its share of all keys for each eviction else.
 pub const RARE: usize = 2;
 /// From this K on candidates are kept from sample to sample, whoever chose it: see [`Pools::keep_to_sample_sizes`].
 const POOLED_FROM: usize = SAMPLE_SIZE_DEFAULT as usize;
@@ -30,12 +32,12 @@ pub enum Donor {
     Anyone,
 }
 
-/// Who gives: who holds most above its maximum, whether or not memory is `short`; else, where it is, who holds most above its
-/// target (of those below theirs, the fullest, where nobody is above, and not one of the `spared` while others hold anything: those
-/// with no more than they are guaranteed). `None` where there is nothing to do.
+/// Who gives: who holds most above its maximum, whether or not memory is `short`; else, where it is, who holds most
+/// above its target (of those below theirs, the fullest, where nobody is above, and not one of the `spared` while
+/// others hold anything: those with no more than they are guaranteed). `None` where there is nothing to do.
 ///
-/// All in bytes by partition; a partition past the end of `target_bytes` has none, and past the end of `bytes_max` may hold
-/// nothing. With no targets at all, anyone gives.
+/// All in bytes by partition; a partition past the end of `target_bytes` has none, and past the end of `bytes_max`
+/// may hold nothing. With no targets at all, anyone gives.
 pub fn next_donor(
     used_bytes: &[u64],
     target_bytes: &[u64],
@@ -81,13 +83,15 @@ impl<T> Pool<T> {
 /// The candidates of all partitions. `T` is how the caller knows a key again.
 #[derive(Debug)]
 pub struct Pools<T> {
-    /// Of the partitions up to the last of which a key was ever offered: most caches have few, and all are looked through for each victim.
+    /// Of the partitions up to the last of which a key was ever offered: most caches have few, and all are looked
+    /// through for each victim.
     pools: Vec<Pool<T>>,
     /// K, where any partition gives.
     sample_size: usize,
     /// K by partition; past its end as where any gives.
     sample_sizes: Vec<usize>,
-    /// No key is looked at for nothing, so that a victim is the worst of K and no more: see [`Pools::keep_to_sample_sizes`].
+    /// No key is looked at for nothing, so that a victim is the worst of K and no more: see
+    /// [`Pools::keep_to_sample_sizes`].
     is_strict: bool,
 }
 
@@ -105,9 +109,9 @@ impl<T> Pools<T> {
         self.sample_sizes.extend(by_partition.iter().map(|&k| (k as usize).max(1)));
     }
 
-    /// Whether a victim is to be the worst of no more than K, where K is below the default. Else keys that were met while others
-    /// gave, and those left over of former samples, find worse ones, as in the server's own pool: welcome where recency tells, and
-    /// not where a small K was chosen for a loop.
+    /// Whether a victim is to be the worst of no more than K, where K is below the default. Else keys that were met
+    /// while others gave, and those left over of former samples, find worse ones, as in the server's own pool:
+    /// welcome where recency tells, and not where a small K was chosen for a loop.
     pub fn keep_to_sample_sizes(&mut self, is_strict: bool) {
         self.is_strict = is_strict;
     }
@@ -128,7 +132,8 @@ impl<T> Pools<T> {
         }
     }
 
-    /// A key of `partition` was sampled; the lower its score, the sooner it goes. `make` is called where it is shortlisted.
+    /// A key of `partition` was sampled; the lower its score, the sooner it goes. `make` is called where it is
+    /// shortlisted.
     pub fn offer(&mut self, partition: PartitionId, score: f64, make: impl FnOnce() -> T) {
         let most = SHORTLIST * self.sample_size(Donor::Partition(partition));
         if self.pools.len() <= partition.index() {
@@ -142,7 +147,8 @@ impl<T> Pools<T> {
         pool.victims.offer(score, make);
     }
 
-    /// True once the donor is ready, or where after `drawn` keys it turns out to be so rare that one candidate has to do.
+    /// True once the donor is ready, or where after `drawn` keys it turns out to be so rare that one candidate has to
+    /// do.
     pub fn will_do(&self, donor: Donor, drawn: usize) -> bool {
         self.is_ready(donor) || (drawn >= RARE * self.sample_size(donor) && self.has_candidate(donor))
     }
@@ -275,8 +281,9 @@ mod tests {
         let mut pools = Pools::new(5);
         pools.set_sample_sizes(5, &[1, 3]);
         pools.keep_to_sample_sizes(true);
-        for i in 0..20_u32 {
-            pools.offer(PartitionId(0), f64::from(20 - i), || i);
+        let n = SHORTLIST as u32;
+        for i in 0..2 * n {
+            pools.offer(PartitionId(0), f64::from(2 * n - i), || i);
         }
         pools.offer(PartitionId(1), 0.0, || 100);
         pools.offer(PartitionId(1), 1.0, || 101);
@@ -284,7 +291,7 @@ mod tests {
         pools.offer(PartitionId(1), 2.0, || 102);
         assert!(pools.is_ready(B));
         let all_of_a: Vec<u32> = std::iter::from_fn(|| pools.is_ready(A).then(|| pools.take(A)).flatten()).collect();
-        assert_eq!(all_of_a, [7, 6, 5, 4, 3, 2, 1, 0], "the first eight that were met");
+        assert_eq!(all_of_a, (0..n).rev().collect::<Vec<_>>(), "the first that were met");
         assert_eq!(pools.take(B), Some(100));
         assert!(!pools.is_ready(B));
     }

@@ -1,9 +1,10 @@
 //! pRedis: memory divided among partitions so that misses cost least, and held to it by whom eviction takes from.
 //!
-//! Source: pRedis (Pan et al., SoCC'19) sec. 3.3 (plan) and 5 (driver). An EAET model per partition; every window the dynamic program
-//! gives each its target; who is above its target gives up what was not asked for longest. Two drivers: the paper's, which
-//! draws K values until one of them belongs to a partition above its target; and the module's, through the same `pools`.
-//! Cost: that of K-LRU, one EAET access for a sampled key, and 8 ms per plan (16 partitions, 1000 units).
+//! Source: pRedis (Pan et al., SoCC'19) sec. 3.3 (plan) and 5 (driver). An EAET model per partition; every window the
+//! dynamic program gives each its target; who is above its target gives up what was not asked for longest. Two
+//! drivers: the paper's, which draws K values until one of them belongs to a partition above its target; and the
+//! module's, through the same `pools`. Cost: that of K-LRU, one EAET access for a sampled key, and 8 ms per plan (16
+//! partitions, 1000 units).
 
 use super::cache::{Outcome, SAMPLE_SIZE_MAX};
 use super::lru::Lru;
@@ -224,8 +225,8 @@ mod tests {
     use crate::policy::partitioned::Partitioning;
     use crate::units::TenantId;
 
-    /// Two tenants loop over 100 keys each, one at ten times the other's cost, with room for 120: the expensive one gets all that it
-    /// can use, and hits.
+    /// Two tenants loop over 100 keys each, one at ten times the other's cost, with room for 120: the expensive one
+    /// gets all that it can use, and hits.
     #[test]
     fn the_dear_tenant_gets_what_it_can_use() {
         let config = PlanConfig { partitioning: Partitioning::Tenant, window_requests: 2_000, ..PlanConfig::default() };
@@ -258,8 +259,8 @@ mod tests {
         misses
     }
 
-    /// Values of 50 and of 1000 bytes that are accessed alike, with room for a third of the bytes: divided by size the small ones stay.
-    /// Where sizes are equal nothing is divided, and nothing changes.
+    /// Values of 50 and of 1000 bytes that are accessed alike, with room for a third of the bytes: divided by size
+    /// the small ones stay. Where sizes are equal nothing is divided, and nothing changes.
     #[test]
     fn size_classes_keep_the_small_values_and_equal_ones_as_they_were() {
         let config = PlanConfig { partitioning: Partitioning::Tenant, window_requests: 5_000, ..PlanConfig::default() };
@@ -278,8 +279,9 @@ mod tests {
         assert_eq!(misses_of(1_000, 4), misses_of(1_000, 1));
     }
 
-    /// Three tenants, each asked for 3000 keys, some more popular, of ten and a hundred times the first's penalty. For the least
-    /// penalty the cheap one has next to nothing; under a fair plan nobody misses more than alone on a third of the memory.
+    /// Three tenants, each asked for 3000 keys, some more popular, of ten and a hundred times the first's penalty.
+    /// For the least penalty the cheap one has next to nothing; under a fair plan nobody misses more than alone on a
+    /// third of the memory.
     #[test]
     fn a_fair_plan_leaves_no_tenant_worse_off_than_an_equal_part() {
         let config =

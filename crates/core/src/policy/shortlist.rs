@@ -1,8 +1,9 @@
 //! The best victims of a batch of sampled keys, kept until they are needed.
 //!
-//! Drawing K keys for each eviction and taking the worst of them (K-LRU) leaves to chance how bad the worst is. Drawing
-//! m × K keys at once and taking the m worst costs as many draws, and every victim lies in the worst 1/K of what was drawn.
-//! Redis's eviction pool has the same aim; a shortlist is used up before the next is drawn, so its entries are fresh.
+//! Drawing K keys for each eviction and taking the worst of them (K-LRU) leaves to chance how bad the worst is.
+//! Drawing m × K keys at once and taking the m worst costs as many draws, and every victim lies in the worst 1/K of
+//! what was drawn. Redis's eviction pool has the same aim; a shortlist is used up before the next is drawn, so its
+//! entries are fresh.
 
 /// Up to `m` entries of the lowest scores offered. O(m) per entry that is taken in, O(1) for the rest.
 #[derive(Debug)]

@@ -1,8 +1,10 @@
-//! What all simulated caches share: the table of resident values, and the rules of [`cache`](super::cache) carried out once.
+//! What all simulated caches share: the table of resident values, and the rules of [`cache`](super::cache) carried
+//! out once.
 //!
-//! A policy is an [`Order`]: it hears what happens to the table and names a victim when room is needed. Values lie densely in
-//! one array, so that a sample is a few random places; when one leaves, the last takes its place and the order is told.
-//! Cost: one look-up per access (about 30 ns where the table doesn't fit the processor's cache); about 75 bytes per value.
+//! A policy is an [`Order`]: it hears what happens to the table and names a victim when room is needed. Values lie
+//! densely in one array, so that a sample is a few random places; when one leaves, the last takes its place and the
+//! order is told. Cost: one look-up per access (about 30 ns where the table doesn't fit the processor's cache); about
+//! 75 bytes per value.
 
 use super::cache::{Cache, Outcome};
 use super::{Candidate, Inspect, Snapshot};
@@ -48,11 +50,11 @@ impl Entry {
     }
 }
 
-/// Which value goes next. Places are indices of [`Table::entries`]; hooks are called after the table has changed, but for
-/// [`Order::removed`].
+/// Which value goes next. Places are indices of [`Table::entries`]; hooks are called after the table has changed, but
+/// for [`Order::removed`].
 pub trait Order {
-    /// The place of the value to evict so that `incoming` fits. The table is not empty. An order whose bookkeeping moves a value
-    /// by naming it as a victim may rely on its being removed next.
+    /// The place of the value to evict so that `incoming` fits. The table is not empty. An order whose bookkeeping
+    /// moves a value by naming it as a victim may rely on its being removed next.
     fn victim(&mut self, table: &Table, incoming: &Entry) -> usize;
 
     /// A value entered at `place`, or came back after its size had changed.
@@ -127,8 +129,8 @@ impl Table {
         self.capacity_bytes
     }
 
-    /// Places of `k` values drawn at random, written into `drawn`: all of them where there are no more, each with the same
-    /// chance. A value may be drawn twice where there are more than 8 k (one draw in 16 at most).
+    /// Places of `k` values drawn at random, written into `drawn`: all of them where there are no more, each with the
+    /// same chance. A value may be drawn twice where there are more than 8 k (one draw in 16 at most).
     #[inline]
     pub fn draw<'a>(&self, k: usize, random: &mut Random, drawn: &'a mut [u32]) -> &'a [u32] {
         draw_from(self.entries.len(), k, random, drawn)
@@ -259,7 +261,8 @@ impl<O: Order> TableCache<O> {
             self.order.touched(&self.table, place);
             return;
         }
-        // Out and in again, so that no order sees a value change under its hands, and no value makes room at its own expense.
+        // Out and in again, so that no order sees a value change under its hands, and no value makes room at its own
+        // expense.
         let before = self.remove_at(place);
         self.store(Entry { size_bytes: access.size_bytes, expires_us, partition, ..before });
     }

@@ -1,8 +1,9 @@
 //! How the fast tier is divided among tenants.
 //!
-//! Source: Wang's dissertation (2024) sec. 5.1.5 and 5.2.4.2, which compares three: guided by miss ratio curves, free competition, equal parts. Only
-//! the fast tier is divided; the slow one is everyone's. A curve at a size is the share of reads that the fast tier of that size misses, and such a
-//! read costs the difference of the tiers, not a miss penalty; the program is that of the cache itself (`decide/allocation.rs`).
+//! Source: Wang's dissertation (2024) sec. 5.1.5 and 5.2.4.2, which compares three: guided by miss ratio curves, free
+//! competition, equal parts. Only the fast tier is divided; the slow one is everyone's. A curve at a size is the
+//! share of reads that the fast tier of that size misses, and such a read costs the difference of the tiers, not a
+//! miss penalty; the program is that of the cache itself (`decide/allocation.rs`).
 
 use crate::decide::allocation::{Claim, Group, allocate};
 use crate::error::ConfigError;
@@ -33,10 +34,12 @@ impl Division {
     }
 }
 
-/// Target bytes of the fast tier by claim; none at all under free competition, as `policy::pools::next_giver` takes them.
+/// Target bytes of the fast tier by claim; none at all under free competition, as `policy::pools::next_giver` takes
+/// them.
 ///
-/// A claim is a partition's curve and what its reads would cost if all were slow (reads × time saved, in µs); its group is its tenant.
-/// Within a tenant's part curves guide in any case. A tenant whose claims cost nothing gets what the others have no use for.
+/// A claim is a partition's curve and what its reads would cost if all were slow (reads × time saved, in µs); its
+/// group is its tenant. Within a tenant's part curves guide in any case. A tenant whose claims cost nothing gets what
+/// the others have no use for.
 ///
 /// # Errors
 /// A claim of a group that isn't below `n_groups`.

@@ -1,9 +1,10 @@
 //! How hot is hot enough for the fast tier: the mean reuse time of what is in it.
 //!
-//! Source: Wang's dissertation (2024) sec. 5.1.4.1. Each request that finds its value in the fast tier adds its reuse time to the window;
-//! the window's mean is the threshold below which a slow value's own reuse time has to be. A scan asks for each value once, so it raises none.
-//! The rolling window is a sum that halves with each window, and the threshold stands still within one. By partition, and over
-//! all of them where they share the fast tier freely. Cost: two additions a request; 24 bytes a partition.
+//! Source: Wang's dissertation (2024) sec. 5.1.4.1. Each request that finds its value in the fast tier adds its reuse
+//! time to the window; the window's mean is the threshold below which a slow value's own reuse time has to be. A scan
+//! asks for each value once, so it raises none. The rolling window is a sum that halves with each window, and the
+//! threshold stands still within one. By partition, and over all of them where they share the fast tier freely. Cost:
+//! two additions a request; 24 bytes a partition.
 
 use crate::units::{PARTITIONS_MAX, PartitionId};
 

@@ -1,12 +1,13 @@
 //! Insertion points as ages: where in the order of a tier a value begins that was not asked for there yet.
 //!
-//! Source: Wang's dissertation (2024) sec. 5.1.2: into the fast tier's LRU list values are put a quarter of it from the tail, so that what is
-//! asked for once leaves soon; into the slow tier's in the middle. A list position is an age: a quarter from the tail lies the value
-//! that is as old as the 75 % quantile. So a value that was not asked for since it came counts as so much older than it is. The
-//! quantiles are taken from what the walk meets, a sample without bias, in a histogram of two buckets an octave; true ages, not those that
-//! count, or a tier of newcomers alone would grow older with each window.
-//! In the slow tier a value has aged before it came, by what values are aged when they are demoted; that is taken off.
-//! Cost: O(1) per value met, O(64 x partitions) per window; half a KiB a partition.
+//! Source: Wang's dissertation (2024) sec. 5.1.2: into the fast tier's LRU list values are put a quarter of it from
+//! the tail, so that what is asked for once leaves soon; into the slow tier's in the middle. A list position is an
+//! age: a quarter from the tail lies the value that is as old as the 75 % quantile. So a value that was not asked for
+//! since it came counts as so much older than it is. The quantiles are taken from what the walk meets, a sample
+//! without bias, in a histogram of two buckets an octave; true ages, not those that count, or a tier of newcomers
+//! alone would grow older with each window. In the slow tier a value has aged before it came, by what values are aged
+//! when they are demoted; that is taken off. Cost: O(1) per value met, O(64 x partitions) per window; half a KiB a
+//! partition.
 
 use super::{Tier, Value};
 use crate::units::{PARTITIONS_MAX, PartitionId};
@@ -180,7 +181,8 @@ mod tests {
         assert_eq!(bucket(u64::MAX), AGES - 1);
     }
 
-    /// Ages even from 0 to 999: a newcomer counts as about 750 old, a demoted value, that was 400 when it left, as 100 more than it is.
+    /// Ages even from 0 to 999: a newcomer counts as about 750 old, a demoted value, that was 400 when it left, as
+    /// 100 more than it is.
     #[test]
     fn who_was_not_asked_for_begins_where_the_point_is() {
         let slow = Placed::moved(Tier::Slow, 1);

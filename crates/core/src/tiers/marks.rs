@@ -1,11 +1,11 @@
 //! How much is to move down or out so that each tier keeps some memory free.
 //!
-//! Source: Wang's dissertation (2024) sec. 5.1.1 and 5.1.3. Where less than the low mark (2 %) of a tier is free, background work begins,
-//! and ends when the high mark (5 %) is. What no longer fits the fast tier at all goes straight out of the cache (reactive eviction),
-//! so a demotion never has to wait for an eviction in the slow tier: no cascades.
-//! Differs from the paper: straight out goes only what the slow tier has no room for either. In the server a full fast tier stops no
-//! write (its arena just grows until the end of the turn), so nothing is gained by throwing away what fits below.
-//! [`Overflow::Out`] is the paper's.
+//! Source: Wang's dissertation (2024) sec. 5.1.1 and 5.1.3. Where less than the low mark (2 %) of a tier is free,
+//! background work begins, and ends when the high mark (5 %) is. What no longer fits the fast tier at all goes
+//! straight out of the cache (reactive eviction), so a demotion never has to wait for an eviction in the slow tier:
+//! no cascades. Differs from the paper: straight out goes only what the slow tier has no room for either. In the
+//! server a full fast tier stops no write (its arena just grows until the end of the turn), so nothing is gained by
+//! throwing away what fits below. [`Overflow::Out`] is the paper's.
 
 /// The marks of both tiers, as shares of a tier's limit.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -119,7 +119,8 @@ impl FreeSpace {
         if limit == u64::MAX { 0 } else { (limit as f64 * (self.marks.high - self.marks.low)) as u64 }
     }
 
-    /// True where the fast tier has more free than the low mark, so that something may go up: the last to do so begins the collecting.
+    /// True where the fast tier has more free than the low mark, so that something may go up: the last to do so
+    /// begins the collecting.
     pub fn has_room(&self, usage: Usage) -> bool {
         let free = usage.fast_limit_bytes.saturating_sub(usage.fast_bytes) as f64;
         free > usage.fast_limit_bytes as f64 * self.marks.low
@@ -186,7 +187,8 @@ mod tests {
     }
 
     proptest! {
-        /// Demoted bytes fit below, nothing is moved that isn't there, and what was over its limit is within it afterwards.
+        /// Demoted bytes fit below, nothing is moved that isn't there, and what was over its limit is within it
+        /// afterwards.
         #[test]
         fn what_is_due_fits(fast in 0u64..3_000, slow in 0u64..6_000, out: bool) {
             let overflow = if out { Overflow::Out } else { Overflow::DownWhereRoom };

@@ -1,8 +1,9 @@
 //! Where a value is and how it came there, in two bytes.
 //!
-//! Three things decide about a move beside time and size: the tier, whether the value was accessed since it came to it (or the insertion
-//! point still holds), and in which window it last moved (or it would go to and fro). An entry of the key table has these two bytes free
-//! where it keeps histories (`Entry::placed`); the chapter takes four (sec. 5.2.7).
+//! Three things decide about a move beside time and size: the tier, whether the value was accessed since it came to
+//! it (or the insertion point still holds), and in which window it last moved (or it would go to and fro). An entry
+//! of the key table has these two bytes free where it keeps histories (`Entry::placed`); the chapter takes four (sec.
+//! 5.2.7).
 
 use super::Tier;
 

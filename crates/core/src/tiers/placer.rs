@@ -1,10 +1,12 @@
 //! Who moves: what is known of a value in, whether it goes up and what stands first to go down out.
 //!
-//! All rules behind one interface; the caller finds the values (accesses, a walk), keeps the shortlists (`policy/pools.rs`: a demotion's
-//! candidates are ranked here as an eviction's are elsewhere), measures the tiers (`marks.rs`) and carries the moves out. A turn of the caller:
-//! [`Placer::accessed`] for each request that found its value, [`Placer::met`] for each value that the walk opens, those that leave told by
-//! [`Placer::left`] and moves by [`Placer::moved`], and [`Placer::end_window`] now and then. A value that ranks about as low as those that left of late
-//! ([`Placer::may_leave`]) can go at once: then no K have to be met for it, and a ring of newcomers' names saves most of the walk. Allocates nothing after `new`; O(1) per call but for the last.
+//! All rules behind one interface; the caller finds the values (accesses, a walk), keeps the shortlists
+//! (`policy/pools.rs`: a demotion's candidates are ranked here as an eviction's are elsewhere), measures the tiers
+//! (`marks.rs`) and carries the moves out. A turn of the caller: [`Placer::accessed`] for each request that found its
+//! value, [`Placer::met`] for each value that the walk opens, those that leave told by [`Placer::left`] and moves by
+//! [`Placer::moved`], and [`Placer::end_window`] now and then. A value that ranks about as low as those that left of
+//! late ([`Placer::may_leave`]) can go at once: then no K have to be met for it, and a ring of newcomers' names saves
+//! most of the walk. Allocates nothing after `new`; O(1) per call but for the last.
 
 use super::hotness::Hotness;
 use super::insertion::{Insertion, InsertionPoints};
@@ -22,16 +24,18 @@ const NEARLY: f64 = 0.75;
 /// What decides about moves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Rule {
-    /// Reuse time against the fast tier's mean, and ages with insertion points: sdTMM. For where no densities are learned.
+    /// Reuse time against the fast tier's mean, and ages with insertion points: sdTMM. For where no densities are
+    /// learned.
     ReuseTime,
-    /// Time saved per byte: more hits in the fast tier with fewer moves (docs/results.md, "Two tiers, simulated"). What stands in for a density before
-    /// there is one was not measured by itself.
+    /// Time saved per byte: more hits in the fast tier with fewer moves (docs/results/earlier.md, "Two tiers,
+    /// simulated"). What stands in for a density before there is one was not measured by itself.
     #[default]
     Worth,
-    /// Whatever is read in the slow tier goes up, and the longest idle down in plain order of recency: naiveTMM (sec. 5.1.4.1). To compare with.
+    /// Whatever is read in the slow tier goes up, and the longest idle down in plain order of recency: naiveTMM (sec.
+    /// 5.1.4.1). To compare with.
     Always,
-    /// Nothing goes up, down as by reuse time: the dissertation's sdTMM without promotions (sec. 5.2.5). To compare with, and for slow memory
-    /// nearly as fast as the other, where no promotion pays.
+    /// Nothing goes up, down as by reuse time: the dissertation's sdTMM without promotions (sec. 5.2.5). To compare
+    /// with, and for slow memory nearly as fast as the other, where no promotion pays.
     Never,
 }
 
@@ -110,9 +114,9 @@ impl Placer {
         }
     }
 
-    /// True where a slow value is to go up, as an access or the walk meets it: it is hot enough and hasn't moved in this window. `has_spare`
-    /// ([`super::marks::FreeSpace::has_spare`], or a partition far below its target): nobody has to make room, so any reuse is enough.
-    /// [`Rule::Always`] and [`Rule::Never`] look at none of this.
+    /// True where a slow value is to go up, as an access or the walk meets it: it is hot enough and hasn't moved in
+    /// this window. `has_spare` ([`super::marks::FreeSpace::has_spare`], or a partition far below its target): nobody
+    /// has to make room, so any reuse is enough. [`Rule::Always`] and [`Rule::Never`] look at none of this.
     pub fn wants_up(&self, value: &Value, table: &DensityTable, has_spare: bool) -> bool {
         let is_slow = value.placed.tier() == Tier::Slow;
         let Some(reuse) = value.reuse.filter(|_| is_slow && !value.placed.moved_in(self.stamp)) else {
@@ -134,8 +138,8 @@ impl Placer {
         if self.config.is_divided { self.hotness.mean_of(partition) } else { self.hotness.mean() }
     }
 
-    /// The worth of leaving a value in its tier: the lowest leaves it first (down from the fast one, out of the slow one). What moved in this
-    /// window leaves after all others. Compared only within a tier; never NaN.
+    /// The worth of leaving a value in its tier: the lowest leaves it first (down from the fast one, out of the slow
+    /// one). What moved in this window leaves after all others. Compared only within a tier; never NaN.
     pub fn rank(&self, value: &Value, table: &DensityTable) -> f64 {
         let has_moved = value.placed.moved_in(self.stamp);
         match self.config.rule {
@@ -151,7 +155,8 @@ impl Placer {
         self.left[value.placed.tier().index()][place]
     }
 
-    /// True where a value of this rank is about as bad as those that left its tier of late, so that it may leave without others being met.
+    /// True where a value of this rank is about as bad as those that left its tier of late, so that it may leave
+    /// without others being met.
     #[inline]
     pub fn may_leave(&self, value: &Value, rank: f64) -> bool {
         let mean = self.mean_left(value);
@@ -166,8 +171,8 @@ impl Placer {
         }
     }
 
-    /// A value is moved to the other tier; returns how it is placed now. Where the move turns out to be impossible, the value stays as it was
-    /// and nothing is told.
+    /// A value is moved to the other tier; returns how it is placed now. Where the move turns out to be impossible,
+    /// the value stays as it was and nothing is told.
     pub fn moved(&mut self, value: &Value) -> Placed {
         match value.placed.tier() {
             Tier::Slow => Placed::moved(Tier::Fast, self.stamp),
@@ -240,7 +245,8 @@ mod tests {
         assert!(placer.wants_up(&slow(Some(10), now), &table, true));
     }
 
-    /// Always: also what was accessed once, slowly, or came down in this window. Never: not even where there is room to spare.
+    /// Always: also what was accessed once, slowly, or came down in this window. Never: not even where there is room
+    /// to spare.
     #[test]
     fn always_and_never_look_at_nothing() {
         let table = DensityTable::default();
@@ -284,7 +290,8 @@ mod tests {
         }
     }
 
-    /// The insertion point shows in the ranks: a newcomer goes before an older value that was accessed again. Not by plain recency.
+    /// The insertion point shows in the ranks: a newcomer goes before an older value that was accessed again. Not by
+    /// plain recency.
     #[test]
     fn a_newcomer_goes_before_what_was_asked_for_again() {
         let table = DensityTable::default();

@@ -1,11 +1,11 @@
 //! The second rule: a value is worth its fast memory by what it saves per byte and unit of time.
 //!
-//! Our own; derivation in docs/models.md, "Two tiers". Fast memory saves at each request the difference of two reads, so worth is accesses per
-//! tick (`policy/density/`, the same density that evicts; before that has learned, the inverse of reuse and idle time) × time saved ÷
-//! size. A slow value goes up where it is worth more than what is fast in the mean, and where what it will save over a usual stay
-//! pays for its move and the one it causes: below some tens of requests a stay no move pays at all. Nothing here depends on the order of a list,
-//! so insertion points have no part in it.
-//! Cost: one look-up in the density table; 4 bytes a partition.
+//! Our own; derivation in docs/models.md, "Two tiers". Fast memory saves at each request the difference of two reads,
+//! so worth is accesses per tick (`policy/density/`, the same density that evicts; before that has learned, the
+//! inverse of reuse and idle time) × time saved ÷ size. A slow value goes up where it is worth more than what is fast
+//! in the mean, and where what it will save over a usual stay pays for its move and the one it causes: below some
+//! tens of requests a stay no move pays at all. Nothing here depends on the order of a list, so insertion points have
+//! no part in it. Cost: one look-up in the density table; 4 bytes a partition.
 
 use super::{Tier, Value};
 use crate::policy::density::DensityTable;
@@ -18,7 +18,8 @@ const MOVES_PER_PROMOTION: f32 = 2.0;
 /// What a stay's length weighs against those of former windows.
 const STAY_WEIGHT: f32 = 0.5;
 
-/// What reads of both tiers and a move cost. A nanosecond and a byte per nanosecond (10^9 bytes per second) are the units.
+/// What reads of both tiers and a move cost. A nanosecond and a byte per nanosecond (10^9 bytes per second) are the
+/// units.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Speeds {
     /// Time to the first byte in the fast tier, in ns.
@@ -34,8 +35,9 @@ pub struct Speeds {
 }
 
 impl Default for Speeds {
-    /// The slow tier of the dissertation's machine: twice the latency, bandwidth ÷ 2.4 (sec. 5.2.1), of a fast tier of 100 ns and 12 bytes per ns,
-    /// which is assumed (about what one core gets of local memory). A move: 2.5 µs, between the 1.6 and 3.2 measured on stock servers (DESIGN.md).
+    /// The slow tier of the dissertation's machine: twice the latency, bandwidth ÷ 2.4 (sec. 5.2.1), of a fast tier
+    /// of 100 ns and 12 bytes per ns, which is assumed (about what one core gets of local memory). A move: 2.5 µs,
+    /// between the 1.6 and 3.2 measured on stock servers (DESIGN.md).
     fn default() -> Self {
         Speeds {
             fast_latency_ns: 100.0,
@@ -96,8 +98,9 @@ impl Worth {
         Self::rate(value, table) * self.speeds.saved_ns(value.size_bytes) / value.size_bytes.max(1) as f32
     }
 
-    /// Accesses per tick to be expected of a value over a stay. A density is the best that is ahead, and best just after a request; so it is taken
-    /// at the age that the value had before its last one, and at most one request per reuse time counts: in a loop all are about to be accessed.
+    /// Accesses per tick to be expected of a value over a stay. A density is the best that is ahead, and best just
+    /// after a request; so it is taken at the age that the value had before its last one, and at most one request per
+    /// reuse time counts: in a loop all are about to be accessed.
     fn lasting_rate(value: &Value, table: &DensityTable) -> f32 {
         let reuse = value.reuse.unwrap_or(0).max(value.idle).max(1);
         Self::rate(&Value { idle: reuse, ..*value }, table).min(1.0 / reuse as f32)
@@ -161,7 +164,8 @@ mod tests {
         }
     }
 
-    /// 1 KiB: 100 ns of latency and 1024 × (1/5 − 1/12) = 119 ns of transfer; a move 2800 + 1024 × (1/5 + 1/12) = 3090 ns.
+    /// 1 KiB: 100 ns of latency and 1024 × (1/5 − 1/12) = 119 ns of transfer; a move 2800 + 1024 × (1/5 + 1/12) =
+    /// 3090 ns.
     #[test]
     fn a_read_saves_latency_and_transfer() {
         let speeds = Speeds::default();
@@ -180,7 +184,8 @@ mod tests {
         assert!(of(Value { reuse: None, ..value(100, 0, 9) }) > 0.0);
     }
 
-    /// A stay of 100,000 ticks: asked for every 1000 it saves 100 × 219 ns, more than two moves; every 10,000 a tenth of it, less.
+    /// A stay of 100,000 ticks: asked for every 1000 it saves 100 × 219 ns, more than two moves; every 10,000 a tenth
+    /// of it, less.
     #[test]
     fn it_goes_up_only_where_that_pays() {
         let none = DensityTable::default();

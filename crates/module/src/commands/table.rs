@@ -1,5 +1,5 @@
-//! The `TENURE.*` commands as the server registers and describes them: one row each, from which registration, `COMMAND INFO`,
-//! `COMMAND DOCS`, rights and `TENURE.HELP` come.
+//! The `TENURE.*` commands as the server registers and describes them: one row each, from which registration,
+//! `COMMAND INFO`, `COMMAND DOCS`, rights and `TENURE.HELP` come.
 
 use std::ffi::CStr;
 
@@ -43,7 +43,7 @@ const fn changes(name: &'static CStr, arguments: &'static [Argument], summary: &
 }
 
 /// All of them, in the order in which `TENURE.HELP` tells of them; a container's stand together.
-pub const COMMANDS: [Command; 19] = [
+pub const COMMANDS: &[Command] = &[
     Command {
         arguments: &[optional(c"settings", Form::Word)],
         ..looks(
@@ -79,14 +79,15 @@ pub const COMMANDS: [Command; 19] = [
     ),
     Command {
         arguments: &[
-            argument(c"tenant|partition", Form::Text),
+            optional(c"tenant|partition", Form::Text),
             optional(c"points", Form::Number),
+            optional(c"lru", Form::Word),
             optional(c"by-k", Form::Word),
         ],
         ..looks(
             c"tenure.mrc",
             Pace::Slow,
-            c"Its miss ratio curve: pairs of bytes and the miss ratio of its reads at that memory; 40 points by default. BY-K, with tenure.policy kredis: the merged curve, and beside it that of each K (1, 5, 8, 16).",
+            c"Its miss ratio curve under the policy in force, or LRU's: pairs of bytes and the miss ratio of its reads at that memory; 40 points by default. Without arguments: what a quarter of maxmemory to four times as much would do, in all and by tenant. BY-K, with tenure.policy kredis: the merged curve, and beside it that of each K (1, 5, 8, 16).",
             c"O(points), at most 1000, and O(partitions x points) of a tenant of several",
         )
     },
@@ -99,12 +100,22 @@ pub const COMMANDS: [Command; 19] = [
             c"O(keys sampled per eviction)",
         )
     },
+    #[cfg(feature = "tiers")]
     looks(
         c"tenure.tiers",
         Pace::Fast,
         c"Where the slow memory tier lies or why there is none; bytes, values and hits of both tiers, moves and what they cost.",
         c"O(1)",
     ),
+    #[cfg(feature = "replies")]
+    Command {
+        complexity: c"O(connections held)",
+        ..changes(
+            c"tenure.held",
+            &[],
+            c"With tenure.replies: whose replies wait for replicas, and for how long, a line for each as in CLIENT LIST.",
+        )
+    },
     of_class(
         c"key",
         Kind::Hints,
@@ -144,11 +155,13 @@ pub const COMMANDS: [Command; 19] = [
         )
     },
     of_class(c"help", Kind::Looks, &[], c"What TENURE.CLASS takes."),
+    #[cfg(feature = "sleep")]
     changes(
         c"tenure.sleep",
         &[PARTITION],
         c"The partition's values go to disk, the least recently used first, in the background; its keys answer from there.",
     ),
+    #[cfg(feature = "sleep")]
     changes(c"tenure.wake", &[PARTITION], c"They come back, the hottest first."),
     Command {
         subcommand: Some(c"panic"),
@@ -158,6 +171,7 @@ pub const COMMANDS: [Command; 19] = [
             c"For tests, with tenure.debug-commands yes: a fault inside Tenure.",
         )
     },
+    #[cfg(feature = "tiers")]
     Command {
         subcommand: Some(c"tier"),
         ..changes(
@@ -186,8 +200,8 @@ mod tests {
     #[test]
     fn a_row_tells_words_key_and_syntax() {
         let mrc = of(c"tenure.mrc", None);
-        assert_eq!((mrc.arity(), mrc.key_at()), (-2, None));
-        assert_eq!(mrc.syntax(), "TENURE.MRC tenant|partition [points] [BY-K]");
+        assert_eq!((mrc.arity(), mrc.key_at()), (-1, None));
+        assert_eq!(mrc.syntax(), "TENURE.MRC [tenant|partition] [points] [LRU] [BY-K]");
         let hint = of(c"tenure.class", Some(c"key"));
         assert_eq!((hint.arity(), hint.key_at()), (4, Some(2)));
         assert_eq!(hint.syntax(), "TENURE.CLASS KEY key class|none");

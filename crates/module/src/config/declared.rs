@@ -3,8 +3,9 @@
 use std::ffi::CStr;
 
 use super::{Kind, Setting, Settings, TABLE, allowed};
+use crate::features::left_out;
 use crate::ffi::load;
-use crate::ffi::settings::{self, Declared, Given};
+use crate::ffi::settings::{self, Declared, Given, closest};
 
 impl settings::Settings for Settings {
     fn declared() -> Vec<Declared> {
@@ -52,7 +53,7 @@ impl settings::Settings for Settings {
         let i = TABLE
             .iter()
             .position(|setting| setting.name.to_bytes() == name.as_bytes())
-            .ok_or_else(|| format!("there is no setting '{name}'; TENURE.HELP settings lists them"))?;
+            .ok_or_else(|| no_setting(name))?;
         let wrong = || format!("setting '{name}' is '{value}'; allowed: {}", allowed(&TABLE[i]));
         let given = given(&TABLE[i].kind, value).ok_or_else(wrong)?;
         self.set(i, given)
@@ -85,4 +86,15 @@ fn given<'a>(kind: &Kind, value: &'a str) -> Option<Given<'a>> {
         }
         Kind::Text { .. } => Given::Text(value.as_bytes()),
     })
+}
+
+fn no_setting(name: &str) -> String {
+    if let Some(feature) = left_out(name) {
+        return format!("setting '{name}' is of the feature '{feature}', which this module was built without");
+    }
+    let names: Vec<_> = TABLE.iter().map(|setting| setting.name.to_string_lossy()).collect();
+    match closest(name, names.iter().map(AsRef::as_ref)) {
+        Some(known) => format!("there is no setting '{name}'; did you mean '{known}'?"),
+        None => format!("there is no setting '{name}'; TENURE.HELP settings lists them"),
+    }
 }

@@ -1,14 +1,15 @@
 //! The evictor: frees memory below the server's limit, from partitions that hold more than their target.
 //!
-//! Who gives up a key and which is decided in `tenure_core::policy::pools`, after pRedis (Pan et al., SoCC'19) sec. 5; the walk
-//! through the key space feeds it. All this happens at the end of an event loop's turn, in a slice of bounded time, a little
-//! below `maxmemory`, so that the server's own eviction has nothing left to do; when Tenure can't keep up, it is there.
-//! Cost: about K scanned keys and one unlink per eviction, more where a partition that gives has a small share of the keys;
-//! bounded per turn by `tenure.turn-budget-us`.
+//! Who gives up a key and which is decided in `tenure_core::policy::pools`, after pRedis (Pan et al., SoCC'19) sec.
+//! 5; the walk through the key space feeds it. All this happens at the end of an event loop's turn, in a slice of
+//! bounded time, a little below `maxmemory`, so that the server's own eviction has nothing left to do; when Tenure
+//! can't keep up, it is there. Cost: about K scanned keys and one unlink per eviction, more where a partition that
+//! gives has a small share of the keys; bounded per turn by `tenure.turn-budget-us`.
 
 use std::borrow::Cow;
 use std::time::{Duration, Instant};
 
+use tenure_core::departure::{Cause, Departure};
 use tenure_core::key_table::{self, Entry};
 use tenure_core::policy::density::{GreedyAges, Ranks, Subject, was_accessed};
 use tenure_core::policy::lru::Lru;
@@ -21,7 +22,7 @@ use tenure_core::units::{KeyHash, PARTITIONS_MAX, PartitionId};
 use super::newcomers::{Newcomers, Oldest};
 use super::ranks;
 use super::walk::{Guides, Visit, Walk, draw_db};
-use crate::ffi::server::{Kind, Server, Text};
+use crate::ffi::server::{Kind, ScannedName, Server, Text};
 use crate::observe::bins::BinId;
 use crate::observe::keys::Keys;
 use crate::observe::partitions::in_database;
@@ -29,8 +30,8 @@ use crate::observe::partitions::in_database;
 /// Victims in a row that were gone or used again: enough for this turn.
 const FAILURES_MAX: usize = 16;
 
-/// Minimum evictions per slice under pressure, ignoring the budget: its time may have passed while another program had the core.
-/// What Tenure leaves over the server takes from whoever is idle longest, a guaranteed tenant first.
+/// Minimum evictions per slice under pressure, ignoring the budget: its time may have passed while another program
+/// had the core. What Tenure leaves over the server takes from whoever is idle longest, a guaranteed tenant first.
 pub const EVICTED_MIN: usize = 32;
 
 /// For these the search may last so many times a turn's share of time.
@@ -73,6 +74,8 @@ pub struct Orders<'a> {
     pub penalty_us: &'a [f32; PARTITIONS_MAX],
     /// Only keys that expire may go.
     pub volatile_only: bool,
+    /// Replicas, or whoever else follows the changes, are told of each that goes.
+    pub is_told: bool,
     /// The databases that hold keys, with their number of keys.
     pub db_sizes: &'a [(u16, u64)],
     /// The turn's share of time.
@@ -156,11 +159,11 @@ impl Evictor {
         ranks: &Ranks,
         subject: &Subject,
         entry: Option<&Entry>,
-        (name, db): (Text, u16),
+        (name, db): (&ScannedName, u16),
     ) {
         let score = ranks.ranker(&self.ages).score(subject);
         let sight = Sight { last: entry.map(|entry| entry.last), ..Sight::default() };
-        self.pools.offer(partition, f64::from(score), || Victim { name, db, sight, was_met: false });
+        self.pools.offer(partition, f64::from(score), || Victim { name: name.keep(), db, sight, was_met: false });
     }
 
     /// One slice of work; how many keys went.
@@ -199,8 +202,9 @@ impl Evictor {
         evicted
     }
 
-    /// The next victim: from the donor's pool, once K of its keys were met. `None` where they don't turn up; where time runs out
-    /// and memory is short, the longest idle of those that hold more than their target: nobody below it pays for another.
+    /// The next victim: from the donor's pool, once K of its keys were met. `None` where they don't turn up; where
+    /// time runs out and memory is short, the longest idle of those that hold more than their target: nobody below it
+    /// pays for another.
     fn find(
         &mut self,
         server: &mut Server,
@@ -215,7 +219,7 @@ impl Evictor {
         }
         let patience = PATIENCE * self.pools.sample_size(donor);
         let may_give = may_give(guides, orders);
-        let (mut met, mut steps) = (0, 0);
+        let (mut met, mut steps, mut selected) = (0, 0, None);
         loop {
             if self.pools.will_do(donor, met)
                 && let Some(victim) = self.take(donor, may_give)
@@ -232,8 +236,12 @@ impl Evictor {
             }
             let db = self.pick_db(guides, orders, donor)?;
             steps += 1;
+            // Nobody turns to another database within the search.
+            if selected.replace(db) != Some(db) && !server.select_db(db) {
+                continue;
+            }
             let Evictor { pools, ages, .. } = self;
-            met += walk.step(server, db, guides, |visit, keys| {
+            met += walk.step_here(server, db, guides, |visit, keys| {
                 if !may_give.holds(visit.partition) || (orders.volatile_only && visit.key.expires_in_ms().is_none()) {
                     return;
                 }
@@ -298,7 +306,7 @@ impl Evictor {
             drop(key);
             // Looking it up has removed it, if nothing else has.
             let size_bytes = victim.sight.expired_bytes.filter(|_| server.db_size() < keys_before)?;
-            guides.partitions.gone(victim.db, hash);
+            guides.partitions.gone(victim.db, hash, Departure::by(Cause::Expired));
             guides.evicted(victim.db, partition, size_bytes, victim.was_met);
             return Some(u64::from(size_bytes));
         }
@@ -324,15 +332,18 @@ impl Evictor {
             }
             _ => None,
         };
+        key.signal_removal(&victim.name);
         if !key.unlink() {
             return None;
         }
         if let Some((subject, now)) = subject {
             self.ages.evicted(&subject, now);
         }
-        guides.partitions.gone(victim.db, hash);
-        server.replicate_unlink(&victim.name);
-        server.signal_modified(&victim.name);
+        guides.partitions.gone(victim.db, hash, Departure::evicted_at(key_table::tick(orders.now_us)));
+        if orders.is_told {
+            server.replicate_unlink(&victim.name);
+        }
+        server.signal_removed(&victim.name);
         server.notify_evicted(&victim.name);
         guides.evicted(victim.db, partition, size_bytes, victim.was_met);
         self.work.evicted[partition.index()] += 1;
@@ -360,8 +371,9 @@ impl<'a> Limits<'a> {
         next_donor(used_bytes, &self.target_bytes, &self.bytes_max, spared, short)
     }
 
-    /// The keys of a donor don't turn up, as those of one slot of a cluster while the walk is in others, or the few of a bin that
-    /// came before their names were noted: whoever is next gives. False where it has been passed over before.
+    /// The keys of a donor don't turn up, as those of one slot of a cluster while the walk is in others, or the few
+    /// of a bin that came before their names were noted: whoever is next gives. False where it has been passed over
+    /// before.
     fn pass_over(&mut self, donor: Donor) -> bool {
         let Donor::Partition(id) = donor else { return false };
         let is_new = self.passed_over >> id.index() & 1 == 0;
@@ -428,8 +440,9 @@ fn look_at(visit: &Visit, keys: &Keys, orders: &Orders, ages: &GreedyAges) -> (f
             let subject = ranks::subject(&ranks, entry.as_ref(), visit.partition, size_bytes, visit.key);
             let expired_bytes = (subject.expires <= ranks.clock.now).then_some(size_bytes);
             let last = entry.map(|entry| entry.last);
-            // What is remembered of a key tells whether it was used since; the server has to be asked of others alone.
-            let sight = sight(if last.is_none() { idle() } else { 0 });
+            // What is remembered of a key tells whether it was used since, where all is seen; the server has to be
+            // asked of others alone.
+            let sight = sight(if last.is_none() || ranks.sees_part { idle() } else { 0 });
             (f64::from(ranks.ranker(ages).score(&subject)), Sight { last, expired_bytes, ..sight })
         }
     }

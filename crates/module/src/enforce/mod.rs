@@ -1,15 +1,15 @@
-//! Enforce: the plan carried out in small steps on the main thread, at the end of a turn of the event loop or when it is idle.
+//! Enforce: the plan carried out in small steps on the main thread, at the end of a turn of the event loop or when it
+//! is idle.
 //!
-//! `walk` goes through the key space bucket by bucket, for the evictor and for the census alike; `usage` knows how many keys and
-//! bytes each partition has, and `spread` over what sizes; `evict` frees memory below the server's own limit, from partitions that hold
-//! more than their target or, by `ranks`, what is worth least; `newcomers` knows the keys of those too small for the walk to meet;
-//! `spill` lets values sleep on disk in their valleys.
+//! `walk` goes through the key space bucket by bucket, for the evictor and for the census alike; `usage` knows how
+//! many keys and bytes each partition has, and `spread` over what sizes; `evict` frees memory below the server's own
+//! limit, from partitions that hold more than their target or, by `ranks`, what is worth least; `newcomers` knows the
+//! keys of those too small for the walk to meet.
 
 pub mod evict;
 pub mod newcomers;
 pub mod ranks;
 pub mod rivals;
-pub mod spill;
 pub mod spread;
 pub mod usage;
 pub mod walk;

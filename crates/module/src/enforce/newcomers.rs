@@ -1,9 +1,10 @@
 //! The keys of bins so small that a walk through the key space rarely meets them: their names, noted as they come.
 //!
 //! Finding K keys of a bin with a hundredth of all keys takes the walk a hundred times K visits, for one whose keys
-//! come and go faster than any. Here its oldest goes first, unless it was accessed since (CLOCK: then it goes to the back), at
-//! the cost of opening about one key; or, where a small K was chosen, the longest idle of K of them. Only for bins whose keys fit: where names had to be left out, those left out would
-//! never go. Memory: about 100 bytes and the key's name for each, bounded by a share of the server's limit.
+//! come and go faster than any. Here its oldest goes first, unless it was accessed since (CLOCK: then it goes to the
+//! back), at the cost of opening about one key; or, where a small K was chosen, the longest idle of K of them. Only
+//! for bins whose keys fit: where names had to be left out, those left out would never go. Memory: about 100 bytes
+//! and the key's name for each, bounded by a share of the server's limit.
 
 use std::collections::VecDeque;
 
@@ -84,8 +85,8 @@ impl Newcomers {
         noted > 0 && COVERED * noted as f64 >= keys
     }
 
-    /// The oldest key of the bin that wasn't asked for since it came, taken off the list; `None` where the first few were
-    /// all asked for or gone.
+    /// The oldest key of the bin that wasn't asked for since it came, taken off the list; `None` where the first few
+    /// were all asked for or gone.
     pub fn oldest(&mut self, server: &mut Server, bin: BinId, now_us: u64) -> Option<Oldest> {
         let list = &mut self.lists[bin.index()];
         for _ in 0..LOOKS_MAX {

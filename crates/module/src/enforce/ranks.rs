@@ -1,4 +1,5 @@
-//! What a key is ranked by under Tenure's own policy, as the server knows its value: `tenure_core::policy::density` does the rest.
+//! What a key is ranked by under Tenure's own policy, as the server knows its value: `tenure_core::policy::density`
+//! does the rest.
 
 use tenure_core::key_table::Entry;
 use tenure_core::policy::density::{Ranks, Subject, Value};

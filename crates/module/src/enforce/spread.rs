@@ -1,10 +1,11 @@
-//! How the keys and bytes of a divided partition lie over the sizes of its values, and so over its bins: in one database.
+//! How the keys and bytes of a divided partition lie over the sizes of its values, and so over its bins: in one
+//! database.
 //!
-//! Two histograms by size: the walk's round under way, and the one before, which stands for the part of the keys that the walk has
-//! still to meet. So after one round keys at rest are known but for where the round stands, and what comes, or is evicted, counts at
-//! once: in the first by how likely it lies in the walked part, in the second for the rest. Only shares are taken
-//! from them: how much a partition has in all is `usage`'s to say. Limits may move without a look at anything. O(1) per key;
-//! 8 KiB per divided partition, made when the first of its keys is met.
+//! Two histograms by size: the walk's round under way, and the one before, which stands for the part of the keys that
+//! the walk has still to meet. So after one round keys at rest are known but for where the round stands, and what
+//! comes, or is evicted, counts at once: in the first by how likely it lies in the walked part, in the second for the
+//! rest. Only shares are taken from them: how much a partition has in all is `usage`'s to say. Limits may move
+//! without a look at anything. O(1) per key; 8 KiB per divided partition, made when the first of its keys is met.
 
 use tenure_core::decide::size_class::{BUCKETS, SIZE_CLASSES_MAX, SizeLimits, begins_at, bucket_of};
 use tenure_core::units::PartitionId;
@@ -177,7 +178,8 @@ mod tests {
         *classes.limits()
     }
 
-    /// A hundred keys of 200 bytes and ten of 1600, wherever the walk stands; the large ones go, and at once nothing of them is left.
+    /// A hundred keys of 200 bytes and ten of 1600, wherever the walk stands; the large ones go, and at once nothing
+    /// of them is left.
     #[test]
     fn what_comes_and_goes_counts_at_once() {
         for walked in [0.0, 0.3, 1.0] {
@@ -198,8 +200,9 @@ mod tests {
         }
     }
 
-    /// A thousand large keys have become small ones, which no event tells: as the walk meets them that is known, and after one round nothing
-    /// else is. Keys that it met and that are evicted are gone at once, whether it met them in this round or the one before.
+    /// A thousand large keys have become small ones, which no event tells: as the walk meets them that is known, and
+    /// after one round nothing else is. Keys that it met and that are evicted are gone at once, whether it met them
+    /// in this round or the one before.
     #[test]
     fn one_round_of_the_walk_tells_what_is_there() {
         let (mut spread, limits) = (Spread::default(), limits());

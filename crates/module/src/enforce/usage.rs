@@ -1,14 +1,15 @@
 //! How many keys and bytes each partition has.
 //!
-//! Keys: where a database is one partition, their number is the server's own. Elsewhere every key that comes and goes is counted
-//! by its event (`new`, `del`, `expired`, …); keys that were there before Tenure are divided as the walk has met them, until it
-//! has come round once. Some ways to go have no event (a key overwritten by `RENAME`): when the counts no longer add up to the
-//! database's own, those of the next round are taken.
+//! Keys: where a database is one partition, their number is the server's own. Elsewhere every key that comes and goes
+//! is counted by its event (`new`, `del`, `expired`, …); keys that were there before Tenure are divided as the walk
+//! has met them, until it has come round once. Some ways to go have no event (a key overwritten by `RENAME`): when
+//! the counts no longer add up to the database's own, those of the next round are taken.
 //!
-//! Bytes: keys × mean size, said anew whenever a key comes or goes. The walk's last round is remembered in 16 segments, each
-//! replaced when the walk has gone through it again: for keys at rest the sum is exact, and a changed value counts within a round;
-//! of a partition of many keys one in four is sized. Size-classed partitions measure every key, including new ones: their mean is
-//! that of `spread`. Nothing is stored per key; about 10 KB per database.
+//! Bytes: keys × mean size, said anew whenever a key comes or goes. The walk's last round is remembered in 16
+//! segments, each replaced when the walk has gone through it again: for keys at rest the sum is exact, and a changed
+//! value counts within a round; of a partition of many keys one in four is sized. Size-classed partitions measure
+//! every key, including new ones: their mean is that of `spread`. Nothing is stored per key; about 10 KB per
+//! database.
 
 use tenure_core::units::{PARTITIONS_MAX, PartitionId};
 
@@ -85,10 +86,14 @@ impl Met {
 
     /// A key was met in a database of `total` keys.
     fn add(&mut self, partition: usize, bytes: Option<f64>, total: f64) {
-        let at = (self.visited as f64 / total.max(1.0) * SEGMENTS as f64) as usize;
-        if at > self.at && at < SEGMENTS {
-            self.close();
-            self.at = at;
+        // A product, not a quotient: this runs for each key that the walk meets.
+        let visited = self.visited as f64 * SEGMENTS as f64;
+        if visited >= (self.at + 1) as f64 * total && self.at + 1 < SEGMENTS {
+            let at = (visited / total.max(1.0)) as usize;
+            if at > self.at && at < SEGMENTS {
+                self.close();
+                self.at = at;
+            }
         }
         self.visited += 1;
         if let Some(bytes) = bytes {
@@ -152,19 +157,19 @@ struct Database {
     uncounted: f64,
     /// Keys by which the counts were too high since they were last taken.
     drift: f64,
-    /// Keys that have changed partition in the walk's round under way: where it met them is not known, so a count by it may be
-    /// off by them.
+    /// Keys that have changed partition in the walk's round under way: where it met them is not known, so a count by
+    /// it may be off by them.
     moved: f64,
-    /// The walk's round under way as it would be met now: keys that came and went since are added and taken off by how likely
-    /// they lie in the walked part.
+    /// The walk's round under way as it would be met now: keys that came and went since are added and taken off by
+    /// how likely they lie in the walked part.
     round: Vec<f64>,
     met: Met,
     /// How the keys of divided partitions lie over their bins.
     spread: Spread,
     /// Bytes by partition, as last said.
     bytes: Vec<u64>,
-    /// Keys of divided partitions that went, or were written anew, in the walk's round under way, of sizes not known; and in the round
-    /// before, part of which came after the walk had passed.
+    /// Keys of divided partitions that went, or were written anew, in the walk's round under way, of sizes not known;
+    /// and in the round before, part of which came after the walk had passed.
     unseen: [f64; 2],
 }
 
@@ -292,6 +297,24 @@ impl Usage {
         self.say_bytes(place, partition, known);
     }
 
+    /// Keys that were elsewhere are this server's from now on, of sizes not known.
+    pub fn arrived(&mut self, db: u16, partition: PartitionId, keys: u64, known: &Known) {
+        let place = self.place(db);
+        let database = &mut self.databases[place];
+        let walked = database.walked();
+        database.count(partition.index(), keys as f64, walked);
+        if known.binning.of(partition).are_many() {
+            database.unseen[0] += keys as f64;
+        }
+        self.keys[partition.index()] += keys as f64;
+        self.say_bytes(place, partition, known);
+    }
+
+    /// A database, or each, has other keys than before, or none.
+    pub fn forget(&mut self, db: Option<u16>) {
+        self.databases.retain(|database| db.is_some_and(|db| database.db != db));
+    }
+
     /// A key went, of a size not known.
     pub fn went(&mut self, db: u16, partition: PartitionId, known: &Known) {
         let place = self.place(db);
@@ -347,8 +370,8 @@ impl Usage {
         }
     }
 
-    /// So many keys have changed partition, or may have, without an event: where they are many, the next rounds count anew, up to
-    /// the first in which none does.
+    /// So many keys have changed partition, or may have, without an event: where they are many, the next rounds count
+    /// anew, up to the first in which none does.
     pub fn moved(&mut self, keys: u64) {
         for database in &mut self.databases {
             database.drift += keys as f64;
@@ -365,8 +388,8 @@ impl Usage {
         (database.drift, database.moved) = (database.drift + 1.0, database.moved + 1.0);
     }
 
-    /// Whether the size of the key that is met next matters: of a partition of many keys a part is enough, and looking at a value
-    /// costs the walk a quarter of its time.
+    /// Whether the size of the key that is met next matters: of a partition of many keys a part is enough, and
+    /// looking at a value costs the walk a quarter of its time.
     pub fn wants_size(&mut self, partition: PartitionId) -> bool {
         self.visits = self.visits.wrapping_add(1);
         self.keys[partition.index()] < KEYS_MANY || self.visits.is_multiple_of(SIZED_ONE_IN)
@@ -525,8 +548,8 @@ mod tests {
         assert!(usage.is_counted());
     }
 
-    /// 100 keys of before, of which B asks for half while the walk is under way: those that it has passed it counts as A's. The round
-    /// after counts them right.
+    /// 100 keys of before, of which B asks for half while the walk is under way: those that it has passed it counts
+    /// as A's. The round after counts them right.
     #[test]
     fn keys_that_change_hands_are_counted_until_none_does() {
         let (mut usage, partitions, sizes) = (Usage::new(), prefixes(), Sizes::new());
@@ -627,7 +650,8 @@ mod tests {
         assert_eq!((usage.keys()[0], usage.bytes()[0]), (30.0, 300));
     }
 
-    /// Keys at rest are summed up exactly wherever the walk is; half of them met again three times as large count as such.
+    /// Keys at rest are summed up exactly wherever the walk is; half of them met again three times as large count as
+    /// such.
     #[test]
     fn values_that_grew_count_as_far_as_they_were_met() {
         let (mut usage, partitions, sizes) = (Usage::new(), prefixes(), Sizes::new());
@@ -648,8 +672,8 @@ mod tests {
         assert!(usage.bytes()[0].abs_diff(grown) <= 1, "{} {grown}", usage.bytes()[0]);
     }
 
-    /// Large keys come and are evicted as fast, many times over between two looks at the server: what is held stays what it was, divided by
-    /// size or not.
+    /// Large keys come and are evicted as fast, many times over between two looks at the server: what is held stays
+    /// what it was, divided by size or not.
     #[test]
     fn what_goes_takes_along_what_it_brought() {
         for size_classes in [1, 4] {

@@ -1,7 +1,7 @@
 //! A walk through the key space that never ends: each step visits the keys of a hash bucket or a few.
 //!
-//! Hash order makes consecutive steps a random sample without replacement, so the walk is where the evictor gets its samples and
-//! where mean sizes and counts come from: no key is visited for one purpose only.
+//! Hash order makes consecutive steps a random sample without replacement, so the walk is where the evictor gets its
+//! samples and where mean sizes and counts come from: no key is visited for one purpose only.
 
 use tenure_core::random::Random;
 use tenure_core::units::{KeyHash, PartitionId};
@@ -81,24 +81,39 @@ pub struct Walk {
 }
 
 impl Walk {
+    /// A database, or each, has other keys than before: a round that began among those would tell nothing of these.
+    pub fn start_over(&mut self, db: Option<u16>) {
+        self.cursors.retain(|(held, _)| db.is_some_and(|db| db != *held));
+    }
+
     /// One step in database `db`; returns how many keys were visited, which may be none.
     pub fn step(
         &mut self,
         server: &mut Server,
         db: u16,
         guides: &mut Guides,
+        visit: impl FnMut(&Visit, &Keys),
+    ) -> usize {
+        if server.select_db(db) { self.step_here(server, db, guides, visit) } else { 0 }
+    }
+
+    /// The same where the server has turned to database `db` already.
+    pub fn step_here(
+        &mut self,
+        server: &mut Server,
+        db: u16,
+        guides: &mut Guides,
         mut visit: impl FnMut(&Visit, &Keys),
     ) -> usize {
-        if !server.select_db(db) {
-            return 0;
-        }
+        // Whose all keys of a database are needs no look at their names.
+        let whole = guides.partitions.whole_database(db);
         let place = self.cursors.iter().position(|(held, _)| *held == db).unwrap_or_else(|| {
             self.cursors.push((db, ScanCursor::new(server)));
             self.cursors.len() - 1
         });
         let mut visited = 0;
         let came_round = server.scan_step(&self.cursors[place].1, |name, key| {
-            let partition = guides.partitions.of(db, name.as_ref());
+            let partition = whole.unwrap_or_else(|| guides.partitions.of(db, name.as_ref()));
             visited += 1;
             let bins = guides.partitions.binning.of(partition);
             let is_counted = guides.usage.wants_size(partition) || guides.sizes_of == SizesOf::All || bins.are_many();

@@ -1,9 +1,10 @@
-//! Bins: what has a model, a target and candidates for eviction of its own. A partition is one bin, or, where values are divided by
-//! size (`tenure.size-classes`), as many as there are size classes.
+//! Bins: what has a model, a target and candidates for eviction of its own. A partition is one bin, or, where values
+//! are divided by size (`tenure.size-classes`), as many as there are size classes.
 //!
-//! A partition's accesses are counted exactly, for whose a key is its name tells. How large its value is shows only where the key
-//! is looked at: when it is sampled, when it comes, when the walk meets it. So what is known of bins comes from those
-//! looks, and nothing is stored per key. Bins have numbers below 128 as partitions have; a partition for which too few are left stays undivided.
+//! A partition's accesses are counted exactly, for whose a key is its name tells. How large its value is shows only
+//! where the key is looked at: when it is sampled, when it comes, when the walk meets it. So what is known of bins
+//! comes from those looks, and nothing is stored per key. Bins have numbers below 128 as partitions have; a partition
+//! for which too few are left stays undivided.
 
 use tenure_core::decide::size_class::{SIZE_CLASSES_MAX, SizeLimits};
 use tenure_core::units::{PARTITIONS_MAX, PartitionId};
@@ -92,8 +93,8 @@ impl Binning {
         PARTITIONS_MAX - self.partition_of.len()
     }
 
-    /// The next partition has come; a number has to be left. It is divided where so many numbers are left afterwards as are `needed`
-    /// for others.
+    /// The next partition has come; a number has to be left. It is divided where so many numbers are left afterwards
+    /// as are `needed` for others.
     pub fn add(&mut self, needed: usize) {
         let partition = PartitionId(self.bins.len() as u16);
         let n = if self.wanted > 1 && self.free() >= self.wanted + needed { self.wanted } else { 1 };

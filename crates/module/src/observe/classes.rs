@@ -1,9 +1,9 @@
 //! Miss-penalty classes: found by measuring, or hinted by who knows where a value comes from.
 //!
-//! Source: pRedis (Pan et al., SoCC'19) sec. 3.1 and 3.2. A class is a number: 0 is none, then the ranges of `tenure.class-limits`,
-//! then the names that hints have brought. What a key is told by name (`TENURE.CLASS KEY`) or by the connection that writes it
-//! (`TENURE.CLASS CONNECTION`) comes first, then the rule of its prefix (`tenure.class-rules`), then what was measured. What is
-//! remembered of keys is in `keys.rs`.
+//! Source: pRedis (Pan et al., SoCC'19) sec. 3.1 and 3.2. A class is a number: 0 is none, then the ranges of
+//! `tenure.class-limits`, then the names that hints have brought. What a key is told by name (`TENURE.CLASS KEY`) or
+//! by the connection that writes it (`TENURE.CLASS CONNECTION`) comes first, then the rule of its prefix
+//! (`tenure.class-rules`), then what was measured. What is remembered of keys is in `keys.rs`.
 
 use std::collections::HashMap;
 
@@ -79,7 +79,8 @@ impl ClassRules {
         text.split(u8::is_ascii_whitespace).filter(|entry| !entry.is_empty())
     }
 
-    /// `text` with `name` for keys of `prefix*`, in the place of the prefix's former rule; without one where `name` is `none`.
+    /// `text` with `name` for keys of `prefix*`, in the place of the prefix's former rule; without one where `name`
+    /// is `none`.
     ///
     /// # Errors
     /// As [`ClassRules::parse`], and for a prefix with a space in it, at which entries end.
@@ -187,7 +188,8 @@ impl Classes {
         self.spec.source == Source::Auto
     }
 
-    /// The class that a key of class `held` is of, where its smoothed penalty says so: hints win, and noise changes nothing.
+    /// The class that a key of class `held` is of, where its smoothed penalty says so: hints win, and noise changes
+    /// nothing.
     pub fn measured(&self, held: Class, smoothed_us: f32) -> Option<Class> {
         if !self.are_measured() || held >= FIRST_HINTED {
             return None;
@@ -262,7 +264,8 @@ impl Classes {
         }
     }
 
-    /// The class of that name, where there may be one: of a range that is measured, or hinted, then as [`Classes::named`].
+    /// The class of that name, where there may be one: of a range that is measured, or hinted, then as
+    /// [`Classes::named`].
     pub fn numbered(&mut self, name: &str) -> Option<Class> {
         let measured = |class: &Class| self.spec.source == Source::Auto && self.name(*class) == name;
         match (1..FIRST_HINTED).find(measured) {

@@ -1,11 +1,11 @@
 //! Which logical database a command is for, and, where tenants are users, which user sends it.
 //!
-//! A filter is not told. From API 7.2 on it knows the client's id, by which the server can be asked (about 0.2 µs), so the
-//! answers are kept in a small table until the client does something that may change its database or its user. Scripts and other
-//! modules act through clients that can't be looked up: they are in the database of the client that called them, and that
-//! client's user acts. A queued `SELECT`, or a
-//! script's, is believed: what follows it runs after it. On Redis 7.0 there is no id: with one database in use it is that one,
-//! with several the answer is `None` and the caller finds it elsewhere.
+//! A filter is not told. From API 7.2 on it knows the client's id, by which the server can be asked (about 0.2 µs),
+//! so the answers are kept in a small table until the client does something that may change its database or its user.
+//! Scripts and other modules act through clients that can't be looked up: they are in the database of the client that
+//! called them, and that client's user acts. A queued `SELECT`, or a script's, is believed: what follows it runs
+//! after it. On Redis 7.0 there is no id: with one database in use it is that one, with several the answer is `None`
+//! and the caller finds it elsewhere.
 
 use super::owners::{NOBODY, Owners, User};
 use super::slots::Sender;
@@ -67,6 +67,14 @@ impl Clients {
         self.last_user = NOBODY;
     }
 
+    /// Some turns' commands have run unseen: who may have gone to another database is asked anew. Where one alone
+    /// holds keys nobody is, since asking all would take longer than the turns; a key in another makes them two.
+    pub fn forget_places(&mut self) {
+        if self.dbs_in_use.len() > 1 {
+            self.forget();
+        }
+    }
+
     /// This node of a cluster is a replica, or is none any more.
     pub fn follow(&mut self, is_replica: bool) {
         if std::mem::replace(&mut self.is_replica, is_replica) != is_replica {
@@ -103,7 +111,7 @@ impl Clients {
 
     /// The database of the command; `None` where it can't be known. Its user has a number of `owners`, where there are.
     #[inline]
-    pub fn db_of(&mut self, call: &FilterCall, owners: Option<&mut Owners>) -> Option<u16> {
+    pub fn db_of(&mut self, call: &FilterCall, owners: Option<&mut (dyn Owners + 'static)>) -> Option<u16> {
         let Some(id) = call.client_id() else {
             self.ids_missing = true;
             return self.only_db;
@@ -122,8 +130,8 @@ impl Clients {
         Some(slot.db)
     }
 
-    /// The command may change its client's database or user, the first to `selected` where it says which: ask again at the next one, or, where it
-    /// can't be accessed, take its word.
+    /// The command may change its client's database or user, the first to `selected` where it says which: ask again
+    /// at the next one, or, where it can't be accessed, take its word.
     pub fn may_move(&mut self, call: &FilterCall, selected: Option<u16>) {
         let Some(id) = call.client_id() else { return };
         let slot = &mut self.slots[id as usize % SLOTS];
@@ -147,6 +155,7 @@ impl Clients {
         if self.dbs_in_use != dbs {
             self.dbs_in_use = if dbs.is_empty() { vec![0] } else { dbs.to_vec() };
             self.only_db = if let [only] = self.dbs_in_use[..] { Some(only) } else { None };
+            self.forget();
         }
     }
 
@@ -177,7 +186,7 @@ fn sender_of(call: &FilterCall, client_id: u64) -> Sender {
 }
 
 /// The user that a client has logged in as. A link to the primary has none.
-fn user_of(call: &FilterCall, client_id: u64, owners: Option<&mut Owners>) -> User {
+fn user_of(call: &FilterCall, client_id: u64, owners: Option<&mut (dyn Owners + 'static)>) -> User {
     let named = owners.and_then(|owners| Some((call.user_name(client_id)?, owners)));
     named.map_or(NOBODY, |(name, owners)| owners.number_of(name.as_ref()))
 }

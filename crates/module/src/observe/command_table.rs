@@ -1,9 +1,9 @@
 //! Which words of a command are keys and what happens to them: the server's own command table, read once and kept flat.
 //!
-//! Source: the key specifications of `COMMAND` (Redis 7.0 and later): where a key starts (a position, or behind a keyword) and
-//! how many follow (a range, or a number that another word gives). Looking a command up and walking its keys allocates
-//! nothing. Not covered: keys that a command hides from its own specification (`SORT … STORE`, a script's undeclared keys);
-//! what a script does is seen when it does it.
+//! Source: the key specifications of `COMMAND` (Redis 7.0 and later): where a key starts (a position, or behind a
+//! keyword) and how many follow (a range, or a number that another word gives). Looking a command up and walking its
+//! keys allocates nothing. Not covered: keys that a command hides from its own specification (`SORT … STORE`, a
+//! script's undeclared keys); what a script does is seen when it does it.
 
 use crate::ffi::filter::Words;
 use crate::ffi::reply::Value;
@@ -44,8 +44,8 @@ enum Begin {
 
 #[derive(Clone, Debug, PartialEq)]
 enum Find {
-    /// Up to `last` words further (negative: counted from the end of the command), every `step`; a `limit` above 1 takes only
-    /// that part of the remaining words.
+    /// Up to `last` words further (negative: counted from the end of the command), every `step`; a `limit` above 1
+    /// takes only that part of the remaining words.
     Range { last: i64, step: usize, limit: i64 },
     /// As many as the word `number` further says, the first being `first` further.
     Counted { number: usize, first: usize, step: usize },
@@ -77,7 +77,8 @@ pub enum Sets {
     RunsQueued,
 }
 
-/// What a command means to replies that wait for replicas, and to where values lie; a container's is that of all its subcommands together.
+/// What a command means to replies that wait for replicas, and to where values lie; a container's is that of all its
+/// subcommands together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Marks(u8);
 
@@ -153,8 +154,8 @@ struct Command {
     subcommands: Vec<(Name, Command)>,
 }
 
-/// A name as a number: its first and last eight letters, upper and lower case alike, and its length, mixed. That no two names of
-/// the server's share one is checked when the table is made.
+/// A name as a number: its first and last eight letters, upper and lower case alike, and its length, mixed. That no
+/// two names of the server's share one is checked when the table is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Name(u64);
 
@@ -218,13 +219,14 @@ pub struct CommandTable {
     commands: Vec<Command>,
 }
 
-/// Commands whose keys are not accessed: some leave a key's age alone and raise no `keymiss`, others only name the keys that
-/// the commands they run may access.
+/// Commands whose keys are not accessed: some leave a key's age alone and raise no `keymiss`, others only name the
+/// keys that the commands they run may access.
 const INSPECTING: [&str; 10] =
     ["object", "memory", "debug", "watch", "eval", "evalsha", "eval_ro", "evalsha_ro", "fcall", "fcall_ro"];
 /// What the names of Tenure's own begin with: to look at a key with them is no access.
 const OWN: &str = "tenure.";
-/// Commands that the server flags as writes, for a side effect (a new expiry, a cached count), and that ask all the same.
+/// Commands that the server flags as writes, for a side effect (a new expiry, a cached count), and that ask all the
+/// same.
 const ASKING: [&str; 2] = ["getex", "pfcount"];
 
 impl CommandTable {
@@ -391,8 +393,8 @@ fn find(keys: &Value) -> Option<Find> {
     }
 }
 
-/// Calls `visit` with the position and the effect of every key that `specs` find in `words`. A malformed command (a count that
-/// isn't one, a range past the end) has the keys that are there; the server refuses it afterwards.
+/// Calls `visit` with the position and the effect of every key that `specs` find in `words`. A malformed command (a
+/// count that isn't one, a range past the end) has the keys that are there; the server refuses it afterwards.
 #[inline]
 pub fn for_each_key(specs: &[KeySpec], words: &impl Words, mut visit: impl FnMut(usize, Effect)) {
     for spec in specs {

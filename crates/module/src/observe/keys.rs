@@ -1,10 +1,12 @@
 //! What is remembered of single keys, in the cache or not: the table of keys, and the accesses on their way into it.
 //!
-//! The filter notes each access in a ring (`core/src/access_ring.rs`), which is put into the table when it is full or somebody asks. What is
-//! remembered depends on who needs it: classes alone, residence for hyperbolic policies, or what each key has shown, for Tenure's own.
-//! Cost: 16 bytes a key in the table, 5 in a compact entry; one cache line an access.
+//! The filter notes each access in a ring (`core/src/access_ring.rs`), which is put into the table when it is full or
+//! somebody asks. What is remembered depends on who needs it: classes alone, residence for hyperbolic policies, or
+//! what each key has shown, for Tenure's own. Cost: 16 bytes a key in the table, 5 in a compact entry; one cache line
+//! an access.
 
 use tenure_core::access_ring::{AccessRing, Kind, REQUESTS_PER_TICK};
+use tenure_core::departure::{Cause, Departure};
 use tenure_core::key_table::{BUCKET_BYTES, Entry, KeyTable};
 use tenure_core::policy::density::Noise;
 use tenure_core::tiers::placed::Placed;
@@ -25,6 +27,21 @@ pub enum Remembers {
     Residence,
     /// What each key has shown, in the cache or not, for Tenure's own policy.
     History,
+}
+
+/// Where a miss comes from.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Origin {
+    /// The key never was there, as far as is remembered, and nothing is forgotten that could say otherwise.
+    First,
+    /// Its time was over.
+    Expired,
+    /// It was evicted; by Tenure so many seconds ago, where that is remembered.
+    Evicted(Option<f64>),
+    /// A client removed it.
+    Deleted,
+    /// Too long ago to tell, or it has gone without a word.
+    Unknown,
 }
 
 /// The table that is to be had for that.
@@ -76,8 +93,8 @@ impl Keys {
         Keys { table, remembers, ..Keys::default() }
     }
 
-    /// The same with another `table`, and whether what was learned of keys is kept: where the table is as before, its classes
-    /// mean the same, and its times are of the same clock.
+    /// The same with another `table`, and whether what was learned of keys is kept: where the table is as before, its
+    /// classes mean the same, and its times are of the same clock.
     pub fn renewed(self, table: Option<Table>, remembers: Remembers, classes_mean_the_same: bool) -> (Self, bool) {
         let is_history = |remembers| remembers == Remembers::History;
         let is_same = |keys: &KeyTable| table.is_some_and(|table| table.is_of(keys));
@@ -100,8 +117,8 @@ impl Keys {
         self.table.as_ref().and_then(|keys| keys.get(key)).map_or(0, |entry| entry.class)
     }
 
-    /// A miss of the key cost `penalty_us`, and `class_of` says what that makes of its class, from its smoothed penalty. Remembered
-    /// where classes are measured, or more than classes is.
+    /// A miss of the key cost `penalty_us`, and `class_of` says what that makes of its class, from its smoothed
+    /// penalty. Remembered where classes are measured, or more than classes is.
     pub fn learn(&mut self, key: KeyHash, penalty_us: u64, now: u32, class_of: impl Fn(Class, f32) -> Option<Class>) {
         let now = self.time(now);
         let Some(keys) = &mut self.table else { return };
@@ -148,7 +165,8 @@ impl Keys {
         entry.last = now;
         match effect {
             Effect::Write if entry.n_requests == 0 => entry.enter(now),
-            Effect::Delete => entry.n_requests = 0,
+            Effect::Delete if entry.n_requests > 0 => entry.leave(Departure::by(Cause::Deleted)),
+            Effect::Delete => {}
             // What isn't there has 0 and keeps it.
             _ => entry.n_requests = entry.n_requests.saturating_add(u16::from(entry.n_requests > 0)),
         }
@@ -177,7 +195,8 @@ impl Keys {
         self.ask((key, b""), (0, PartitionId::default()), Effect::Write, Kind::Stored);
     }
 
-    /// The key's value lies there now. Who isn't remembered is from now on, as of whom nothing was seen since the clock goes.
+    /// The key's value lies there now. Who isn't remembered is from now on, as of whom nothing was seen since the
+    /// clock goes.
     pub fn set_placed(&mut self, key: KeyHash, placed: Placed) {
         let since = self.accesses.clock().since as u32;
         let Some(keys) = &mut self.table else { return };
@@ -196,7 +215,8 @@ impl Keys {
         }
     }
 
-    /// A turn is over. Where values lie in two tiers, what is slow and was read may have to move now; else accesses wait until they are many or asked about.
+    /// A turn is over. Where values lie in two tiers, what is slow and was read may have to move now; else accesses
+    /// wait until they are many or asked about.
     #[inline]
     pub fn end_turn(&mut self) {
         if self.placements.is_some() {
@@ -216,11 +236,32 @@ impl Keys {
         }
     }
 
-    /// A read of the key has found nothing.
+    /// A read of the key has found nothing: why, as of `tick`.
     #[inline]
-    pub fn missed(&mut self, key: KeyHash) {
-        if self.remembers == Remembers::History {
-            self.gone(|| key);
+    pub fn missed(&mut self, key: KeyHash, tick: u32) -> Origin {
+        self.settle();
+        let Some(keys) = &mut self.table else { return Origin::Unknown };
+        // The read itself is counted already, where it is noted at all.
+        let counted = u16::from(self.remembers == Remembers::History && self.accesses.is_on());
+        let (departure, is_known) = match keys.get_mut(key) {
+            Some(entry) if entry.n_requests > counted => {
+                // It has gone without a word.
+                entry.leave(Departure::default());
+                return Origin::Unknown;
+            }
+            Some(entry) => {
+                entry.n_requests = 0;
+                (entry.departure(), entry.history().n_requests() > u32::from(counted))
+            }
+            None => (keys.compact_departure(key).unwrap_or_default(), false),
+        };
+        let remembers_all = || self.remembers != Remembers::Classes && keys.forgets_nothing_of(key);
+        match departure.cause() {
+            Some(Cause::Evicted) => Origin::Evicted(departure.seconds_until(tick)),
+            Some(Cause::Expired) => Origin::Expired,
+            Some(Cause::Deleted) => Origin::Deleted,
+            None if is_known || remembers_all() => Origin::First,
+            None => Origin::Unknown,
         }
     }
 
@@ -231,11 +272,13 @@ impl Keys {
 
     /// The key has left the cache.
     #[inline]
-    pub fn gone(&mut self, key: impl Fn() -> KeyHash) {
+    pub fn gone(&mut self, key: impl Fn() -> KeyHash, departure: Departure) {
         self.settle();
         self.slow_collections.remove(&key);
-        if let Some(entry) = self.table.as_mut().and_then(|keys| keys.get_mut(key())) {
-            entry.n_requests = 0;
+        let now = self.accesses.now() as u32;
+        if let Some(keys) = &mut self.table {
+            // A table of classes has no room for keys without one.
+            keys.leave(key(), departure, now, self.remembers == Remembers::History);
         }
     }
 
@@ -300,7 +343,8 @@ mod tests {
         assert_eq!(keys.entry(key).map(|entry| entry.placed().tier()), Some(Tier::Slow));
     }
 
-    /// A write that goes unseen but for where its value lies: a new key is there, one that was deleted is again, and no time passes.
+    /// A write that goes unseen but for where its value lies: a new key is there, one that was deleted is again, and
+    /// no time passes.
     #[test]
     fn what_is_written_among_unseen_reads_is_there() {
         let mut keys = Keys::new(Some(KeyTable::new(1 << 16)), Remembers::History);
@@ -312,7 +356,7 @@ mod tests {
             assert_eq!(keys.entry(key).map(|entry| (entry.n_requests, entry.placed())), Some((1, Placed::default())));
             keys.set_placed(key, Placed::moved(Tier::Slow, 3));
             keys.stored(key);
-            keys.gone(|| key);
+            keys.gone(|| key, Departure::by(Cause::Deleted));
             assert_eq!(keys.entry(key).map(|entry| entry.n_requests), Some(0));
         }
         assert_eq!(keys.accesses.now(), 0);

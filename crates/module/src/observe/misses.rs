@@ -1,10 +1,10 @@
 //! Misses that wait for their write: how the miss penalty is measured.
 //!
-//! Source: pRedis (Pan et al., SoCC'19) sec. 2.1 and 5: the penalty is the time from a key's miss to the next write of that key.
-//! Differs from the paper: a four-way table of fixed size in place of an entry in the key space; a newer miss takes the
-//! place of the oldest of its four. A second miss of a key that waits already is the same fetch, or one that joined it: the first counts,
-//! and where each client writes what it fetched, the writes after the first are answers too.
-//! 128 KiB, one memory access per miss, and one per write while any miss waits.
+//! Source: pRedis (Pan et al., SoCC'19) sec. 2.1 and 5: the penalty is the time from a key's miss to the next write
+//! of that key. Differs from the paper: a four-way table of fixed size in place of an entry in the key space; a newer
+//! miss takes the place of the oldest of its four. A second miss of a key that waits already is the same fetch, or
+//! one that joined it: the first counts, and where each client writes what it fetched, the writes after the first are
+//! answers too. 128 KiB, one memory access per miss, and one per write while any miss waits.
 
 use tenure_core::units::KeyHash;
 
@@ -21,11 +21,38 @@ struct Waiting {
     since_us: u64,
 }
 
+impl Waiting {
+    /// Further misses of the same fetch.
+    fn joined(self) -> u64 {
+        (self.since_us & !REGRETTED) / ONE_MORE
+    }
+}
+
 const EMPTY: Waiting = Waiting { key: 0, since_us: 0 };
 /// Further misses are counted above the time.
 const ONE_MORE: u64 = 1 << 56;
 const TIME: u64 = ONE_MORE - 1;
 const MORE_MAX: u64 = 0x7f;
+/// Above them, that the key was evicted shortly before.
+const REGRETTED: u64 = 1 << 63;
+
+/// What the write that answers a miss tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// Time from the miss to the write, in µs.
+    pub penalty_us: u64,
+    /// Misses that joined the fetch meanwhile.
+    pub joined: u64,
+    /// Tenure had evicted the key shortly before.
+    pub is_regretted: bool,
+}
+
+impl Answer {
+    /// What all who waited have lost, in µs: those who joined came in the middle, on average.
+    pub fn lost_us(self) -> f64 {
+        self.penalty_us as f64 * (1.0 + self.joined as f64 / 2.0)
+    }
+}
 
 /// The table. See the file's opening.
 pub struct MissTable {
@@ -45,15 +72,16 @@ impl MissTable {
         self.waiting > 0
     }
 
-    /// A read of `key` found nothing at `now_us`. False where a miss of it waits already.
-    pub fn note(&mut self, key: KeyHash, now_us: u64) -> bool {
+    /// A read of `key` found nothing at `now_us`, which may have been evicted shortly before. False where a miss of
+    /// it waits already.
+    pub fn note(&mut self, key: KeyHash, now_us: u64, is_regretted: bool) -> bool {
         let set = &mut self.slots[ways_of(key)];
-        let since_us = now_us.clamp(1, TIME);
+        let since_us = now_us.clamp(1, TIME) | if is_regretted { REGRETTED } else { 0 };
         if let Some(held) = set.iter_mut().find(|slot| slot.key == key.0) {
             let is_new = held.since_us & TIME == 0;
             if is_new {
                 held.since_us = since_us;
-            } else if held.since_us < MORE_MAX * ONE_MORE {
+            } else if held.joined() < MORE_MAX {
                 held.since_us += ONE_MORE;
             }
             return is_new;
@@ -65,19 +93,20 @@ impl MissTable {
         true
     }
 
-    /// `key` is written: its penalty in µs, at most `penalty_us_max`; `None` where no miss of it waits, or one so old that it
-    /// was given up.
-    pub fn take(&mut self, key: KeyHash, now_us: impl Fn() -> u64, penalty_us_max: u64) -> Option<u64> {
+    /// `key` is written: what that tells, with a penalty of at most `penalty_us_max`; `None` where no miss of it
+    /// waits, or one so old that it was given up.
+    pub fn take(&mut self, key: KeyHash, now_us: impl Fn() -> u64, penalty_us_max: u64) -> Option<Answer> {
         let is_it = |slot: &&mut Waiting| slot.key == key.0 && slot.key != 0 && slot.since_us & TIME > 0;
         let slot = self.slots[ways_of(key)].iter_mut().find(is_it)?;
         let took_us = now_us().saturating_sub(slot.since_us & TIME);
         let is_answer = took_us <= penalty_us_max.saturating_mul(ABANDONED_AFTER);
-        slot.since_us &= !TIME;
+        let (joined, is_regretted) = (slot.joined(), slot.since_us & REGRETTED > 0);
+        slot.since_us &= !(TIME | REGRETTED);
         if slot.since_us == 0 || !is_answer {
             *slot = EMPTY;
             self.waiting -= 1;
         }
-        is_answer.then_some(took_us.min(penalty_us_max))
+        is_answer.then(|| Answer { penalty_us: took_us.min(penalty_us_max), joined, is_regretted })
     }
 
     /// `key` is written, and no miss of it waits: true where this is what another client has fetched meanwhile.
@@ -102,15 +131,19 @@ fn ways_of(key: KeyHash) -> std::ops::Range<usize> {
 mod tests {
     use super::*;
 
+    fn penalty_us(table: &mut MissTable, key: KeyHash, now_us: u64, max: u64) -> Option<u64> {
+        table.take(key, || now_us, max).map(|answer| answer.penalty_us)
+    }
+
     #[test]
     fn the_penalty_is_the_time_from_the_first_miss_to_the_write() {
         let mut table = MissTable::new();
         let (a, b) = (KeyHash::of(b"a"), KeyHash::of(b"b"));
         assert!(!table.any_waiting());
-        assert!(table.note(a, 1_000));
-        assert!(!table.note(a, 1_500));
+        assert!(table.note(a, 1_000, false));
+        assert!(!table.note(a, 1_500, false));
         assert_eq!(table.take(b, || 2_000, 10_000), None);
-        assert_eq!(table.take(a, || 2_000, 10_000), Some(1_000));
+        assert_eq!(penalty_us(&mut table, a, 2_000, 10_000), Some(1_000));
         assert_eq!(table.take(a, || 3_000, 10_000), None, "answered once");
         assert!(table.take_late(a));
         assert!(!table.any_waiting());
@@ -121,17 +154,18 @@ mod tests {
     fn who_fetches_the_same_answers_too() {
         let mut table = MissTable::new();
         let a = KeyHash::of(b"a");
-        assert_eq!([1_000, 1_100, 1_200].map(|now_us| table.note(a, now_us)), [true, false, false]);
+        assert_eq!([1_000, 1_100, 1_200].map(|now_us| table.note(a, now_us, now_us == 3_000)), [true, false, false]);
         assert!(!table.take_late(a), "nothing was answered yet");
-        assert_eq!(table.take(a, || 2_000, 10_000), Some(1_000));
+        assert_eq!(penalty_us(&mut table, a, 2_000, 10_000), Some(1_000));
         assert_eq!(table.take(a, || 2_100, 10_000), None);
         assert_eq!([(); 3].map(|()| table.take_late(a)), [true, true, false]);
         assert!(!table.any_waiting());
         // A miss after the first answer is another fetch.
-        assert_eq!([3_000, 3_100].map(|now_us| table.note(a, now_us)), [true, false]);
-        assert_eq!(table.take(a, || 3_500, 10_000), Some(500));
-        assert!(table.note(a, 4_000));
-        assert_eq!(table.take(a, || 4_200, 10_000), Some(200));
+        assert_eq!([3_000, 3_100].map(|now_us| table.note(a, now_us, now_us == 3_000)), [true, false]);
+        assert_eq!(table.take(a, || 3_500, 10_000), Some(Answer { penalty_us: 500, joined: 1, is_regretted: true }));
+        assert!(table.take_late(a));
+        assert!(table.note(a, 4_000, false));
+        assert_eq!(penalty_us(&mut table, a, 4_200, 10_000), Some(200));
         assert!(!table.take_late(a) && !table.any_waiting());
     }
 
@@ -139,9 +173,9 @@ mod tests {
     fn outliers_are_capped_and_what_was_given_up_is_no_penalty() {
         let mut table = MissTable::new();
         let a = KeyHash::of(b"a");
-        table.note(a, 0);
-        assert_eq!(table.take(a, || 250, 100), Some(100));
-        table.note(a, 0);
+        table.note(a, 0, false);
+        assert_eq!(penalty_us(&mut table, a, 250, 100), Some(100));
+        table.note(a, 0, false);
         assert_eq!(table.take(a, || 402, 100), None);
     }
 }

@@ -1,49 +1,54 @@
-//! Observe: every command on its way into the server, misses and key events on their way out, and a sample for the models.
+//! Observe: every command on its way into the server, misses and key events on their way out, and a sample for the
+//! models.
 //!
-//! The filter hashes each key, counts it for its partition and, where the hash is in the sample, notes it in a ring that is
-//! allocated once. At the end of the event loop's turn, when the commands have run, the noted keys are looked at (there or
-//! gone, how large, when they expire) and passed to the worker through a bounded queue. What doesn't fit is dropped and counted.
-//! Cost on the main thread: a hash and a few counters per key; about 1,350 instructions per sampled key.
+//! The filter hashes each key, counts it for its partition and, where the hash is in the sample, notes it in a ring
+//! that is allocated once. At the end of the event loop's turn, when the commands have run, the noted keys are looked
+//! at (there or gone, how large, when they expire) and passed to the worker through a bounded queue. What doesn't fit
+//! is dropped and counted. Cost on the main thread: a hash and a few counters per key; about 1,350 instructions per
+//! sampled key.
 
+pub mod arrivals;
 pub mod bins;
-pub mod claims;
 pub mod classes;
 pub mod clients;
 pub mod command_table;
 pub mod duty;
 pub mod keys;
 pub mod misses;
+pub mod origins;
 pub mod owners;
 pub mod partitions;
 pub mod placements;
 pub mod prefixes;
+pub mod reply_mode;
 pub mod ring;
 pub mod sizes;
 pub mod slots;
 pub mod slow_collections;
 pub mod tenants;
-pub mod touches;
 
 use std::sync::Arc;
 
 use crossbeam_queue::ArrayQueue;
 use tenure_core::access::{Access, Op};
+use tenure_core::departure::{Cause, Departure};
 use tenure_core::key_table;
 use tenure_core::policy::density::{Delays, MissCosts, Shown};
 use tenure_core::sampling::SampleRate;
 use tenure_core::units::{KeyHash, PARTITIONS_MAX, PartitionId, TenantId};
 
+use self::arrivals::Arrivals;
 use self::bins::Bins;
-use self::claims::Claims;
 use self::clients::Clients;
 use self::command_table::{CommandTable, Effect, Entry, KeyUse, Sets};
 use self::duty::Watched;
-use self::misses::MissTable;
+use self::misses::{Answer, MissTable};
+use self::origins::Origins;
+use self::owners::{Owners, User};
 use self::partitions::{Partitions, in_database};
 use self::ring::Ring;
 use self::sizes::{Known, Sizes};
 use self::slots::Slots;
-use self::touches::Touches;
 
 use crate::ffi::filter::{FilterCall, Words};
 use crate::ffi::server::{Kind, Server};
@@ -62,6 +67,12 @@ pub struct Counters {
     pub deletes: u64,
     /// Reads that found nothing.
     pub misses: u64,
+    /// The same by where they come from.
+    pub origins: Origins,
+    /// Misses that were answered, those that joined a fetch under way too.
+    pub answered: u64,
+    /// Time from misses to their answers, in µs: who joins a fetch is taken to have waited for half of it.
+    pub miss_us: f64,
     /// Measured penalties: how many, their sum and their sum of squares, in µs.
     pub penalties: u64,
     /// Sum of the measured penalties, in µs.
@@ -90,8 +101,13 @@ impl Counters {
         }
     }
 
-    fn count_penalty(&mut self, penalty_us: u64) {
-        let penalty_us = penalty_us as f64;
+    fn count_answer(&mut self, answer: Answer) {
+        let (penalty_us, lost_us) = (answer.penalty_us as f64, answer.lost_us());
+        self.miss_us += lost_us;
+        self.answered += 1 + answer.joined;
+        if answer.is_regretted {
+            self.origins.regret_us += lost_us;
+        }
         self.penalties += 1;
         self.penalty_us_sum += penalty_us;
         self.penalty_us_square_sum += penalty_us * penalty_us;
@@ -140,14 +156,12 @@ pub struct Observer {
     pub partitions: Partitions,
     /// On a node of a cluster, what it or its primary serves: of other keys it holds nothing.
     pub slots: Option<Slots>,
+    /// Slots on their way to this node, whose keys are there already.
+    pub arrivals: Arrivals,
     /// Keys of other nodes that were accessed here: those commands are answered with a redirect.
     pub redirected: u64,
-    /// Keys of nobody that this turn's commands ask for.
-    pub claims: Claims,
-    /// Who is asleep, and what wakes them.
-    pub touches: Touches,
-    /// The keys that the last turn sampled, where keys may sleep.
-    pub sampled_keys: Vec<(PartitionId, KeyHash)>,
+    /// The keys that the last turn sampled, where a feature wants to hear of them.
+    pub sampled_keys: Option<Vec<(PartitionId, KeyHash)>>,
     /// By partition.
     pub counters: [Counters; PARTITIONS_MAX],
     /// Not passed on.
@@ -175,8 +189,8 @@ pub struct Observer {
     /// Of them, those that found nothing.
     pub unseen_misses: u64,
     panic_please: bool,
-    /// How many misses the command that runs now may still bring: as many as it has reads. Others (a `GETSET`'s look at the old
-    /// value) belong to no read. Queued commands were seen earlier, so `EXEC` may bring any number.
+    /// How many misses the command that runs now may still bring: as many as it has reads. Others (a `GETSET`'s look
+    /// at the old value) belong to no read. Queued commands were seen earlier, so `EXEC` may bring any number.
     misses_due: u32,
     dropped_before: u64,
     /// Keys that several databases hold take turns.
@@ -206,10 +220,9 @@ impl Observer {
             queue,
             partitions,
             slots: None,
+            arrivals: Arrivals::default(),
             redirected: 0,
-            claims: Claims::default(),
-            touches: Touches::default(),
-            sampled_keys: Vec::new(),
+            sampled_keys: None,
             counters: [Counters::default(); PARTITIONS_MAX],
             losses: Losses::default(),
             rate: SampleRate::ALL,
@@ -242,7 +255,7 @@ impl Observer {
         self.partitions = partitions;
         self.counters.fill(Counters::default());
         self.ring.clear();
-        self.claims = Claims::default();
+        self.arrivals.forget_counts();
         // Delays are of the backend, penalties of partitions.
         self.miss_costs = MissCosts { are_delayed: self.miss_costs.are_delayed, ..MissCosts::default() };
         // Users may have other numbers.
@@ -261,11 +274,11 @@ impl Observer {
         self.watched
     }
 
-    /// Other commands are seen from now on.
-    pub fn watch(&mut self, watched: Watched) {
+    /// Other commands are seen from now on; after some turns alone, in slices.
+    pub fn watch(&mut self, watched: Watched, in_slices: bool) {
         if self.watched == Watched::Nothing && watched != Watched::Nothing {
             // Clients may have gone to other databases meanwhile.
-            self.clients.forget();
+            if in_slices { self.clients.forget_places() } else { self.clients.forget() }
         }
         self.watched = watched;
     }
@@ -287,22 +300,17 @@ impl Observer {
         self.commands.find(call.word(0)?)
     }
 
-    /// A command is about to run, of which [`Observer::command`] has told this. No allocation, bounded by its number of keys.
+    /// A command is about to run, of which [`Observer::command`] has told this. No allocation, bounded by its number
+    /// of keys.
     #[inline]
     pub fn on_command(&mut self, call: &FilterCall, command: Option<Entry>, now_us: impl Fn() -> u64) {
         self.is_busy = true;
         let Some(command) = command else {
-            self.touch_all_words(call);
             return self.on_unknown_command();
         };
         if let Some((position, effect)) = command.only_key() {
             self.misses_due = u32::from(effect == Effect::Read);
-            let db = self.clients.db_of(call, self.partitions.owners.as_mut());
-            if self.touches.are_wanted()
-                && let (Some(key), Some(db)) = (call.word(position), db)
-            {
-                self.touches.named(call.client_id(), key, db, effect == Effect::Read);
-            }
+            let db = self.clients.db_of(call, self.partitions.owners.as_deref_mut());
             return self.on_key(call, position, effect, db, &now_us);
         }
         self.on_keys(call, command, &now_us);
@@ -312,12 +320,8 @@ impl Observer {
     #[inline(never)]
     fn on_keys(&mut self, call: &FilterCall, command: Entry, now_us: &impl Fn() -> u64) {
         // Also where there is no key: a script's commands are in the database of the client that runs it.
-        let db = self.clients.db_of(call, self.partitions.owners.as_mut());
+        let db = self.clients.db_of(call, self.partitions.owners.as_deref_mut());
         self.misses_due = 0;
-        if self.touches.is_on {
-            self.follow_transactions(call, command.sets);
-            self.touch_all_words(call);
-        }
         match command.sets {
             Sets::Nothing => {}
             Sets::Modules => self.manages_modules = true,
@@ -341,43 +345,54 @@ impl Observer {
         self.commands = commands;
     }
 
-    /// Any word of such a command may name a sleeping key.
-    #[cold]
-    fn touch_all_words(&mut self, call: &FilterCall) {
-        let db = self.clients.db_of(call, self.partitions.owners.as_mut());
-        let Some(db) = db.filter(|_| self.touches.are_wanted()) else { return };
-        for i in 1..call.count() {
-            if let Some(word) = call.word(i) {
-                self.touches.named(call.client_id(), word, db, false);
-            }
-        }
+    /// The database of a command that is about to run; `None` where it can't be known.
+    pub fn db_of(&mut self, call: &FilterCall) -> Option<u16> {
+        self.clients.db_of(call, self.partitions.owners.as_deref_mut())
     }
 
-    /// What is queued now runs later.
-    fn follow_transactions(&mut self, call: &FilterCall, sets: Sets) {
-        let (Some(name), Some(client_id)) = (call.word(0), call.client_id()) else { return };
-        if sets == Sets::RunsQueued {
-            self.touches.exec(client_id, || call.client(client_id).is_some_and(|client| client.in_multi));
-        } else if name.eq_ignore_ascii_case(b"multi") {
-            self.touches.multi(client_id);
-        } else if name.eq_ignore_ascii_case(b"discard") || name.eq_ignore_ascii_case(b"reset") {
-            self.touches.discard(client_id);
-        }
+    /// From now on `owners` says whose keys are.
+    pub fn set_owners(&mut self, owners: Option<Box<dyn Owners>>) {
+        self.partitions.set_owners(owners);
+        // Users may have other numbers.
+        self.clients.forget();
     }
 
     /// Calls `visit` with the tenant of each of a command's keys; false where there is none, or it isn't known.
     pub fn for_each_tenant(&mut self, call: &FilterCall, command: Entry, mut visit: impl FnMut(TenantId)) -> bool {
-        let Some(db) = self.clients.db_of(call, self.partitions.owners.as_mut()) else { return false };
+        self.for_each_key(call, command, |partitions, (db, key), user| {
+            visit(partitions.tenant_of(db, key, || KeyHash::of(key), user));
+        })
+    }
+
+    /// Calls `visit` with each of a command's keys, its database, and who asks for it; false where there is none, or
+    /// the database isn't known.
+    pub fn for_each_key(
+        &mut self,
+        call: &FilterCall,
+        command: Entry,
+        mut visit: impl FnMut(&mut Partitions, (u16, &[u8]), User),
+    ) -> bool {
+        let Some(db) = self.clients.db_of(call, self.partitions.owners.as_deref_mut()) else { return false };
         let user = self.clients.user();
         let Observer { commands, partitions, .. } = self;
         let mut any = false;
         command_table::for_each_key(commands.keys(command, call), call, |position, _| {
             if let Some(key) = call.word(position) {
-                visit(partitions.tenant_of(db, key, || KeyHash::of(key), user));
+                visit(partitions, (db, key), user);
                 any = true;
             }
         });
         any
+    }
+
+    /// True where a command writes keys of slots that are only on their way here, as nobody but their source does.
+    pub fn comes_from_source(&self, call: &FilterCall, command: Option<Entry>) -> bool {
+        let Some(command) = command.filter(|_| self.arrivals.any()) else { return false };
+        let mut is_arriving = false;
+        command_table::for_each_key(self.commands.keys(command, call), call, |position, effect| {
+            is_arriving |= effect != Effect::Read && call.word(position).is_some_and(|key| self.arrivals.have(key));
+        });
+        is_arriving
     }
 
     /// What a command is about to store whole, if it does so.
@@ -385,7 +400,7 @@ impl Observer {
     pub fn stores<'a>(&mut self, call: &'a FilterCall, command: Option<Entry>) -> Option<Store<'a>> {
         let command = command?;
         let (value_at, (position, _)) = (command.marks.stored_word()?, command.only_key()?);
-        let db = self.clients.db_of(call, self.partitions.owners.as_mut())?;
+        let db = self.clients.db_of(call, self.partitions.owners.as_deref_mut())?;
         let key = in_database(KeyHash::of(call.word(position)?), db);
         Some(Store { key, value: call.word(value_at)?, value_at })
     }
@@ -411,38 +426,34 @@ impl Observer {
             return;
         }
         let Some(key) = call.word(position) else { return };
-        if self.slots.is_some() && self.is_redirected(key, effect) {
-            self.redirected += 1;
+        if self.slots.is_some() && self.is_elsewhere(key, effect) {
             return;
         }
         if self.watched != Watched::All {
             return self.on_unseen_write(call, key, effect, db);
         }
         let hash = KeyHash::of(key);
-        // Redis 7.0 with several databases in use: which one is found out at the end of the turn, for sampled keys. A miss that
-        // waits knows its own.
+        // Redis 7.0 with several databases in use: which one is found out at the end of the turn, for sampled keys. A
+        // miss that waits knows its own.
         if db.is_none() && effect == Effect::Write && self.misses.any_waiting() {
             self.answer_anywhere(key, hash, now_us);
         }
         let mut is_answer = false;
         let place = db.map(|db| {
-            let mut penalty_us = None;
+            let mut answer = None;
             if effect == Effect::Write {
                 if self.misses.any_waiting() {
-                    penalty_us = self.misses.take(in_database(hash, db), now_us, self.penalty_us_max);
-                    is_answer = penalty_us.is_some() || self.misses.take_late(in_database(hash, db));
+                    answer = self.misses.take(in_database(hash, db), now_us, self.penalty_us_max);
+                    is_answer = answer.is_some() || self.misses.take_late(in_database(hash, db));
                 }
-                self.on_write(call, in_database(hash, db), penalty_us);
+                self.on_write(call, in_database(hash, db), answer.map(|answer| answer.penalty_us));
             }
             let user = self.clients.user();
             let partition = self.partitions.of_accessed(db, key, || hash, user);
-            if self.claims.are_wanted && self.partitions.may_claim(db, hash, user) {
-                self.claims.note(db, key, user);
-            }
             let counted = &mut self.counters[partition.index() % PARTITIONS_MAX];
             counted.count(effect, 1);
-            if let Some(penalty_us) = penalty_us {
-                counted.count_penalty(penalty_us);
+            if let Some(answer) = answer {
+                counted.count_answer(answer);
             }
             let requests = counted.requests();
             let named = (in_database(hash, db), key);
@@ -455,8 +466,19 @@ impl Observer {
         }
     }
 
-    /// True where a node of a cluster sends the client elsewhere.
+    /// True where the key is accessed on another node: the client is sent there, or that node's accesses are repeated
+    /// here.
     #[inline(never)]
+    fn is_elsewhere(&mut self, key: &[u8], effect: Effect) -> bool {
+        if self.arrivals.have(key) {
+            return true;
+        }
+        let is_redirected = self.is_redirected(key, effect);
+        self.redirected += u64::from(is_redirected);
+        is_redirected
+    }
+
+    /// True where a node of a cluster sends the client elsewhere.
     fn is_redirected(&self, key: &[u8], effect: Effect) -> bool {
         if !self.clients.is_replica() {
             return self.slots.as_ref().is_some_and(|slots| !slots.have(key));
@@ -471,8 +493,8 @@ impl Observer {
         self.clients.follow(is_replica);
     }
 
-    /// A write among reads that go unseen: what is known of where values lie stays right, and of who they are. What its miss cost is told by
-    /// the event of the new key, and what is deleted by its own.
+    /// A write among reads that go unseen: what is known of where values lie stays right, and of who they are. What
+    /// its miss cost is told by the event of the new key, and what is deleted by its own.
     #[inline(never)]
     fn on_unseen_write(&mut self, call: &FilterCall, key: &[u8], effect: Effect, db: Option<u16>) {
         let Some(db) = db.filter(|_| effect == Effect::Write) else { return };
@@ -499,9 +521,9 @@ impl Observer {
     fn answer_anywhere(&mut self, key: &[u8], hash: KeyHash, now_us: &impl Fn() -> u64) {
         let Observer { clients, misses, partitions, counters, penalty_us_max, tick, .. } = self;
         let answer = |&db: &u16| Some((db, misses.take(in_database(hash, db), now_us, *penalty_us_max)?));
-        if let Some((db, penalty_us)) = clients.dbs_in_use().iter().find_map(answer) {
-            partitions.learn(in_database(hash, db), penalty_us, *tick);
-            counters[partitions.of(db, key).index()].count_penalty(penalty_us);
+        if let Some((db, answer)) = clients.dbs_in_use().iter().find_map(answer) {
+            partitions.learn(in_database(hash, db), answer.penalty_us, *tick);
+            counters[partitions.of(db, key).index()].count_answer(answer);
         }
     }
 
@@ -518,11 +540,24 @@ impl Observer {
         self.table_is_stale = true;
     }
 
+    /// True between two slices: what events tell of keys goes into the table all the same. Far from the limit nothing
+    /// does.
+    #[inline]
+    fn notes_unseen(&self) -> bool {
+        self.watched == Watched::Nothing && self.partitions.keys.accesses.is_on()
+    }
+
     /// A read found nothing. Comes from within the command, with the database known.
     pub fn on_miss(&mut self, db: u16, key: &[u8], now_us: u64) {
         if self.watched != Watched::All {
+            let named = in_database(KeyHash::of(key), db);
             self.unseen_misses += u64::from(self.watched == Watched::Writes);
-            self.misses.note(in_database(KeyHash::of(key), db), now_us);
+            self.misses.note(named, now_us, false);
+            if self.notes_unseen() {
+                let partition = self.partitions.of(db, key);
+                self.partitions.keys.used((named, key), (db, partition), Effect::Read, false, self.tick);
+                self.partitions.keys.missed(named, self.tick);
+            }
             return;
         }
         if self.misses_due == 0 {
@@ -540,13 +575,14 @@ impl Observer {
                 self.ring.place(hash, Effect::Read, (db, partition, at));
             }
         }
-        self.partitions.keys.missed(in_database(hash, db));
-        let is_first = self.misses.note(in_database(hash, db), now_us);
+        let origin = self.partitions.keys.missed(in_database(hash, db), self.tick);
+        let is_regretted = self.counters[partition.index()].origins.count(origin);
+        let is_first = self.misses.note(in_database(hash, db), now_us, is_regretted);
         self.delays.count(!is_first);
     }
 
-    /// The event loop's turn is over and its commands have run: the sampled keys are looked at and passed on. Returns how many
-    /// the turn dropped.
+    /// The event loop's turn is over and its commands have run: the sampled keys are looked at and passed on. Returns
+    /// how many the turn dropped.
     pub fn end_turn(&mut self, server: &mut Server, now_us: u64) -> u64 {
         let dropped = self.losses.ring_full + self.losses.queue_full - self.dropped_before;
         self.dropped_before += dropped;
@@ -563,8 +599,8 @@ impl Observer {
             let place = noted.place.or_else(|| self.find_place(server, noted.key, noted.effect));
             let Some((db, partition, at)) = place else { continue };
             let (access, is_sized) = self.look_at(server, db, partition, &noted, now_us);
-            if self.touches.is_on {
-                self.sampled_keys.push((partition, access.key));
+            if let Some(sampled) = &mut self.sampled_keys {
+                sampled.push((partition, access.key));
             }
             let shown = self.shown(&access, partition, &noted, is_sized);
             let bins = self.partitions.binning.of(partition);
@@ -605,8 +641,8 @@ impl Observer {
         (access, key.kind() != Kind::Absent)
     }
 
-    /// What Tenure's own policy learns of a sampled access. A miss tells with its answer what it is about; without one there is nothing
-    /// that could have been kept.
+    /// What Tenure's own policy learns of a sampled access. A miss tells with its answer what it is about; without
+    /// one there is nothing that could have been kept.
     fn shown(&self, access: &Access, partition: PartitionId, noted: &ring::Noted, is_there: bool) -> Option<Shown> {
         let accesses = &self.partitions.keys.accesses;
         if !accesses.is_on() || (noted.effect == Effect::Read && !is_there) {
@@ -623,8 +659,8 @@ impl Observer {
         Some(Shown { now: noted.at, expires, feature, penalty_us, op })
     }
 
-    /// Redis 7.0, several databases, a key that was there: the database that holds it (of several, one of those where it was used
-    /// last), and one access in each sampled key's name for all that were not sampled.
+    /// Redis 7.0, several databases, a key that was there: the database that holds it (of several, one of those where
+    /// it was used last), and one access in each sampled key's name for all that were not sampled.
     fn find_place(&mut self, server: &mut Server, key: &[u8], effect: Effect) -> Option<ring::Place> {
         let name = server.text(key);
         let idle_in = |&db: &u16| {
@@ -650,10 +686,14 @@ impl Observer {
         if self.watched != Watched::All {
             let hash = in_database(KeyHash::of(key), db);
             let waited = self.misses.any_waiting().then(|| self.misses.take(hash, now_us, self.penalty_us_max));
-            let Some(penalty_us) = waited.flatten() else { return self.partitions.of(db, key) };
-            self.partitions.learn(hash, penalty_us, self.tick);
+            if self.notes_unseen() {
+                let (is_answer, partition) = (waited.flatten().is_some(), self.partitions.of(db, key));
+                self.partitions.keys.used((hash, key), (db, partition), Effect::Write, is_answer, self.tick);
+            }
+            let Some(answer) = waited.flatten() else { return self.partitions.of(db, key) };
+            self.partitions.learn(hash, answer.penalty_us, self.tick);
             let partition = self.partitions.of(db, key);
-            self.counters[partition.index()].count_penalty(penalty_us);
+            self.counters[partition.index()].count_answer(answer);
             return partition;
         }
         let partition = self.partitions.of(db, key);
@@ -669,8 +709,8 @@ impl Observer {
     }
 
     /// A key has gone: what it was accessed while it was there counts no more.
-    pub fn on_gone(&mut self, db: u16, key: &[u8]) {
-        self.partitions.gone(db, || KeyHash::of(key));
+    pub fn on_gone(&mut self, db: u16, key: &[u8], cause: Cause) {
+        self.partitions.gone(db, || KeyHash::of(key), Departure::by(cause));
     }
 
     /// What of the commands is watched, for people.

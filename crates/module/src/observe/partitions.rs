@@ -1,8 +1,9 @@
 //! Partitions: the units of decision, each a tenant's keys of one miss-penalty class.
 //!
-//! A tenant's keys without a class are a partition from the start; others come as the first key of a class is met, while there
-//! are numbers left. What a tenant is guaranteed and allowed holds for all its partitions together.
+//! A tenant's keys without a class are a partition from the start; others come as the first key of a class is met,
+//! while there are numbers left. What a tenant is guaranteed and allowed holds for all its partitions together.
 
+use tenure_core::departure::Departure;
 use tenure_core::policy::over_target::OverTarget;
 use tenure_core::units::{KeyHash, PARTITIONS_MAX, PartitionId, TenantId};
 
@@ -14,7 +15,8 @@ use super::tenants::{TENANTS_MAX, Tenants};
 
 const UNASSIGNED: u8 = u8::MAX;
 
-/// The database is mixed into the low half of a hash, so that spatial sampling, which looks at the upper bits, is by key alone.
+/// The database is mixed into the low half of a hash, so that spatial sampling, which looks at the upper bits, is by
+/// key alone.
 pub fn in_database(key: KeyHash, db: u16) -> KeyHash {
     KeyHash(key.0 ^ (u64::from(db).wrapping_mul(0x9e37_79b9) & 0xffff_ffff))
 }
@@ -28,7 +30,7 @@ pub struct Partitions {
     /// What is remembered of single keys.
     pub keys: Keys,
     /// Whose a key is; where no tenant is a user nobody asks.
-    pub owners: Option<Owners>,
+    pub owners: Option<Box<dyn Owners>>,
     /// How each is divided by the size of its values.
     pub binning: Binning,
     /// What partitions that wake keep of the memory, in bytes by partition; empty where none does.
@@ -40,34 +42,40 @@ pub struct Partitions {
 }
 
 impl Partitions {
-    /// One partition per tenant, and one more for each class of its keys; each divided into `size_classes` while there are numbers,
-    /// where that is 2 or more. Of `owners` that which was known before is taken on where tenants are users.
+    /// One partition per tenant, and one more for each class of its keys; each divided into `size_classes` while
+    /// there are numbers, where that is 2 or more. Of `owners` that which was known before is taken on where tenants
+    /// are users.
     pub fn new(
-        mut tenants: Tenants,
+        tenants: Tenants,
         classes: Classes,
         keys: Keys,
-        owners: Option<Owners>,
+        owners: Option<Box<dyn Owners>>,
         size_classes: usize,
     ) -> Self {
-        let users = tenants.users();
-        let mut owners = (!users.is_empty())
-            .then(|| owners.unwrap_or_default().knowing(users.iter().map(|(name, _)| name.as_bytes())));
-        tenants.number_users(|name| owners.as_mut().map_or(NOBODY, |owners| owners.number_of(name)));
         let mut partitions = Partitions {
             tenants,
             classes,
             keys,
-            owners,
+            owners: None,
             binning: Binning::new(size_classes),
             held_bytes: Vec::new(),
             names: Vec::new(),
             of: Vec::new(),
             cells: vec![[UNASSIGNED; CLASSES]; TENANTS_MAX],
         };
+        partitions.set_owners(owners);
         for tenant in 0..partitions.tenants.names().len() {
             partitions.add(TenantId(tenant as u16), 0);
         }
         partitions
+    }
+
+    /// From now on `owners` says whose keys are, where tenants are users.
+    pub fn set_owners(&mut self, owners: Option<Box<dyn Owners>>) {
+        self.owners = owners.filter(|_| !self.tenants.users().is_empty());
+        if let Some(owners) = &mut self.owners {
+            self.tenants.number_users(|name| owners.number_of(name));
+        }
     }
 
     /// The partition of a key. A few ns; with classes, one cache line, and two where tenants are users.
@@ -76,8 +84,8 @@ impl Partitions {
         self.of_accessed(db, key, || KeyHash::of(key), NOBODY)
     }
 
-    /// The tenant of a key that `asker` asks for: who asks for a key of nobody's is taken for its owner, since most such keys are
-    /// about to be created.
+    /// The tenant of a key that `asker` asks for: who asks for a key of nobody's is taken for its owner, since most
+    /// such keys are about to be created.
     #[inline]
     pub fn tenant_of(&mut self, db: u16, key: &[u8], hash: impl Fn() -> KeyHash, asker: User) -> TenantId {
         let Partitions { tenants, owners, .. } = self;
@@ -108,8 +116,8 @@ impl Partitions {
 
     /// A key has left the cache.
     #[inline]
-    pub fn gone(&mut self, db: u16, hash: impl Fn() -> KeyHash) {
-        self.keys.gone(|| in_database(hash(), db));
+    pub fn gone(&mut self, db: u16, hash: impl Fn() -> KeyHash, departure: Departure) {
+        self.keys.gone(|| in_database(hash(), db), departure);
         if let Some(owners) = &mut self.owners {
             owners.remove(db, hash());
         }
@@ -121,7 +129,8 @@ impl Partitions {
         self.classes.of(name, self.keys.class_of(key))
     }
 
-    /// A miss of the key cost `penalty_us`. Where that tells its class, or penalties are remembered anyway, it is remembered.
+    /// A miss of the key cost `penalty_us`. Where that tells its class, or penalties are remembered anyway, it is
+    /// remembered.
     pub fn learn(&mut self, key: KeyHash, penalty_us: u64, now: u32) {
         let Partitions { classes, keys, .. } = self;
         if classes.are_measured() || keys.remembers() != Remembers::Classes {
@@ -146,8 +155,8 @@ impl Partitions {
         self.tenants.is_user(user) && self.owners.as_ref().is_some_and(|owners| owners.of(db, hash) == NOBODY)
     }
 
-    /// A tenant or a class is met for the first time. One number is left for `other`; a class that finds none is with the keys
-    /// that have none.
+    /// A tenant or a class is met for the first time. One number is left for `other`; a class that finds none is with
+    /// the keys that have none.
     #[cold]
     fn add(&mut self, tenant: TenantId, class: Class) -> PartitionId {
         let base = self.cells[tenant.0 as usize][0];
@@ -177,7 +186,8 @@ impl Partitions {
         PartitionId(u16::from(id))
     }
 
-    /// Numbers that are to be left for who comes after `tenant`: one for each tenant that is known, and some where more may come.
+    /// Numbers that are to be left for who comes after `tenant`: one for each tenant that is known, and some where
+    /// more may come.
     fn numbers_needed(&self, tenant: TenantId) -> usize {
         let known = self.tenants.names().len().saturating_sub(usize::from(tenant.0) + 1);
         let may_come = self.classes.is_on() || self.tenants.may_grow();
@@ -192,6 +202,15 @@ impl Partitions {
     /// All names, by partition: the tenant's, or the tenant's and the class's, as in `db0/70-150us`.
     pub fn names(&self) -> &[String] {
         &self.names
+    }
+
+    /// The partition of that name.
+    ///
+    /// # Errors
+    /// Which there are, where there is none of it.
+    pub fn called(&self, name: &[u8]) -> Result<PartitionId, String> {
+        let name = String::from_utf8_lossy(name);
+        self.named(&name).ok_or_else(|| format!("no partition '{name}'; there are: {}", self.names().join(", ")))
     }
 
     /// The partition of that name.
@@ -237,8 +256,8 @@ impl Partitions {
         &self.tenants
     }
 
-    /// What each bin may hold now, in bytes: without bound, but for the one that gives where a tenant holds more than it is
-    /// allowed: the one most above its target. `None` where no tenant does. Used and target bytes by bin.
+    /// What each bin may hold now, in bytes: without bound, but for the one that gives where a tenant holds more than
+    /// it is allowed: the one most above its target. `None` where no tenant does. Used and target bytes by bin.
     pub fn maximums(&self, used_bytes: &[u64], target_bytes: &[u64]) -> Option<Vec<u64>> {
         let (used, n) = (self.used_by_tenant(used_bytes), self.binning.len());
         let mut maximums = None;
@@ -257,8 +276,8 @@ impl Partitions {
         maximums
     }
 
-    /// The bins that may give without their tenants falling below what they are guaranteed, and their partitions below what is held
-    /// for them; all, where none may. Used bytes by bin.
+    /// The bins that may give without their tenants falling below what they are guaranteed, and their partitions
+    /// below what is held for them; all, where none may. Used bytes by bin.
     pub fn above_minimums(&self, used_bytes: &[u64]) -> OverTarget {
         let bytes_min = self.tenants.guaranteed();
         if self.held_bytes.is_empty() && bytes_min.iter().all(|&bytes| bytes == 0) {
@@ -342,33 +361,6 @@ mod tests {
         assert_eq!(partitions.of(0, b"a:3"), PartitionId(0));
         assert_eq!(partitions.of(1, b"a:1"), PartitionId(0), "another database's key of that name is another key");
         assert_eq!(partitions.len(), 5);
-    }
-
-    #[test]
-    fn a_key_is_its_creators_and_one_of_nobody_who_asks_for_it() {
-        let mut partitions = partitions("alice=user:alice bob=user:bob");
-        let [alice, bob, eve] =
-            [&b"alice"[..], b"bob", b"eve"].map(|name| partitions.owners.as_mut().unwrap().number_of(name));
-        let (key, hash) = (&b"k"[..], || KeyHash::of(b"k"));
-        assert_eq!(partitions.of(0, key), PartitionId(2));
-        assert_eq!(partitions.of_accessed(0, key, hash, bob), PartitionId(1));
-        assert!(partitions.may_claim(0, hash(), bob) && !partitions.may_claim(0, hash(), eve));
-        partitions.created(0, key, alice);
-        assert_eq!(partitions.of_accessed(0, key, hash, bob), PartitionId(0));
-        assert!(!partitions.may_claim(0, hash(), bob));
-        assert_eq!(learn(&mut partitions, 0, key, 100), "alice/70-150us");
-        assert_eq!(partitions.owner_of(0, key), alice);
-        partitions.gone(0, hash);
-        assert_eq!(partitions.owner_of(0, key), NOBODY);
-        partitions.created(0, key, eve);
-        assert_eq!(partitions.of_accessed(0, key, hash, bob), PartitionId(4), "a user who is no tenant has it");
-        assert_eq!(partitions.names()[4], "other/70-150us");
-        // Eve becomes a tenant: what she created is hers.
-        let tenants = Tenants::new(&TenantSpec::parse("eve=user:eve").unwrap());
-        let mut partitions = Partitions::new(tenants, Classes::default(), Keys::default(), partitions.owners, 0);
-        assert_eq!((partitions.of(0, key), partitions.names()[0].as_str()), (PartitionId(0), "eve"));
-        let tenants = Tenants::new(&TenantSpec::default());
-        assert!(Partitions::new(tenants, Classes::default(), Keys::default(), partitions.owners, 0).owners.is_none());
     }
 
     #[test]

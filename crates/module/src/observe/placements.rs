@@ -1,10 +1,9 @@
 //! Who is accessed in which tier of memory: noted as commands come, told to the placement policy in batches.
 //!
-//! The table of keys knows of each value where it lies (`Entry::placed`) and when it was last accessed, so a look into it tells the
-//! tier of a hit and its reuse time, without opening the key. It is taken as the access is put into the table
-//! ([`super::classes::Classes::settle`]). Names of keys that are read are kept meanwhile, and those
-//! of slow ones until a slice of moves has looked whether they go up.
-//! Cost: a copy of each name. 20 KiB, allocated once.
+//! The table of keys knows of each value where it lies (`Entry::placed`) and when it was last accessed, so a look
+//! into it tells the tier of a hit and its reuse time, without opening the key. It is taken as the access is put into
+//! the table ([`super::classes::Classes::settle`]). Names of keys that are read are kept meanwhile, and those of slow
+//! ones until a slice of moves has looked whether they go up. Cost: a copy of each name. 20 KiB, allocated once.
 
 use tenure_core::access_ring::Beside;
 use tenure_core::key_table::Entry;

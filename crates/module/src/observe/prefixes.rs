@@ -1,7 +1,8 @@
 //! Which of many prefixes is the longest that a key starts with: for tenants and for rules of classes.
 //!
-//! Prefixes are sorted; the last that is not above the key starts with every prefix of the key that there is, so it or one of its own
-//! prefixes is the answer. Cost: a binary search among the prefixes that share the key's first byte, and mostly one more comparison.
+//! Prefixes are sorted; the last that is not above the key starts with every prefix of the key that there is, so it
+//! or one of its own prefixes is the answer. Cost: a binary search among the prefixes that share the key's first
+//! byte, and mostly one more comparison.
 
 /// No prefix of this one is there.
 const NONE: u32 = u32::MAX;

@@ -1,10 +1,11 @@
 //! What a key takes, in bytes: key, value and the server's overhead for both.
 //!
-//! A string's length is known exactly and at once and rounded as jemalloc does; what else a key takes (headers, the entry in the
-//! dictionary) is learned per partition from the server's own `MEMORY USAGE` on a few keys. A collection or a large string is
-//! asked about with `MEMORY USAGE … SAMPLES 64`, which is bounded and up to 64 elements exact. The answer is remembered until the
-//! number of elements or bytes has changed by an eighth, or its turn comes to be asked again: the size cache of pRedis (Pan et
-//! al., SoCC'19, sec. 5), here with 12 bytes an entry and whole byte counts. Memory: 768 KiB once one was met.
+//! A string's length is known exactly and at once and rounded as jemalloc does; what else a key takes (headers, the
+//! entry in the dictionary) is learned per partition from the server's own `MEMORY USAGE` on a few keys. A collection
+//! or a large string is asked about with `MEMORY USAGE … SAMPLES 64`, which is bounded and up to 64 elements exact.
+//! The answer is remembered until the number of elements or bytes has changed by an eighth, or its turn comes to be
+//! asked again: the size cache of pRedis (Pan et al., SoCC'19, sec. 5), here with 12 bytes an entry and whole byte
+//! counts. Memory: 768 KiB once one was met.
 
 use tenure_core::units::{KeyHash, PARTITIONS_MAX, PartitionId};
 
@@ -81,7 +82,8 @@ impl Sizes {
         self.mean.fill(Mean::default());
     }
 
-    /// What `key` of that name takes, in bytes. About 10 ns for a string; a collection that isn't remembered costs a call.
+    /// What `key` of that name takes, in bytes. About 10 ns for a string; a collection that isn't remembered costs a
+    /// call.
     pub fn of(
         &mut self,
         partition: PartitionId,
@@ -164,7 +166,8 @@ fn size_class(bytes: usize) -> usize {
     bytes.next_multiple_of(step)
 }
 
-/// What the server says that a key of the selected database takes, in bytes; `None` where it isn't there. Up to 64 elements exact.
+/// What the server says that a key of the selected database takes, in bytes; `None` where it isn't there. Up to 64
+/// elements exact.
 pub fn memory_usage(server: &mut Server, name: &[u8]) -> Option<f64> {
     let reply = server.call(c"MEMORY", &[b"USAGE", name, b"SAMPLES", b"64"])?;
     reply.integer().map(|bytes| bytes as f64)

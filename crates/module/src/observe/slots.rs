@@ -1,9 +1,9 @@
 //! The slots that this node of a cluster serves: a command that it answers with a redirect never looked for its key.
 //!
-//! Filters run before the server finds out that a key is another node's, and no `keymiss` follows, so such a read would count as a
-//! hit. The slots are read from the server about once a second (`features/cluster/view.rs`); until then what has just come is not counted
-//! and what has just gone is. A replica redirects all but its primary's stream and the reads of clients that have said `READONLY`.
-//! Cost: the CRC of the key, on nodes of a cluster alone.
+//! Filters run before the server finds out that a key is another node's, and no `keymiss` follows, so such a read
+//! would count as a hit. The slots are read from the server about once a second (`features/cluster/view.rs`); until
+//! then what has just come is not counted and what has just gone is. A replica redirects all but its primary's stream
+//! and the reads of clients that have said `READONLY`. Cost: the CRC of the key, on nodes of a cluster alone.
 
 use tenure_core::slots::{SLOTS, slot_of};
 
@@ -52,6 +52,11 @@ impl Slots {
         if let Some(word) = self.0.get_mut(usize::from(slot) / 64) {
             *word |= 1 << (slot % 64);
         }
+    }
+
+    /// Adds all of another set.
+    pub fn add_all(&mut self, others: &Slots) {
+        self.0.iter_mut().zip(others.0.iter()).for_each(|(word, more)| *word |= more);
     }
 
     /// True where the key is of one of them.

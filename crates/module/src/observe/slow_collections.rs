@@ -1,8 +1,10 @@
-//! Which keys' collections lie in slow memory: their address can't be accessed, so those that were moved there are remembered.
+//! Which keys' collections lie in slow memory: their address can't be accessed, so those that were moved there are
+//! remembered.
 //!
-//! A key that goes, for whatever reason, is forgotten with the rest of what is known of it ([`super::classes::Classes::gone`]). One that is renamed is
-//! forgotten too, and one that a string replaces stays until the walk meets it: what is remembered is true of nearly all, and the arena's own count of all.
-//! Cost: a look into a hash map, where there are any; some 30 bytes each.
+//! A key that goes, for whatever reason, is forgotten with the rest of what is known of it
+//! ([`super::classes::Classes::gone`]). One that is renamed is forgotten too, and one that a string replaces stays
+//! until the walk meets it: what is remembered is true of nearly all, and the arena's own count of all. Cost: a look
+//! into a hash map, where there are any; some 30 bytes each.
 
 use std::collections::HashMap;
 

@@ -1,16 +1,16 @@
 //! Who is who: tenants as `tenure.tenants` states them, and whose any key is.
 //!
-//! Grammar: space-separated entries, each `NAME=SELECTOR[,min=BYTES][,max=BYTES][,weight=N][,replies=MODE]`, a selector being
-//! `PREFIX*`, `user:USERNAME` or `db:N`; what ends in `*` is a prefix, `user:*` too. The longest prefix that fits wins, then the user
-//! who created the key, then the database, then `other`. Without entries every logical database in use is a tenant, named `db0`,
-//! `db1`, ….
+//! Grammar: space-separated entries, each `NAME=SELECTOR[,min=BYTES][,max=BYTES][,weight=N][,replies=MODE]`, a
+//! selector being `PREFIX*`, `user:USERNAME` or `db:N`; what ends in `*` is a prefix, `user:*` too. The longest
+//! prefix that fits wins, then the user who created the key, then the database, then `other`. Without entries every
+//! logical database in use is a tenant, named `db0`, `db1`, ….
 
 use tenure_core::units::{PARTITIONS_MAX, TenantId, format_bytes, parse_bytes};
 
 use super::DBS_MAX;
 use super::owners::User;
 use super::prefixes::Prefixes;
-use crate::features::replies::mode::Mode;
+use super::reply_mode::Mode;
 
 /// How many tenants there may be: 64, and `other`. Each has a partition, at least.
 pub const TENANTS_MAX: usize = 65;
@@ -88,7 +88,8 @@ impl TenantSpec {
         self.tenants.iter().any(|tenant| tenant.replies.is_some_and(|mode| mode != Mode::Async))
     }
 
-    /// True where `other` has the same tenants, with the same bounds and weights; what their replies wait for may differ.
+    /// True where `other` has the same tenants, with the same bounds and weights; what their replies wait for may
+    /// differ.
     pub fn divides_as(&self, other: &TenantSpec) -> bool {
         let plain = |spec: &TenantSpec| -> Vec<Tenant> {
             spec.tenants.iter().map(|tenant| Tenant { replies: None, ..tenant.clone() }).collect()
@@ -279,6 +280,7 @@ impl Tenants {
 
     /// Takes the numbers that users are known by.
     pub fn number_users(&mut self, mut number_of: impl FnMut(&[u8]) -> User) {
+        self.by_user.fill(UNASSIGNED);
         for (name, id) in &self.users {
             self.by_user[usize::from(number_of(name.as_bytes()))] = id.0 as u8;
         }
@@ -290,8 +292,8 @@ impl Tenants {
         self.by_user[usize::from(user)] != UNASSIGNED
     }
 
-    /// The tenant of a key. A few ns, and a search among the prefixes that start with the key's first byte; `owner` is asked where
-    /// tenants are users and no prefix fits.
+    /// The tenant of a key. A few ns, and a search among the prefixes that start with the key's first byte; `owner`
+    /// is asked where tenants are users and no prefix fits.
     #[inline]
     pub fn of(&mut self, db: u16, key: &[u8], owner: impl FnOnce() -> User) -> TenantId {
         if let Some(id) = self.prefixes.longest(key) {
@@ -326,7 +328,8 @@ impl Tenants {
         id
     }
 
-    /// The limits hold for a cluster, of which this node has these shares by tenant; without shares they hold here as they are stated.
+    /// The limits hold for a cluster, of which this node has these shares by tenant; without shares they hold here as
+    /// they are stated.
     pub fn split_limits(&mut self, shares: Option<&[f64]>) {
         for (tenant, &(bytes_min, bytes_max)) in self.stated.iter().enumerate() {
             let share = shares.map_or(1.0, |shares| shares.get(tenant).copied().unwrap_or(1.0));

@@ -1,7 +1,8 @@
 //! Whether what tenants are guaranteed fits: their minimums together are no more than `maxmemory` has for keys.
 //!
-//! More is refused where it is set (`CONFIG SET tenure.tenants`). Where it comes with the configuration file, or the limit is lowered or
-//! other memory grows later, minimums are cut alike, each to the same share, and the log and `TENURE.STATUS` say so.
+//! More is refused where it is set (`CONFIG SET tenure.tenants`). Where it comes with the configuration file, or the
+//! limit is lowered or other memory grows later, minimums are cut alike, each to the same share, and the log and
+//! `TENURE.STATUS` say so.
 
 use tenure_core::units::format_bytes;
 
@@ -10,7 +11,8 @@ use crate::config::Settings;
 use crate::ffi::alloc;
 use crate::ffi::server::{Level, Server};
 
-/// Minimums that were cut fit again where so large a share of the room holds them: used memory goes up and down a little.
+/// Minimums that were cut fit again where so large a share of the room holds them: used memory goes up and down a
+/// little.
 const FITS_AGAIN: f64 = 0.95;
 
 /// Refuses minimums that are more together than there is for keys; `room_bytes` is that, where it is known.
@@ -20,7 +22,8 @@ const FITS_AGAIN: f64 = 0.95;
 pub fn check(settings: &Settings, limit_bytes: u64, room_bytes: Option<u64>) -> Result<(), String> {
     let sum = settings.tenants.minimums_bytes();
     // Those of a cluster hold for all primaries together.
-    if limit_bytes == 0 || settings.limits_of_cluster || sum <= room_bytes.unwrap_or(limit_bytes).min(limit_bytes) {
+    if limit_bytes == 0 || settings.has_limits_of_cluster() || sum <= room_bytes.unwrap_or(limit_bytes).min(limit_bytes)
+    {
         return Ok(());
     }
     let (all, limit) = (format_bytes(sum), format_bytes(limit_bytes));
@@ -34,7 +37,8 @@ pub fn check(settings: &Settings, limit_bytes: u64, room_bytes: Option<u64>) -> 
 }
 
 impl Tenure {
-    /// What a limit of so many bytes has for keys: without headroom, buffers and what Tenure takes. `None` without a limit.
+    /// What a limit of so many bytes has for keys: without headroom, buffers and what Tenure takes. `None` without a
+    /// limit.
     pub fn room_for_keys(&self, server: &mut Server, limit_bytes: u64) -> Option<u64> {
         if limit_bytes == 0 {
             return None;
@@ -54,12 +58,12 @@ impl Tenure {
         let partitions = &mut self.observer.partitions;
         partitions.fit_minimums(room_bytes);
         let sum = partitions.tenants().minimums_bytes();
-        let are_cut = match self.minimums_share < 1.0 {
+        let are_cut = match self.memory.minimums_share < 1.0 {
             true => sum as f64 > FITS_AGAIN * room_bytes as f64,
             false => sum > room_bytes,
         };
-        let were_cut = self.minimums_share < 1.0;
-        self.minimums_share = match are_cut {
+        let were_cut = self.memory.minimums_share < 1.0;
+        self.memory.minimums_share = match are_cut {
             // Just below one where they fit, but barely.
             true => (room_bytes as f64 / sum as f64).min(0.9999),
             false => 1.0,
@@ -81,9 +85,12 @@ impl Tenure {
         let sum = self.observer.partitions.tenants().minimums_bytes();
         if sum == 0 {
             "none".to_owned()
-        } else if self.minimums_share < 1.0 {
+        } else if self.memory.minimums_share < 1.0 {
             let all = format_bytes(sum);
-            format!("cut to {:.1} %: {all} together are above what maxmemory has for keys", 100.0 * self.minimums_share)
+            format!(
+                "cut to {:.1} %: {all} together are above what maxmemory has for keys",
+                100.0 * self.memory.minimums_share
+            )
         } else {
             "kept".to_owned()
         }

@@ -1,7 +1,8 @@
-//! `maxmemory-samples` of the server under `tenure.policy dlru`: what the server itself evicts goes by the chosen K too.
+//! `maxmemory-samples` of the server under `tenure.policy dlru`: what the server itself evicts goes by the chosen K
+//! too.
 //!
-//! It is set where K changes, and has its value back when the policy is another, or Tenure stops. Whoever sets it meanwhile is
-//! right: it isn't put back then.
+//! It is set where K changes, and has its value back when the policy is another, or Tenure stops. Whoever sets it
+//! meanwhile is right: it isn't put back then.
 
 use super::Tenure;
 use crate::config::Policy;
@@ -19,27 +20,27 @@ pub struct ServerSamples {
 }
 
 impl Tenure {
-    /// Sets the server's sampling size, where another was chosen, and gives it back, where none is to be chosen. Two comparisons
-    /// else.
+    /// Sets the server's sampling size, where another was chosen, and gives it back, where none is to be chosen. Two
+    /// comparisons else.
     pub(super) fn follow_sample_size(&mut self, server: &mut Server) {
         if self.settings.policy != Policy::Dlru || !self.settings.enabled {
             return self.give_back_samples(server);
         }
         let Some(k) = self.chosen_sample_size() else { return };
-        if self.server_samples.as_ref().is_some_and(|held| held.set == k) {
+        if self.memory.samples.as_ref().is_some_and(|held| held.set == k) {
             return;
         }
-        let before = self.server_samples.take().map(|held| held.before);
+        let before = self.memory.samples.take().map(|held| held.before);
         let Some(before) = before.or_else(|| server.setting(NAME)) else { return };
         if !server.set_setting(NAME, k.to_string().as_bytes()) {
             server.log(Level::Warning, &format!("the server refused {NAME} {k}; its own eviction goes on as set"));
         }
-        self.server_samples = Some(ServerSamples { before, set: k });
+        self.memory.samples = Some(ServerSamples { before, set: k });
     }
 
     /// Puts back what the server's setting was.
     pub fn give_back_samples(&mut self, server: &mut Server) {
-        if let Some(held) = self.server_samples.take()
+        if let Some(held) = self.memory.samples.take()
             && server.setting(NAME).is_some_and(|now| now == held.set.to_string())
         {
             server.set_setting(NAME, held.before.as_bytes());

@@ -1,4 +1,5 @@
-//! `TENURE.WHY`: what one key is ranked by under Tenure's own policy, in the cache or evicted, and where it stands among others.
+//! `TENURE.WHY`: what one key is ranked by under Tenure's own policy, in the cache or evicted, and where it stands
+//! among others.
 
 use tenure_core::access_ring::REQUESTS_PER_TICK;
 use tenure_core::policy::density::{History, Ranks};
@@ -109,7 +110,7 @@ impl Tenure {
             if why.compared >= COMPARED || all_keys == 0 {
                 break;
             }
-            let db = db_at(&self.db_sizes, all_keys * step / STEPS_MAX as u64);
+            let db = db_at(&self.databases.sizes, all_keys * step / STEPS_MAX as u64);
             self.walk.step(server, db, &mut guides, |visit, keys| {
                 let hash = in_database(KeyHash::of(visit.name.as_ref()), visit.db);
                 let entry = keys.entry(hash);

@@ -1,8 +1,9 @@
-//! What the simulator predicts is what the server does: the same accesses, once through the simulator's cache and once through the worker and the
-//! server's own ranks, evict the same keys.
+//! What the simulator predicts is what the server does: the same accesses, once through the simulator's cache and
+//! once through the worker and the server's own ranks, evict the same keys.
 //!
-//! The server's side here: accesses noted in the ring, sampled ones through [`Models`], its publications, and keys ranked by what the table remembers and
-//! the costs that were measured. Values lie in the simulator's table, which stands for the server's key space; both draw the same candidates.
+//! The server's side here: accesses noted in the ring, sampled ones through [`Models`], its publications, and keys
+//! ranked by what the table remembers and the costs that were measured. Values lie in the simulator's table, which
+//! stands for the server's key space; both draw the same candidates.
 
 use tenure_core::access::{Access, Op};
 use tenure_core::access_ring::{AccessRing, Kind, REQUESTS_PER_TICK};
@@ -72,7 +73,8 @@ impl Served {
         cache
     }
 
-    /// As the main thread does ten times a second; here after each access, so that both sides end windows at the same one.
+    /// As the main thread does ten times a second; here after each access, so that both sides end windows at the same
+    /// one.
     fn look(&mut self) {
         let instructions =
             Instructions { modelling: Modelling::Densities, window_requests: WINDOW_REQUESTS, ..instructions() };
@@ -89,7 +91,9 @@ impl Served {
             keys: vec![300],
             evictions: (0, 0),
             fast: None,
+            key_table_bytes: 0,
             is_watching: true,
+            are_accesses_noted: true,
             is_replica: false,
             instructions,
         };
@@ -104,7 +108,7 @@ impl Served {
 
     fn ranks(&self) -> Ranks<'_> {
         let ranking = self.published.learned.ranking.unwrap_or(Ranking::Greedy);
-        let basis = Basis { ranking, clock: self.accesses.clock(), idle_is_time: true };
+        let basis = Basis { ranking, clock: self.accesses.clock(), idle_is_time: true, sees_part: false };
         Ranks::new(basis, &self.published.learned.table, &self.costs)
     }
 

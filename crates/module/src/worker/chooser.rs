@@ -1,8 +1,9 @@
 //! DLRU in the server: one K for the whole cache, chosen at the end of each window by what miniature caches missed.
 //!
 //! Source: DLRU (Wang et al., MEMSYS'20) sec. 3; cost model in `tenure_core::decide::sample_size`, caches in
-//! `tenure_lab::miniatures`. They take 1/200 of the keys, more in small caches, and never more than the stream is sampled at.
-//! Deviations: a window with too few distinct keys is counted on with the next; windows in which the miniatures weren't full from the start decide nothing, since every K misses alike then.
+//! `tenure_lab::miniatures`. They take 1/200 of the keys, more in small caches, and never more than the stream is
+//! sampled at. Deviations: a window with too few distinct keys is counted on with the next; windows in which the
+//! miniatures weren't full from the start decide nothing, since every K misses alike then.
 
 use tenure_core::access::Access;
 use tenure_core::decide::sample_size::{DISTINCT_KEYS_MIN, EVICTION_US_AT_ONE, SAMPLE_SIZES, eviction_us_at_one};
@@ -56,8 +57,8 @@ pub struct Choice {
     pub error: Error,
 }
 
-/// By how much the miss ratio predicted for the K in force was off the one that was counted, over the windows that had a K from the
-/// start.
+/// By how much the miss ratio predicted for the K in force was off the one that was counted, over the windows that
+/// had a K from the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Error {
     /// Such windows.

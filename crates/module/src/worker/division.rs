@@ -1,10 +1,10 @@
 //! A partition whose values are divided by size: which of its bins a sampled access is of.
 //!
-//! Of a key that is there the size is known. One that isn't has the size that it had when it was last met, which the models
-//! remember; a miss of a key that nobody knows waits until the write that repairs it tells. A key that has changed its
-//! size class takes what is known of it along to the other bin's model.
-//! Reads of a bin are those sampled, each standing for 1 / rate of them: what a bin is predicted to miss depends on the sampled
-//! misses alone, so that a hot key which is in the sample, or isn't, makes nothing look more expensive.
+//! Of a key that is there the size is known. One that isn't has the size that it had when it was last met, which the
+//! models remember; a miss of a key that nobody knows waits until the write that repairs it tells. A key that has
+//! changed its size class takes what is known of it along to the other bin's model. Reads of a bin are those sampled,
+//! each standing for 1 / rate of them: what a bin is predicted to miss depends on the sampled misses alone, so that a
+//! hot key which is in the sample, or isn't, makes nothing look more expensive.
 
 use tenure_core::access::{Access, Op};
 use tenure_core::decide::size_class::{SizeClasses, SizeLimits};
@@ -36,7 +36,8 @@ impl Division {
         *self.sizes.limits()
     }
 
-    /// Takes one access of a key in the sample. `models` are those of the partition's bins, `reads` theirs of this window.
+    /// Takes one access of a key in the sample. `models` are those of the partition's bins, `reads` theirs of this
+    /// window.
     pub fn take(&mut self, sampled: &Sampled, models: &mut [Model], reads: &mut [f64]) {
         let Sampled { access, at, is_sized, .. } = *sampled;
         let Some(rate) = models.first().map(Model::rate).filter(|rate| rate.takes(access.key)) else { return };
@@ -87,7 +88,8 @@ impl Division {
         }
     }
 
-    /// Ends a window, at whose end the partition has so many keys: what was seen so far weighs `decay`; limits move where they have to.
+    /// Ends a window, at whose end the partition has so many keys: what was seen so far weighs `decay`; limits move
+    /// where they have to.
     pub fn end_window(&mut self, keys: u64, decay: f32) {
         self.sizes.end_window(keys, decay);
     }

@@ -12,8 +12,8 @@ use tenure_core::units::KeyHash;
 /// KRR forgets keys that don't fit in so many times the memory there is.
 const BEYOND: u64 = 2;
 
-/// Sampled keys remembered in all partitions together, at the most and at the least; more lower the rate, below its floor if
-/// need be. In between, their memory may be 1/128 of the limit.
+/// Sampled keys remembered in all partitions together, at the most and at the least; more lower the rate, below its
+/// floor if need be. In between, their memory may be 1/128 of the limit.
 const SAMPLED_KEYS_MAX: usize = 1 << 18;
 const SAMPLED_KEYS_MIN: usize = 1 << 13;
 const SAMPLED_KEY_BYTES: u64 = 64;
@@ -89,7 +89,8 @@ impl Model {
         }
     }
 
-    /// As [`Model::record_sampled`] for a key that was `other`'s until now: what that knows of it comes along as far as it can.
+    /// As [`Model::record_sampled`] for a key that was `other`'s until now: what that knows of it comes along as far
+    /// as it can.
     pub fn take_over(&mut self, other: &mut Model, access: &Access, at: u64) {
         match (self, other) {
             (Model::Recency(eaet), Model::Recency(other)) => {
@@ -165,8 +166,8 @@ impl Model {
         }
     }
 
-    /// Ends a window: what was counted weighs `decay`; what was last asked for more than `age` requests ago is forgotten, or what
-    /// the memory there is holds in no case.
+    /// Ends a window: what was counted weighs `decay`; what was last asked for more than `age` requests ago is
+    /// forgotten, or what the memory there is holds in no case.
     pub fn end_window(&mut self, decay: f64, age: u64, capacity_bytes: u64) {
         match self {
             Model::Recency(eaet) => {
@@ -206,8 +207,8 @@ mod tests {
 
     use super::*;
 
-    /// A hot key that the sample lacks is read twice for each delete of it, so half of its reads miss whatever the memory. Twenty cold
-    /// keys that are sampled are read as often all together, and deleted now and then.
+    /// A hot key that the sample lacks is read twice for each delete of it, so half of its reads miss whatever the
+    /// memory. Twenty cold keys that are sampled are read as often all together, and deleted now and then.
     #[test]
     fn deletes_of_a_key_that_the_sample_lacks_are_misses() {
         let rate = SampleRate::new(0.5).unwrap();

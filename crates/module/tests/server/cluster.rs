@@ -1,4 +1,5 @@
-//! A cluster with the module on every node: slots move and replicas take over under load, and no value is wrong or lost.
+//! A cluster with the module on every node: slots move and replicas take over under load, and no value is wrong or
+//! lost.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -19,13 +20,13 @@ use crate::harness::{
 const MB: u64 = 1 << 20;
 
 /// Six nodes that notice within two seconds that one is gone.
-fn start(binary: &ServerBinary, options: ServerOptions) -> Cluster {
+pub fn start(binary: &ServerBinary, options: ServerOptions) -> Cluster {
     println!("on {}", binary.label);
     let options = options.set("cluster-node-timeout", 2000).set("repl-backlog-size", "64kb");
     Cluster::start(binary, &options, 3, 1).unwrap_or_else(|why| panic!("{why:#}"))
 }
 
-fn evicting() -> ServerOptions {
+pub fn evicting() -> ServerOptions {
     with_module().set("maxmemory-policy", "allkeys-lru").set("tenure.tenants", "\"a=a:* b=b:*\"")
 }
 
@@ -45,7 +46,7 @@ fn connect(addresses: Vec<String>) -> Option<ClusterConnection> {
 }
 
 /// Each node's room for keys, replicas included, since one may become a primary.
-fn limit_all(cluster: &Cluster, more_bytes: u64) {
+pub fn limit_all(cluster: &Cluster, more_bytes: u64) {
     cluster.nodes().iter().for_each(|node| _ = limit_memory(node, more_bytes));
 }
 
@@ -74,7 +75,8 @@ fn fill(cluster: &Cluster, keys: u64) {
 /// What is known of one key's writes; versions only grow.
 #[derive(Clone, Copy, Debug)]
 struct Written {
-    /// The newest version that a replica has acknowledged, and when its write was sent. Nothing may lose it but an eviction.
+    /// The newest version that a replica has acknowledged, and when its write was sent. Nothing may lose it but an
+    /// eviction.
     safe: Option<(u64, Instant)>,
     /// The newest version that was sent.
     newest: u64,
@@ -83,7 +85,7 @@ struct Written {
 type Account = Arc<Mutex<HashMap<u64, Written>>>;
 
 /// A client that reads and writes through the whole cluster while nodes come and go, and keeps account of each key.
-struct Checker {
+pub struct Checker {
     account: Account,
     stop: Arc<AtomicBool>,
     rounds: Arc<AtomicU64>,
@@ -91,7 +93,7 @@ struct Checker {
 }
 
 impl Checker {
-    fn start(cluster: &Cluster, keys: u64, value_bytes: usize) -> Checker {
+    pub fn start(cluster: &Cluster, keys: u64, value_bytes: usize) -> Checker {
         let (account, stop, rounds) =
             (Account::default(), Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
         let mut worker = CheckerThread {
@@ -116,7 +118,7 @@ impl Checker {
 
     /// Waits until it has done so many more rounds whose writes all replicas have.
     #[track_caller]
-    fn wait_for_rounds(&self, n: u64) {
+    pub fn wait_for_rounds(&self, n: u64) {
         let goal = self.rounds.load(Ordering::Relaxed) + n;
         wait_for("the checking client to go on", || {
             self.rounds.load(Ordering::Relaxed) >= goal || self.thread.is_finished()
@@ -125,7 +127,7 @@ impl Checker {
     }
 
     /// Stops it and reads all back: what was safe is there, that version or a newer one, or has gone since by an event.
-    fn finish(self, cluster: &Cluster, gone: &[EvictedKeys]) {
+    pub fn finish(self, cluster: &Cluster, gone: &[EvictedKeys]) {
         self.stop.store(true, Ordering::Relaxed);
         self.thread.join().expect("the checking client saw no wrong value");
         let account = self.account.lock().unwrap().clone();
@@ -176,7 +178,8 @@ struct CheckerThread {
 }
 
 impl CheckerThread {
-    /// Ten writes and ten reads; what is read is right, what is missing is written again. True where all writes are with a replica.
+    /// Ten writes and ten reads; what is read is right, what is missing is written again. True where all writes are
+    /// with a replica.
     fn round(&mut self) -> bool {
         let mut sent = Vec::new();
         let mut is_whole = true;
@@ -212,7 +215,8 @@ impl CheckerThread {
         redis::cmd("SET").arg(name(key)).arg(value).query::<()>(&mut self.connection).is_ok()
     }
 
-    /// Waits until a replica of each primary has what was sent before. Only then may it not be lost: replication is asynchronous.
+    /// Waits until a replica of each primary has what was sent before. Only then may it not be lost: replication is
+    /// asynchronous.
     fn make_safe(&mut self, sent: &[(u64, u64, Instant)]) -> bool {
         let wait = redis::cmd("WAIT").arg(1).arg(100).to_owned();
         let least = Some(ResponsePolicy::Aggregate(AggregateOp::Min));
@@ -369,8 +373,8 @@ fn reader(node: &Server, prefix: String, keys: u64, backend_takes: Duration) -> 
     CacheAside::new(node.connection().unwrap(), prefix, keys, 1000).with_backend(backend_takes)
 }
 
-/// A primary has learned that one class of keys is expensive and which keys are. Its replica, which saw writes alone, goes on with that:
-/// the first plan after it took over is the primary's, before any window of its own has ended.
+/// A primary has learned that one class of keys is expensive and which keys are. Its replica, which saw writes alone,
+/// goes on with that: the first plan after it took over is the primary's, before any window of its own has ended.
 #[test]
 fn a_replica_takes_over_with_classes_penalties_and_plan() {
     for (binary, policy) in oldest_and_newest().iter().zip(["predis", "kredis"]) {
@@ -480,8 +484,8 @@ fn slots_move_and_a_replica_takes_over_under_load() {
     }
 }
 
-/// A command of Tenure's that names a key is for the key's node, as any other; and what a node only redirects counts for nothing there,
-/// on a replica neither.
+/// A command of Tenure's that names a key is for the key's node, as any other; and what a node only redirects counts
+/// for nothing there, on a replica neither.
 #[test]
 fn commands_that_name_a_key_are_redirected_and_redirects_are_no_accesses() {
     for binary in oldest_and_newest() {

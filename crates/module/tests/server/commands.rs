@@ -119,8 +119,8 @@ fn a_curve_falls_from_one_to_the_working_set() {
     on_every_server(&options.set("tenure.sample-percent", 100), |server| {
         warm_up(server);
         let mut connection = server.connection().unwrap();
-        // A loop over 300 keys of about 60 to 200 bytes each: hopeless at half of that, and nearly perfect at its end. A window that ended
-        // amid the first round knows less, so there are more rounds until one does.
+        // A loop over 300 keys of about 60 to 200 bytes each: hopeless at half of that, and nearly perfect at its
+        // end. A window that ended amid the first round knows less, so there are more rounds until one does.
         wait_for("the curve of a loop", || {
             (0..300).for_each(|key| send(&mut connection, &format!("GET key:{key}")));
             let points: Vec<(u64, f64)> = send(&mut connection, "TENURE.MRC db0 50");
@@ -148,7 +148,8 @@ fn help_lists_every_command_and_every_setting() {
             let (name, default) = (&pair[0], &pair[1]);
             let head = settings.iter().find(|line| line.starts_with(&format!("{name}: ")));
             let head = head.unwrap_or_else(|| panic!("{name} is not explained: {settings:?}"));
-            let is_ours = ["tenure.window-seconds", "tenure.window-requests"].contains(&name.as_str());
+            let is_ours =
+                ["tenure.window-seconds", "tenure.window-requests", "tenure.watch-percent"].contains(&name.as_str());
             let default = if default.is_empty() { "empty" } else { default };
             assert!(is_ours || head.contains(&format!("(default {default})")), "{name} is {default}, but: {head}");
         }
@@ -166,7 +167,7 @@ fn errors_say_what_was_wrong_and_what_is_allowed() {
             ("TENURE.MRC users 1001", "points is '1001'"),
             ("TENURE.MRC users many", "points is 'many'"),
             ("TENURE.MRC users", "nothing is known of partition 'users' yet"),
-            ("TENURE.MRC", "wrong number of arguments for 'tenure.mrc'"),
+            ("TENURE.MRC", "nothing is known of other sizes yet"),
             ("TENURE.MRC users 1 2", "wrong number of arguments"),
             ("TENURE.STATUS now", "wrong number of arguments for 'tenure.status'"),
             ("TENURE.PARTITIONS all", "wrong number of arguments for 'tenure.partitions'"),
@@ -237,6 +238,7 @@ fn tools_that_list_commands_see_ours() {
             "mrc",
             "why",
             "tiers",
+            "held",
             "class",
             "sleep",
             "wake",

@@ -9,7 +9,8 @@ use crate::harness::{
     with_module,
 };
 
-/// Every setting that can be set at run time: a value other than its default, how it reads back, and values that are refused.
+/// Every setting that can be set at run time: a value other than its default, how it reads back, and values that are
+/// refused.
 const SETTINGS: &[(&str, &str, &str, &[&str])] = &[
     ("enabled", "no", "no", &["maybe", "2"]),
     ("policy", "kredis", "kredis", &["mru", "", "0"]),
@@ -33,6 +34,8 @@ const SETTINGS: &[(&str, &str, &str, &[&str])] = &[
     ("sample-percent", "100", "100", &["0", "101", "1.5"]),
     ("samples-per-second", "100", "100", &["99", "1000001"]),
     ("watched-per-second", "0", "0", &["-1", "1000000001"]),
+    ("watch-percent", "5", "5", &["0", "101"]),
+    ("watch-busy-percent", "0", "0", &["-1", "101"]),
     ("penalty-max-ms", "1", "1", &["0", "3600001"]),
     ("limits-scope", "cluster", "cluster", &["world", ""]),
     ("teach-replicas", "no", "no", &["some"]),

@@ -8,7 +8,7 @@ use tenure_servers::{Server, ServerOptions};
 
 use crate::harness::{
     CacheAside, Checker, EvictedKeys, Random, config_set, error_of, evicted_by_server, evicting_in_time, info,
-    limit_memory, on_oldest_and_newest, partition, send, status, wait_for,
+    limit_memory, on_every_server, on_oldest_and_newest, partition, send, status, wait_for,
 };
 
 const MB: u64 = 1 << 20;
@@ -39,7 +39,8 @@ fn check_by_tenure(server: &Server) {
     assert!(ours > 0.0 && theirs <= 0.1 * (ours + theirs), "{ours} by Tenure, {theirs} by the server");
 }
 
-/// What the worker takes at the end of each window counts against the limit, too: it is kept free, so that the server doesn't step in.
+/// What the worker takes at the end of each window counts against the limit, too: it is kept free, so that the server
+/// doesn't step in.
 #[test]
 fn the_worker_takes_no_memory_that_keys_lie_in() {
     on_oldest_and_newest(&options().set("tenure.window-requests", 5000), |server| {
@@ -78,8 +79,8 @@ fn miss_ratios(clients: &mut [CacheAside; 2], rounds: usize, n: usize) -> [f64; 
     [0, 1].map(|i| (clients[i].misses - before[i].1) as f64 / (clients[i].reads - before[i].0) as f64)
 }
 
-/// Both clients are asked for alike, with room for a part of what they ask for: the first misses less than that share of what the
-/// second does, by Tenure's doing.
+/// Both clients are asked for alike, with room for a part of what they ask for: the first misses less than that share
+/// of what the second does, by Tenure's doing.
 #[track_caller]
 fn check_is_kept(server: &Server, mut clients: [CacheAside; 2], n: usize, share: f64) {
     limit_memory(server, 4 * MB);
@@ -417,5 +418,30 @@ fn far_from_the_limit_the_table_of_keys_is_left_alone() {
         assert!(row["reads"] > 1000.0);
         let first = why(&mut server.connection().unwrap(), "k:1");
         assert_eq!(first["requests"], "0", "{first:?}");
+    });
+}
+
+/// A new key is told of before its first element is there. Redis 7.0 dies where it is asked what an empty list takes.
+#[test]
+fn new_collections_come_to_a_full_cache() {
+    on_every_server(&options(), |server| {
+        limit_memory(server, 4 * MB);
+        let mut connection = server.connection().unwrap();
+        let value = "x".repeat(1000);
+        let mut number = 0;
+        wait_for("collections to be evicted", || {
+            let mut pipeline = redis::pipe();
+            for _ in 0..200 {
+                number += 1;
+                pipeline.cmd("SET").arg(format!("string:{number}")).arg(&value);
+                pipeline.cmd("RPUSH").arg(format!("list:{number}")).arg(&value);
+                pipeline.cmd("HSET").arg(format!("hash:{number}")).arg("field").arg(&value);
+                pipeline.cmd("SADD").arg(format!("set:{number}")).arg(&value);
+                pipeline.cmd("ZADD").arg(format!("sorted:{number}")).arg(1).arg(&value);
+                pipeline.cmd("XADD").arg(format!("stream:{number}")).arg("*").arg("field").arg(&value);
+            }
+            pipeline.exec(&mut connection).unwrap();
+            info(server, "evictions") > 2000.0
+        });
     });
 }

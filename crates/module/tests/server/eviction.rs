@@ -1,6 +1,8 @@
 //! Eviction: the plan is carried out on real keys, within the server's own rules about what may go.
 
 use std::collections::HashSet;
+use std::io::Write;
+use std::net::TcpStream;
 use std::time::Duration;
 
 use tenure_servers::{Server, ServerOptions};
@@ -160,7 +162,8 @@ fn volatile_policies_take_only_keys_that_expire() {
     }
 }
 
-/// With only lasting keys a volatile policy has nothing to take, and the server refuses writes as it does without Tenure.
+/// With only lasting keys a volatile policy has nothing to take, and the server refuses writes as it does without
+/// Tenure.
 #[test]
 fn without_a_key_that_may_go_writes_are_refused() {
     for policy in ["noeviction", "volatile-lru"] {
@@ -274,7 +277,8 @@ fn a_tenant_above_its_maximum_shrinks_while_memory_is_free() {
     });
 }
 
-/// The few keys of the tenant that has to give are hard to find among many others. Those others have nothing to do with it.
+/// The few keys of the tenant that has to give are hard to find among many others. Those others have nothing to do
+/// with it.
 #[test]
 fn a_tenant_of_few_large_keys_above_its_maximum_costs_nobody_else_a_key() {
     let options = evicting("allkeys-lru").set("tenure.tenants", "\"held=h:*,max=1mb\"");
@@ -296,7 +300,8 @@ fn a_tenant_of_few_large_keys_above_its_maximum_costs_nobody_else_a_key() {
     });
 }
 
-/// A tenant with a hundredth of the keys turns over fast. Found by walking, each of its victims would cost a hundred visits.
+/// A tenant with a hundredth of the keys turns over fast. Found by walking, each of its victims would cost a hundred
+/// visits.
 #[test]
 fn a_small_partition_gives_up_its_keys_without_a_search() {
     let options = evicting("allkeys-lru").set("tenure.tenants", "\"small=s:*,max=256kb\"");
@@ -398,7 +403,8 @@ fn many_databases_are_evicted_from_each_by_its_target() {
     });
 }
 
-/// A slice ends with the key at work when its time is up. Machines pause programs, so only the order of magnitude is held.
+/// A slice ends with the key at work when its time is up. Machines pause programs, so only the order of magnitude is
+/// held.
 #[test]
 fn slices_keep_to_their_budget() {
     on_oldest_and_newest(&evicting("allkeys-lru").set("tenure.turn-budget-us", 50), |server| {
@@ -418,6 +424,56 @@ fn slices_keep_to_their_budget() {
         assert!(n > 500.0 && spent / n < 200.0, "{spent} µs for {n} evictions");
         assert!(info(server, "eviction_slice_us_max") < 20_000.0, "{}", info(server, "eviction_slice_us_max"));
         assert!(evicted_by_server(server) > evicted_before, "what Tenure has no time for, the server does");
+    });
+}
+
+/// Clients that have a limit of their own are closed for what they take above it, and keys make no room for what they
+/// take below, as where the server is alone.
+#[test]
+fn keys_are_spared_for_buffers_of_clients_with_a_limit() {
+    on_oldest_and_newest(&with_module().set("maxmemory-policy", "allkeys-lru"), |server| {
+        let mut connection = server.connection().unwrap();
+        client(server, "k:", 8000).read_all();
+        redis::cmd("SET").arg("large").arg(vec![b'v'; 100_000]).exec(&mut connection).unwrap();
+        config_set(&mut connection, "maxmemory-clients", 2 * MB);
+        let keys: u64 = send(&mut connection, "DBSIZE");
+        limit_memory(server, 5 * MB / 2);
+        let closed = || server.info("stats").unwrap()["evicted_clients"].parse::<u64>().unwrap();
+        let mut greedy = Vec::new();
+        wait_for("a client to be closed", || {
+            // Each asks for more than all may have, and reads none of it.
+            let mut stream = TcpStream::connect(("127.0.0.1", server.port())).unwrap();
+            _ = stream.write_all("GET large\r\n".repeat(60).as_bytes());
+            greedy.push(stream);
+            closed() > 0
+        });
+        // As many turns as it takes to evict, were anything to go.
+        (0..200).for_each(|_| drop(send::<String>(&mut connection, "PING")));
+        assert_eq!((evictions(server), evicted_by_server(server)), (0.0, 0));
+        assert_eq!(send::<u64>(&mut connection, "DBSIZE"), keys);
+    });
+}
+
+/// What replicas haven't read yet is on no key's account, as where the server is alone.
+#[test]
+fn keys_are_spared_for_buffers_of_replicas() {
+    let options = with_module().set("maxmemory-policy", "allkeys-lru").set("repl-backlog-size", 16384);
+    on_oldest_and_newest(&options.set("repl-diskless-sync", "no"), |server| {
+        let mut connection = server.connection().unwrap();
+        client(server, "k:", 8000).read_all();
+        let value = vec![b'v'; 10_000];
+        let mut write = || redis::cmd("SET").arg("again").arg(&value).exec(&mut connection).unwrap();
+        write();
+        limit_memory(server, 2 * MB);
+        let mut replica = TcpStream::connect(("127.0.0.1", server.port())).unwrap();
+        replica.write_all(b"SYNC\r\n").unwrap();
+        let field = |name: &str| server.info("memory").unwrap()[name].parse::<u64>().unwrap();
+        wait_for("its buffer to grow", || {
+            write();
+            field("used_memory") > field("maxmemory") + MB
+        });
+        assert!(field("mem_not_counted_for_evict") > MB);
+        assert_eq!((evictions(server), evicted_by_server(server)), (0.0, 0));
     });
 }
 

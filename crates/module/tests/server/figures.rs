@@ -1,4 +1,5 @@
-//! What users are told is so: versions, whether anything may be evicted, ratios, maxima, and memory as the server counts it.
+//! What users are told is so: versions, whether anything may be evicted, ratios, maxima, and memory as the server
+//! counts it.
 
 use std::collections::BTreeMap;
 
@@ -76,8 +77,8 @@ fn row_of(connection: &mut Connection, command: &str, name: &str) -> BTreeMap<St
     rows.into_iter().find(|row| row["name"] == name).unwrap()
 }
 
-/// `miss_ratio` is misses / reads as they are shown beside it, for tenants and partitions, in commands and INFO; the last window's has its
-/// own name.
+/// `miss_ratio` is misses / reads as they are shown beside it, for tenants and partitions, in commands and INFO; the
+/// last window's has its own name.
 #[test]
 fn a_miss_ratio_is_of_all_that_was_counted() {
     on_every_server(&with_module(), |server| {

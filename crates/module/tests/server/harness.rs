@@ -1,4 +1,5 @@
-//! What all topics share: which servers to run on, a server with the module, and its own account of itself as plain values.
+//! What all topics share: which servers to run on, a server with the module, and its own account of itself as plain
+//! values.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Display;
@@ -18,11 +19,13 @@ pub const DEADLINE: Duration = Duration::from_secs(60);
 pub fn with_module() -> ServerOptions {
     let module = module_path().expect("the module is built before its tests run");
     let options = ServerOptions::default().with_module(module);
-    options.set("tenure.window-seconds", 1).set("tenure.window-requests", 1000)
+    // However fast the machine is, everything is watched, so that counts are exact; what else there may be,
+    // observe.rs tests.
+    options.set("tenure.window-seconds", 1).set("tenure.window-requests", 1000).set("tenure.watch-percent", 100)
 }
 
-/// The same where Tenure evicts and its settings don't matter otherwise: with time enough for a turn's evictions on a slow machine, for
-/// tests that are about which keys go.
+/// The same where Tenure evicts and its settings don't matter otherwise: with time enough for a turn's evictions on a
+/// slow machine, for tests that are about which keys go.
 pub fn evicting_in_time() -> ServerOptions {
     with_module().set("maxmemory-policy", "allkeys-lru").set("tenure.turn-budget-us", 5000)
 }
@@ -45,8 +48,8 @@ pub fn login(server: &Server, name: &str) -> Connection {
     connection
 }
 
-/// Every server of this machine, oldest first. None only where `TENURE_SKIP_SERVER` is 1 and there is no server: the test then
-/// says that it is skipped.
+/// Every server of this machine, oldest first. None only where `TENURE_SKIP_SERVER` is 1 and there is no server: the
+/// test then says that it is skipped.
 pub fn servers() -> Vec<ServerBinary> {
     match ServerBinary::all() {
         Ok(servers) => servers,
@@ -246,14 +249,16 @@ impl Random {
         (self.next() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// Log-normal with that median: what sizes of cached values look like. `spread` is the standard deviation of the logarithm.
+    /// Log-normal with that median: what sizes of cached values look like. `spread` is the standard deviation of the
+    /// logarithm.
     pub fn log_normal(&mut self, median: f64, spread: f64) -> f64 {
         let (a, b) = (1.0 - self.share(), self.share());
         median * (spread * (-2.0 * a.ln()).sqrt() * (std::f64::consts::TAU * b).cos()).exp()
     }
 }
 
-/// A client that reads through the cache: what it misses it fetches from a backend that takes its time, and writes back.
+/// A client that reads through the cache: what it misses it fetches from a backend that takes its time, and writes
+/// back.
 pub struct CacheAside {
     connection: Connection,
     random: Random,
@@ -267,7 +272,8 @@ pub struct CacheAside {
     pub misses: u64,
 }
 
-/// Sizes of values that differ: log-normal by the key, half of them below 1000 bytes, and an eighth of the bytes in those.
+/// Sizes of values that differ: log-normal by the key, half of them below 1000 bytes, and an eighth of the bytes in
+/// those.
 pub fn size_of_key(key: u64) -> usize {
     Random::new(key).log_normal(1000.0, 1.2).clamp(50.0, 65536.0) as usize
 }
@@ -470,7 +476,8 @@ impl Checker {
         assert!(!self.thread.is_finished(), "the checking client failed, see above");
     }
 
-    /// Stops it and reads all back. Returns the keys that are gone; what is there has the value that was acknowledged last.
+    /// Stops it and reads all back. Returns the keys that are gone; what is there has the value that was acknowledged
+    /// last.
     pub fn finish(self, server: &Server) -> Vec<Vec<u8>> {
         assert_eq!(self.port, server.port());
         self.stop.store(true, Ordering::Relaxed);

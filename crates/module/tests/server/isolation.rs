@@ -1,5 +1,5 @@
-//! Isolation: a tenant with a guaranteed minimum beside one that scans and one with ten times its traffic, in one database, has the
-//! hits that it has alone in that much memory; on a stock server it has not.
+//! Isolation: a tenant with a guaranteed minimum beside one that scans and one with ten times its traffic, in one
+//! database, has the hits that it has alone in that much memory; on a stock server it has not.
 
 use redis::Connection;
 use tenure_servers::{Server, ServerBinary, ServerOptions};
@@ -84,15 +84,16 @@ impl Others {
     }
 }
 
-/// The tenant's hit ratio alone on a stock server whose keys take the minimum, by `MEMORY USAGE`. Its neighbours are busy elsewhere
-/// meanwhile, so that as much time goes by: ages are told in seconds.
+/// The tenant's hit ratio alone on a stock server whose keys take the minimum, by `MEMORY USAGE`. Its neighbours are
+/// busy elsewhere meanwhile, so that as much time goes by: ages are told in seconds.
 fn alone(binary: &ServerBinary) -> f64 {
     let (server, elsewhere) = (stock(binary), stock(binary));
     let mut others = Others::new(elsewhere.connection().unwrap(), elsewhere.connection().unwrap());
     limit_memory(&elsewhere, MEMORY);
     let mut connection = server.connection().unwrap();
     let mut kept = Skewed::new(server.connection().unwrap());
-    // What else the server holds comes and goes: the keys are counted some times, and the limit moves by what is missing in the mean.
+    // What else the server holds comes and goes: the keys are counted some times, and the limit moves by what is
+    // missing in the mean.
     let mut limit = used_memory(&server) + MINIMUM;
     limit_memory(&server, limit);
     wait_for("its keys to take the minimum", || {
@@ -117,8 +118,8 @@ fn alone(binary: &ServerBinary) -> f64 {
     kept.measure(ROUNDS, || others.read_some())
 }
 
-/// The same beside its neighbours, measured anew until it is `enough`: while the machine is busy with something else the server itself
-/// evicts, from everybody.
+/// The same beside its neighbours, measured anew until it is `enough`: while the machine is busy with something else
+/// the server itself evicts, from everybody.
 fn beside_others(server: &Server, enough: f64) -> f64 {
     USERS.iter().for_each(|name| add_user(server, name, "~*"));
     let mut kept = Skewed::new(login(server, "kept"));

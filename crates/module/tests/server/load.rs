@@ -47,8 +47,8 @@ fn arguments_and_lines_of_the_configuration_file_are_taken() {
     });
 }
 
-/// The server's own loader ends the process when a module of its configuration file fails, as for any other module; the log says
-/// what to correct.
+/// The server's own loader ends the process when a module of its configuration file fails, as for any other module;
+/// the log says what to correct.
 #[test]
 fn a_wrong_argument_ends_the_start_with_a_line_that_says_what_is_allowed() {
     let refusal = |binary: &ServerBinary, options: &ServerOptions| match Server::start(binary, options) {
@@ -59,7 +59,8 @@ fn a_wrong_argument_ends_the_start_with_a_line_that_says_what_is_allowed() {
         for (arguments, expected) in [
             (&["samples"][..], "argument 'samples' has no value"),
             (&["samples", "0"], "setting 'samples' is '0'; allowed: 1 to 64"),
-            (&["sample", "5"], "there is no setting 'sample'"),
+            (&["sample", "5"], "there is no setting 'sample'; did you mean 'samples'?"),
+            (&["no-such", "5"], "there is no setting 'no-such'; TENURE.HELP settings lists them"),
             (
                 &["policy", "mru"],
                 "setting 'policy' is 'mru'; allowed: density, predis, kredis, dlru, hyperbolic, hyperbolic-size, lru, off",
@@ -74,6 +75,9 @@ fn a_wrong_argument_ends_the_start_with_a_line_that_says_what_is_allowed() {
             let log = refusal(&binary, &with_module().set(name, value));
             assert!(log.contains(name) || log.contains("tenure"), "{}: {name} {value}: {log}", binary.label);
         }
+        let log = refusal(&binary, &with_module().set("tenure.windows-second", 5));
+        let expected = "there is no setting tenure.windows-second; did you mean tenure.window-seconds?";
+        assert!(log.contains(expected), "{}: {log}", binary.label);
     }
 }
 

@@ -1,15 +1,17 @@
 //! The module inside real servers: each file is a topic, each test starts servers of its own.
 //!
-//! What takes milliseconds runs on every server of this machine, what takes seconds on the oldest and the newest. Nothing
-//! sleeps: tests wait for a state with a deadline. Figures are compared as ratios with what the test itself counted, so that a
-//! busy machine changes how long a test takes and not what it says.
+//! What takes milliseconds runs on every server of this machine, what takes seconds on the oldest and the newest.
+//! Nothing sleeps: tests wait for a state with a deadline. Figures are compared as ratios with what the test itself
+//! counted, so that a busy machine changes how long a test takes and not what it says.
 
 mod accounting;
+mod checked_reads;
 mod classes;
 mod cluster;
 mod commands;
 mod config;
 mod density;
+mod docs;
 mod eviction;
 mod fail_open;
 mod figures;
@@ -17,8 +19,10 @@ mod harness;
 mod isolation;
 mod latency;
 mod load;
+mod migration;
 mod objectives;
 mod observe;
+mod origins;
 mod penalties;
 mod replication;
 mod replies;
@@ -26,6 +30,7 @@ mod rights;
 mod rights_fuzz;
 mod sample_sizes;
 mod size_classes;
+mod sizing;
 mod sleep;
 mod sleep_ends;
 mod sleep_pauses;

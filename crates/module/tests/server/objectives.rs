@@ -14,8 +14,8 @@ fn client(server: &Server, prefix: &'static str, keys: u64) -> CacheAside {
     CacheAside::new(server.connection().unwrap(), prefix, keys, 1000)
 }
 
-/// Two tenants that could each use all of the memory, one with a weight of a hundred: it gets nearly all for the least penalty, and
-/// no more than leaves the other as well off as with a half where plans are to be fair.
+/// Two tenants that could each use all of the memory, one with a weight of a hundred: it gets nearly all for the
+/// least penalty, and no more than leaves the other as well off as with a half where plans are to be fair.
 #[test]
 fn a_fair_plan_leaves_each_tenant_what_an_equal_part_is_worth() {
     let tenants = "\"loud=l:*,weight=100 quiet=q:*\"";
@@ -43,7 +43,8 @@ fn a_fair_plan_leaves_each_tenant_what_an_equal_part_is_worth() {
     });
 }
 
-/// Reads of four tenants that stay what they are: popular keys more often than others, and more of one tenant than of another.
+/// Reads of four tenants that stay what they are: popular keys more often than others, and more of one tenant than of
+/// another.
 struct Steady {
     clients: Vec<CacheAside>,
     random: Random,
@@ -66,8 +67,8 @@ impl Steady {
     }
 }
 
-/// Under steady traffic targets and K come to rest: from window to window less than 4 % of the memory changes hands on average (5 to 10 % where nothing
-/// holds it), and K changes in few. With and without size classes.
+/// Under steady traffic targets and K come to rest: from window to window less than 4 % of the memory changes hands
+/// on average (5 to 10 % where nothing holds it), and K changes in few. With and without size classes.
 #[test]
 fn targets_and_k_settle_while_the_traffic_stays_as_it_is() {
     for (policy, size_classes_wanted) in [("predis", 0), ("kredis", 0), ("kredis", 4)] {

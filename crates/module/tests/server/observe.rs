@@ -4,8 +4,8 @@ use redis::Connection;
 use tenure_servers::{Product, Server};
 
 use crate::harness::{
-    CacheAside, Row, command, config_set, connection_to, info, on_every_server, on_oldest_and_newest, partition,
-    partitions, send, used_memory, wait_for, with_module,
+    CacheAside, Row, command, config_set, connection_to, evicted_by_server, info, on_every_server,
+    on_oldest_and_newest, partition, partitions, send, status, used_memory, wait_for, with_module,
 };
 
 /// Reads, writes, deletes, misses.
@@ -398,8 +398,8 @@ fn a_client_that_changes_its_database() {
     });
 }
 
-/// Redis 7.0 doesn't say who sends a command. With several databases in use, the database of a key is found by looking where it
-/// is: exact for misses, an estimate for the rest.
+/// Redis 7.0 doesn't say who sends a command. With several databases in use, the database of a key is found by
+/// looking where it is: exact for misses, an estimate for the rest.
 #[test]
 fn several_databases_where_the_server_does_not_tell_whose_command_it_is() {
     on_every_server(&with_module().set("tenure.sample-percent", 100), |server| {
@@ -463,7 +463,8 @@ fn is_paused(server: &Server) -> bool {
     server.info("tenure").unwrap()["tenure_watching"] == "paused"
 }
 
-/// A fast stream far from the limit is watched in part; penalties are measured all the same. Near the limit all is watched.
+/// A fast stream far from the limit is watched in part; penalties are measured all the same. Near the limit all is
+/// watched.
 #[test]
 fn a_fast_stream_far_from_the_limit_is_watched_in_part() {
     on_oldest_and_newest(&with_module().set("tenure.watched-per-second", 100), |server| {
@@ -491,8 +492,45 @@ fn a_fast_stream_far_from_the_limit_is_watched_in_part() {
     });
 }
 
-/// Tenure looks at keys all the time, to know how many and how large they are. Neither their age nor the server's statistics
-/// show it.
+/// At the limit a thread without time to spare watches some turns alone; misses, their penalties and new keys are
+/// known all the same, and Tenure evicts.
+#[test]
+fn a_busy_thread_at_its_limit_watches_slices() {
+    // From the start, since the table of keys is smaller then: more than half of it is used at once.
+    let options = with_module().set("maxmemory-policy", "allkeys-lru").set("maxmemory", "4mb");
+    let options = options.set("tenure.watch-busy-percent", 0);
+    on_oldest_and_newest(&options.set("tenure.watch-percent", 1), |server| {
+        let mut connection = server.connection().unwrap();
+        let mut client = CacheAside::new(server.connection().unwrap(), "k:", 5000, 100);
+        client.read_all();
+        let mut reads = redis::pipe();
+        (0..2000).for_each(|i| _ = reads.cmd("GET").arg(format!("k:{i}")).ignore());
+        let mut sent = 0;
+        wait_for("turns to pass unseen", || {
+            reads.exec(&mut connection).unwrap();
+            sent += 2000;
+            info(server, "watched_time_share") < 0.9 && info(server, "reads") < (sent + 5000) as f64
+        });
+        assert!(status(&mut connection)["watching"].starts_with("slices: "), "{:?}", status(&mut connection));
+        assert_eq!(server.info("tenure").unwrap()["tenure_watching"], "slices");
+        let penalties = info(server, "penalties_measured");
+        let evicted_before = evicted_by_server(server);
+        let mut newcomers = CacheAside::new(server.connection().unwrap(), "n:", 20_000, 100);
+        newcomers.read_all();
+        let measured = info(server, "penalties_measured") - penalties;
+        assert!(measured > 0.9 * newcomers.misses as f64, "{measured} of {}", newcomers.misses);
+        let (ours, theirs) = (info(server, "evictions"), (evicted_by_server(server) - evicted_before) as f64);
+        assert!(ours > 1000.0 && theirs <= 0.1 * (ours + theirs), "{ours} by Tenure, {theirs} by the server");
+        config_set(&mut connection, "tenure.watch-percent", 100);
+        wait_for("all to be watched", || server.info("tenure").unwrap()["tenure_watching"] == "all");
+        let before = counts_of(&mut connection, "db0");
+        (0..300).for_each(|i| send(&mut connection, &format!("GET k:{i}")));
+        assert_eq!(counts_of(&mut connection, "db0")[0], before[0] + 300);
+    });
+}
+
+/// Tenure looks at keys all the time, to know how many and how large they are. Neither their age nor the server's
+/// statistics show it.
 #[test]
 fn looking_leaves_no_trace() {
     on_oldest_and_newest(&with_module(), |server| {

@@ -9,8 +9,8 @@ use crate::harness::{
     command, config_set, connection_to, info, on_every_server, partition, send, wait_for, with_module,
 };
 
-/// Bounds of a penalty as the client sees it: it lies between what passed from the miss's answer to the write's start, and from
-/// the miss's start to the write's answer.
+/// Bounds of a penalty as the client sees it: it lies between what passed from the miss's answer to the write's
+/// start, and from the miss's start to the write's answer.
 struct Bounds {
     least_us: f64,
     most_us: f64,

@@ -110,7 +110,8 @@ fn the_append_only_file_has_each_eviction() {
     });
 }
 
-/// Loading brings more than fits: nothing goes before all of it is there, and then the server works on within its limit.
+/// Loading brings more than fits: nothing goes before all of it is there, and then the server works on within its
+/// limit.
 #[test]
 fn nothing_is_evicted_while_loading() {
     let options = evicting().set("appendonly", "yes").set("tenure.policy", "lru");

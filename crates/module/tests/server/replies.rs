@@ -1,5 +1,6 @@
-//! Replies that wait for replicas: what is held, for how long, and what becomes of it when replicas, clients, the module or the role
-//! go. Replicas that stand still (SIGSTOP) are how a write stays unacknowledged for as long as a test wants.
+//! Replies that wait for replicas: what is held, for how long, and what becomes of it when replicas, clients, the
+//! module or the role go. Replicas that stand still (SIGSTOP) are how a write stays unacknowledged for as long as a
+//! test wants.
 
 use std::io::{BufReader, ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -225,6 +226,16 @@ fn replies_wait_for_acknowledgements_in_their_order_and_others_do_not() {
         let mut second = group.client();
         second.send(&["DEL a"]);
         group.wait_for_held(2);
+        let lines: String = send(&mut reader, "TENURE.HELD");
+        let ports = [&client, &second].map(|held| held.stream.local_addr().unwrap().port());
+        for (line, port) in lines.lines().zip(ports) {
+            assert!(
+                line.starts_with("id=")
+                    && line.contains(&format!(" addr=127.0.0.1:{port} db=0 replies=acked held-ms=")),
+                "{lines}"
+            );
+        }
+        assert_eq!(lines.lines().count(), 2, "the longest first: {lines}");
         client.expect_nothing();
         second.expect_nothing();
         assert_eq!(send::<Option<u64>>(&mut reader, "GET a"), None);
@@ -233,6 +244,7 @@ fn replies_wait_for_acknowledgements_in_their_order_and_others_do_not() {
         client.received.clear();
         second.expect(":1\r\n");
         group.wait_for_held(0);
+        assert_eq!(send::<String>(&mut reader, "TENURE.HELD"), "");
         assert_eq!(info(&group.primary, "replies_unconfirmed") + info(&group.primary, "replies_closed"), 0.0);
         assert!(info(&group.primary, "replies_held") >= 3.0);
         assert!(info(&group.primary, "replies_wait_us_max") > 0.0);

@@ -1,5 +1,5 @@
-//! Who may do what, and when: nobody stops the server or passes a guard of writes by a command of Tenure's, and a user's rights
-//! hold for them as for the server's own.
+//! Who may do what, and when: nobody stops the server or passes a guard of writes by a command of Tenure's, and a
+//! user's rights hold for them as for the server's own.
 
 use redis::{Connection, Value};
 use tempfile::TempDir;
@@ -37,8 +37,8 @@ fn has_categories(binary: &ServerBinary) -> bool {
     !binary.label.starts_with("redis-7.0")
 }
 
-/// What stands behind `TENURE.AWAIT`, sent by a client, is not run: not while writes are paused, where it would have stopped the server,
-/// nor past any guard of writes.
+/// What stands behind `TENURE.AWAIT`, sent by a client, is not run: not while writes are paused, where it would have
+/// stopped the server, nor past any guard of writes.
 #[test]
 fn a_client_cannot_run_anything_by_the_word_of_those_that_wait() {
     on_every_server(&with_module().set("appendonly", "yes"), |server| {
@@ -101,8 +101,8 @@ fn no_guard_of_writes_is_passed() {
     }
 }
 
-/// What counts as a read of a sleeping key and writes all the same (`GETEX` a time to live, `PFCOUNT` its count) is guarded as
-/// the write that it is.
+/// What counts as a read of a sleeping key and writes all the same (`GETEX` a time to live, `PFCOUNT` its count) is
+/// guarded as the write that it is.
 #[test]
 fn reads_that_write_are_guarded_where_their_key_sleeps() {
     for binary in that_know_clients(servers()) {
@@ -204,7 +204,8 @@ const LOOKS_AT_ALL: [&str; 8] = [
     "TENURE.CLASS LIST",
     "TENURE.CLASS HELP",
 ];
-const CHANGES: [&str; 5] = [
+const CHANGES: [&str; 6] = [
+    "TENURE.HELD",
     "TENURE.SLEEP db0",
     "TENURE.WAKE db0",
     "TENURE.CLASS PREFIX app:* report",

@@ -1,12 +1,13 @@
-//! Users of few rights and random commands on real servers: nothing that a client sends stops the server, and what the server's own
-//! commands may not do, Tenure's may not either.
+//! Users of few rights and random commands on real servers: nothing that a client sends stops the server, and what
+//! the server's own commands may not do, Tenure's may not either.
 //!
-//! Users of the usual restricted profiles send every `TENURE.*` command with arguments of every kind, alone, in transactions, scripts and
-//! functions, on a server that is paused, full, short of replicas, loading, a replica, or a node of a broken cluster. Not one of
-//! these commands is to change the data set or a setting, so both are compared after each scene.
+//! Users of the usual restricted profiles send every `TENURE.*` command with arguments of every kind, alone, in
+//! transactions, scripts and functions, on a server that is paused, full, short of replicas, loading, a replica, or a
+//! node of a broken cluster. Not one of these commands is to change the data set or a setting, so both are compared
+//! after each scene.
 //!
-//! What is sent follows from a seed: `TENURE_FUZZ_SEED` is the number to begin with, by default 1, and `TENURE_FUZZ_TIMES` says how many
-//! times as much is sent.
+//! What is sent follows from a seed: `TENURE_FUZZ_SEED` is the number to begin with, by default 1, and
+//! `TENURE_FUZZ_TIMES` says how many times as much is sent.
 
 use std::collections::BTreeMap;
 use std::fmt;

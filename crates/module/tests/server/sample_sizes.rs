@@ -1,5 +1,5 @@
-//! The sampling size K, chosen by what the traffic is like: by partition with its target (kredis), or for the whole cache, and the
-//! server's own eviction with it (dlru).
+//! The sampling size K, chosen by what the traffic is like: by partition with its target (kredis), or for the whole
+//! cache, and the server's own eviction with it (dlru).
 
 use tenure_servers::{Server, ServerOptions};
 
@@ -67,7 +67,8 @@ fn each_tenant_is_evicted_under_its_own_k() {
         evicting().set("tenure.policy", "kredis").set("tenure.tenants", "\"loop=l:*,min=3mb drift=d:*,min=3mb\"");
     // Windows of so many requests on a slow machine too.
     let options = options.set("tenure.window-requests", 20_000).set("tenure.window-seconds", 60);
-    // What a busy machine measures as penalty is not steady, and a plan that moves would change what fits while misses are counted.
+    // What a busy machine measures as penalty is not steady, and a plan that moves would change what fits while
+    // misses are counted.
     let options = options.set("tenure.objective", "hits");
     on_oldest_and_newest(&options, |server| {
         let mut connection = server.connection().unwrap();
@@ -90,7 +91,8 @@ fn each_tenant_is_evicted_under_its_own_k() {
         assert!(k.starts_with("1 ") && k.split(' ').any(|k| k == "8" || k == "16"), "{k}");
         let evictions = |server: &Server| (info(server, "evictions"), evicted_by_server(server) as f64);
         let (ours, theirs) = evictions(server);
-        // A loop of which a part fits hits what random eviction hits, and LRU never would. A plan that moves meanwhile changes the part.
+        // A loop of which a part fits hits what random eviction hits, and LRU never would. A plan that moves
+        // meanwhile changes the part.
         wait_for("the loop to miss as at random", || {
             let before = (looping.client.reads, looping.client.misses);
             for _ in 0..150 {
@@ -115,8 +117,8 @@ fn each_tenant_is_evicted_under_its_own_k() {
     });
 }
 
-/// A loop over more than fits, then keys that drift: K changes over, and the server's own sampling size with it, until it is asked
-/// to be as it was. The server evicts.
+/// A loop over more than fits, then keys that drift: K changes over, and the server's own sampling size with it,
+/// until it is asked to be as it was. The server evicts.
 #[test]
 fn the_whole_cache_gets_the_k_of_its_traffic_and_the_server_follows() {
     follows_the_traffic("server", |ours, theirs| assert!(ours == 0.0 && theirs > 5000.0, "{ours}, {theirs}"));

@@ -42,8 +42,8 @@ fn count(connection: &mut Connection, classes: &[Row]) -> Vec<f64> {
     held
 }
 
-/// Evenly read values of sizes from 50 bytes to 64 KB, of which a third of the bytes fits: whoever keeps the small ones has
-/// most of the hits. Recency alone can't tell; with four classes the small ones stay, under either policy.
+/// Evenly read values of sizes from 50 bytes to 64 KB, of which a third of the bytes fits: whoever keeps the small
+/// ones has most of the hits. Recency alone can't tell; with four classes the small ones stay, under either policy.
 #[test]
 fn small_values_get_the_room_that_large_ones_waste() {
     for policy in ["predis", "kredis"] {
@@ -111,9 +111,9 @@ fn add_up(connection: &mut Connection, classes: &[Row]) -> bool {
     })
 }
 
-/// Keys at rest: a tenant's bytes are within 2 % of what the server says of every key, and those of its classes within 5 % of the
-/// tenant's; again after a part of one class is gone, after values have grown from one class into another, and with other
-/// tenants.
+/// Keys at rest: a tenant's bytes are within 2 % of what the server says of every key, and those of its classes
+/// within 5 % of the tenant's; again after a part of one class is gone, after values have grown from one class into
+/// another, and with other tenants.
 #[test]
 fn what_the_classes_hold_follows_what_is_there() {
     let options = evicting_in_time().set("tenure.policy", "predis").set("tenure.size-classes", 4);
@@ -170,8 +170,8 @@ fn check_held(connection: &mut Connection, what: &str) {
     assert!(waited.is_ok(), "{what}: relative errors stay at {shown}");
 }
 
-/// Eight classes of each of twelve databases are all of the 128 numbers but a quarter, which is left for those who come later: they
-/// are not divided.
+/// Eight classes of each of twelve databases are all of the 128 numbers but a quarter, which is left for those who
+/// come later: they are not divided.
 #[test]
 fn classes_have_to_do_with_the_numbers_there_are() {
     let options = with_module().set("tenure.policy", "predis").set("tenure.size-classes", 8);

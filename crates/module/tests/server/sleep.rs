@@ -263,7 +263,8 @@ fn nothing_old_is_ever_read() {
     });
 }
 
-/// A server that holds writes back, or refuses them, serves what sleeps, or a miss, and nothing that was deleted comes back.
+/// A server that holds writes back, or refuses them, serves what sleeps, or a miss, and nothing that was deleted
+/// comes back.
 #[test]
 fn writes_that_are_held_back_or_refused_leave_nothing_old() {
     on_servers_that_can(two(), |server, _| {
@@ -491,7 +492,8 @@ fn an_orderly_stop_is_followed_by_a_warm_start() {
     }
 }
 
-/// Killed while values fall asleep, and while they are loaded back: nothing of before is found afterwards, nor is anything wrong.
+/// Killed while values fall asleep, and while they are loaded back: nothing of before is found afterwards, nor is
+/// anything wrong.
 #[test]
 fn a_crash_at_any_time_leaves_nothing_wrong_behind() {
     const TRIALS: u64 = 12;
@@ -544,8 +546,8 @@ fn a_crash_at_any_time_leaves_nothing_wrong_behind() {
     }
 }
 
-/// A class that is asked for every few seconds and a steady one: the first is found to be periodic, sleeps in its valleys and is
-/// there at its peaks.
+/// A class that is asked for every few seconds and a steady one: the first is found to be periodic, sleeps in its
+/// valleys and is there at its peaks.
 #[test]
 fn a_periodic_partition_falls_asleep_and_wakes_by_itself() {
     let binary = servers().pop().unwrap();
@@ -557,8 +559,8 @@ fn a_periodic_partition_falls_asleep_and_wakes_by_itself() {
     let mut steady = CacheAside::new(server.connection().unwrap(), "s:", 500, 1000);
     let began = std::time::Instant::now();
     let mut has_slept = false;
-    // 3 s of peak, 6 s of valley: this is the clients' doing, not a wait for something to happen. Some four periods until it is known, and on a
-    // busy machine not each valley is long enough to sleep in.
+    // 3 s of peak, 6 s of valley: this is the clients' doing, not a wait for something to happen. Some four periods
+    // until it is known, and on a busy machine not each valley is long enough to sleep in.
     let waited = tenure_servers::wait_for(3 * crate::harness::DEADLINE, "a valley and a peak", || {
         let is_peak = began.elapsed().as_secs() % 9 < 3;
         for _ in 0..5 {

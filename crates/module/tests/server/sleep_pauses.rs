@@ -1,4 +1,5 @@
-//! Sleeping keys while writes are paused, by hand or by a failover: what reads them has their value, what writes them waits.
+//! Sleeping keys while writes are paused, by hand or by a failover: what reads them has their value, what writes them
+//! waits.
 
 use redis::{Connection, Value};
 use tempfile::TempDir;
@@ -114,7 +115,8 @@ fn a_pause_that_ends_by_itself_loses_nothing() {
     }
 }
 
-/// A failover pauses writes and then changes roles: what woke meanwhile isn't left behind where the new primary lacks it.
+/// A failover pauses writes and then changes roles: what woke meanwhile isn't left behind where the new primary lacks
+/// it.
 #[test]
 fn a_failover_leaves_both_with_the_same_keys() {
     for binary in two() {

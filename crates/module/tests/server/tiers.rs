@@ -56,7 +56,8 @@ fn get(connection: &mut Connection, key: &str) -> Option<Vec<u8>> {
     redis::cmd("GET").arg(key).query(connection).unwrap()
 }
 
-/// What INFO says of the slow tier is what jemalloc's own report says of the arena that isn't its own: bytes, and one size class.
+/// What INFO says of the slow tier is what jemalloc's own report says of the arena that isn't its own: bytes, and one
+/// size class.
 fn check_statistics(server: &Server, values: u64, bytes_each: u64) {
     assert_eq!(info(server, "tier_slow_values") as u64, values);
     assert_eq!(info(server, "tier_slow_bytes") as u64, values * bytes_each);
@@ -340,7 +341,8 @@ fn store(connection: &mut Connection, words: &[&str], key: &str, value: &[u8]) {
     command.arg(value).arg(after).exec(connection).unwrap();
 }
 
-/// Newcomers come to lie in fast memory until that is full, and in slow memory from then on: faster than any could move down.
+/// Newcomers come to lie in fast memory until that is full, and in slow memory from then on: faster than any could
+/// move down.
 #[test]
 fn newcomers_to_a_full_fast_tier_are_slow() {
     on_oldest_and_newest(&with_tiers("anon"), |server| {
@@ -363,7 +365,8 @@ fn newcomers_to_a_full_fast_tier_are_slow() {
     });
 }
 
-/// What is stored at once in a tier that is a file leaves memory nearly as fast as it comes: of 80 MB that lie there, less than a third waits.
+/// What is stored at once in a tier that is a file leaves memory nearly as fast as it comes: of 80 MB that lie there,
+/// less than a third waits.
 #[test]
 fn what_is_stored_in_a_file_does_not_stay_in_memory() {
     on_oldest_and_newest(&with_tiers("file:/tmp"), |server| {
@@ -474,10 +477,11 @@ impl Reader {
     }
 }
 
-/// Where the fast tier is hit as it was, reads go unseen for most of the time. What is stored over a slow value is slow all the same, and what
-/// is hot later goes up; the hits that INFO tells are all of them.
+/// Where the fast tier is hit as it was, reads go unseen for most of the time. What is stored over a slow value is
+/// slow all the same, and what is hot later goes up; the hits that INFO tells are all of them.
 ///
-/// Some 800 values are fast, so that the 200 hot ones are among them whatever else the server keeps in memory, which is several MB.
+/// Some 800 values are fast, so that the 200 hot ones are among them whatever else the server keeps in memory, which
+/// is several MB.
 #[test]
 fn settled_reads_are_watched_in_part() {
     let options = with_tiers("anon").set("tenure.watched-per-second", 100).set("tenure.window-requests", 5000);
@@ -529,7 +533,8 @@ fn settled_reads_are_watched_in_part() {
     });
 }
 
-/// Of 10,000 values a tenth are asked for again and again before fast memory is limited to three tenths: they are still there afterwards.
+/// Of 10,000 values a tenth are asked for again and again before fast memory is limited to three tenths: they are
+/// still there afterwards.
 #[test]
 fn what_is_asked_for_most_stays_fast() {
     for (rule, policy) in [("reuse-time", "predis"), ("worth", "predis"), ("worth", "density")] {
@@ -564,7 +569,8 @@ fn slow_ones_of_many(server: &Server, connection: &mut Connection) -> Vec<String
     keys.filter(|key| tier_of(connection, key) == "slow").take(50).collect()
 }
 
-/// Each slow value that is read goes up at once. By the default rule none would: nothing says yet how hot fast values are.
+/// Each slow value that is read goes up at once. By the default rule none would: nothing says yet how hot fast values
+/// are.
 #[test]
 fn always_moves_up_whatever_is_read() {
     on_oldest_and_newest(&with_tiers("anon"), |server| {
@@ -660,7 +666,8 @@ fn a_save_of_slow_values_that_are_overwritten_meanwhile_is_right() {
             let mut its = saved.connection().unwrap();
             send::<()>(&mut its, "DEBUG RELOAD NOSAVE");
             assert_eq!(send::<String>(&mut its, "DEBUG DIGEST"), digest);
-            // And the server's own values are right as well, after the pages that waited for the child's end were put into the file.
+            // And the server's own values are right as well, after the pages that waited for the child's end were put
+            // into the file.
             for i in (0..KEYS).filter(|i| i % 4 == 2) {
                 assert!(get(&mut connection, &format!("other{i}")) == Some(value(7 * i, 1000)));
             }
@@ -772,7 +779,8 @@ fn with_the_usual_thread_cache_there_are_no_tiers_and_a_word_what_to_set() {
     });
 }
 
-/// Twice as much memory, half of it, none: the fast tier's part follows, and what is slow comes back when it is given up.
+/// Twice as much memory, half of it, none: the fast tier's part follows, and what is slow comes back when it is given
+/// up.
 #[test]
 fn limits_follow_and_a_slow_tier_can_be_given_up() {
     let options = without_tiers().set("tenure.tier-slow", "file:/tmp").set("maxmemory-policy", "allkeys-lru");
@@ -816,7 +824,8 @@ fn limits_follow_and_a_slow_tier_can_be_given_up() {
     });
 }
 
-/// Two tenants, each value of whom is asked for as often as any: with equal parts, who has a third as many values has more of them fast.
+/// Two tenants, each value of whom is asked for as often as any: with equal parts, who has a third as many values has
+/// more of them fast.
 #[test]
 fn tenants_share_fast_memory_as_they_are_told_to() {
     let options = with_tiers("anon").set("tenure.tier-division", "equal").set("tenure.window-requests", 2000);

@@ -1,11 +1,14 @@
-//! A day's churn on two memory tiers in minutes: clients that know what each of their keys must hold, saves, and servers that are killed.
+//! A day's churn on two memory tiers in minutes: clients that know what each of their keys must hold, saves, and
+//! servers that are killed.
 //!
-//! A primary and a replica, one with a slow tier in ordinary memory and the other with one in a file, each with a fifth to three fifths of the
-//! values fast. Now and then a snapshot is taken or the append-only file is written anew while the clients go on, or the primary is killed
-//! and its replica takes its place. What was saved, what a killed primary has in its file, and what its replica has must be what the clients
-//! wrote. In the end the arenas hold what the server says of its keys, to the byte, and nothing once there are no keys.
+//! A primary and a replica, one with a slow tier in ordinary memory and the other with one in a file, each with a
+//! fifth to three fifths of the values fast. Now and then a snapshot is taken or the append-only file is written anew
+//! while the clients go on, or the primary is killed and its replica takes its place. What was saved, what a killed
+//! primary has in its file, and what its replica has must be what the clients wrote. In the end the arenas hold what
+//! the server says of its keys, to the byte, and nothing once there are no keys.
 //!
-//! `TENURE_CHURN_OPERATIONS` says how many operations. Nothing depends on speed: on a slow machine it only takes longer.
+//! `TENURE_CHURN_OPERATIONS` says how many operations. Nothing depends on speed: on a slow machine it only takes
+//! longer.
 
 use std::collections::HashMap;
 use std::ops::RangeInclusive;
@@ -50,8 +53,8 @@ struct Day {
     operations: u64,
     rounds: u64,
     keys_per_client: usize,
-    /// What a child waits for each key that it saves, so that values change while it does, as the server's setting: µs, or one µs (some
-    /// 60 really) for one of so many keys.
+    /// What a child waits for each key that it saves, so that values change while it does, as the server's setting:
+    /// µs, or one µs (some 60 really) for one of so many keys.
     save_delay: i64,
 }
 
@@ -151,7 +154,8 @@ impl Churn {
     fn new(binary: &ServerBinary, day: &Day) -> Churn {
         let options = |place| {
             let options = with_tiers(place).set("dbfilename", "dump.rdb").set("appendonly", "yes");
-            // A day's writes are some gigabytes: they needn't wait for the disk, and the file is written anew when this says so.
+            // A day's writes are some gigabytes: they needn't wait for the disk, and the file is written anew when
+            // this says so.
             let options = options.set("appendfsync", "no").set("auto-aof-rewrite-percentage", 0);
             options.set("repl-backlog-size", "1mb")
         };
@@ -242,7 +246,8 @@ impl Churn {
         check_all("the snapshot", &loaded, saved);
     }
 
-    /// The primary is killed once its replica has all. The replica goes on, and the other, started again with its file, is its replica.
+    /// The primary is killed once its replica has all. The replica goes on, and the other, started again with its
+    /// file, is its replica.
     fn fail_over(&mut self) {
         self.wait_for_the_replica();
         let accounts = self.accounts();
@@ -312,8 +317,8 @@ fn that_move(accounts: &[Account]) -> Vec<(String, usize)> {
     accounts.iter().enumerate().flat_map(of_client).collect()
 }
 
-/// What jemalloc takes for a string (its bytes, a header and a zero), in bytes: four classes to a doubling; what is large takes whole pages
-/// from version 5.3.1 on, and may so take less.
+/// What jemalloc takes for a string (its bytes, a header and a zero), in bytes: four classes to a doubling; what is
+/// large takes whole pages from version 5.3.1 on, and may so take less.
 fn allocated_bytes(length: usize) -> RangeInclusive<u64> {
     let wanted = (length + if length < 1 << 16 { 6 } else { 10 }) as u64;
     let class = wanted.next_multiple_of((wanted.next_power_of_two() / 8).max(16));
@@ -339,8 +344,8 @@ fn figures([info, tiers, report]: [&Value; 3]) -> Figures {
     (values, bytes)
 }
 
-/// The arena holds what the keys' values take: as they lie after the churn, with all moved up, and with the same moved down again. In one
-/// transaction, so that nothing moves meanwhile.
+/// The arena holds what the keys' values take: as they lie after the churn, with all moved up, and with the same
+/// moved down again. In one transaction, so that nothing moves meanwhile.
 fn check_arena(member: &Member, accounts: &[Account]) {
     let mut connection = member.connection();
     // Nothing moves down by itself.

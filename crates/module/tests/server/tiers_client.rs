@@ -1,7 +1,8 @@
 //! A client of keys of its own, which knows what each of them must hold and compares every reply with it.
 //!
-//! It writes, changes in place, copies, renames, deletes, lets expire and reads, many commands at once. What a key holds tells where it is from.
-//! A value with a short time to live may be there or be gone while its time ends, and is only read, written anew or deleted.
+//! It writes, changes in place, copies, renames, deletes, lets expire and reads, many commands at once. What a key
+//! holds tells where it is from. A value with a short time to live may be there or be gone while its time ends, and
+//! is only read, written anew or deleted.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -188,7 +188,8 @@ fn cold_collections_move_down_hot_ones_up_and_all_when_the_tier_is_given_up() {
     }
 }
 
-/// The same commands to a server without Tenure, and the replica of the one whose collections move: all three hold the same.
+/// The same commands to a server without Tenure, and the replica of the one whose collections move: all three hold
+/// the same.
 #[test]
 fn collections_that_move_while_clients_change_them_are_right() {
     for binary in oldest_and_newest_of(that_tell_of_watchers()) {

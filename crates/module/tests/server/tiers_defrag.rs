@@ -1,4 +1,5 @@
-//! Two memory tiers in a server that was built with its own jemalloc, as most in use are, and that defragments its memory meanwhile.
+//! Two memory tiers in a server that was built with its own jemalloc, as most in use are, and that defragments its
+//! memory meanwhile.
 
 use redis::Connection;
 use tenure_servers::{ServerBinary, ServerOptions};

@@ -1,4 +1,5 @@
-//! Tenants by user of the access control lists, in one database: whose each key is, whatever way it comes, and what follows from it.
+//! Tenants by user of the access control lists, in one database: whose each key is, whatever way it comes, and what
+//! follows from it.
 
 use std::time::Duration;
 
@@ -85,7 +86,8 @@ fn keys(connection: &mut Connection, tenant: &str) -> f64 {
     partition(connection, tenant)["keys"]
 }
 
-/// Strings and hashes of three users and of one who is no tenant, at one time and in any order; then they go, grow and change names.
+/// Strings and hashes of three users and of one who is no tenant, at one time and in any order; then they go, grow
+/// and change names.
 #[test]
 fn used_bytes_are_those_of_the_keys_that_a_user_has_created() {
     on_three(&with_tenants("alice=user:alice bob=user:bob carol=user:carol"), |server| {
@@ -251,7 +253,8 @@ fn keys_that_were_there_before_are_whose_user_asks_for_them() {
     });
 }
 
-/// A snapshot doesn't know who created its keys, nor does a replica; their users take them over, in the databases they are in.
+/// A snapshot doesn't know who created its keys, nor does a replica; their users take them over, in the databases
+/// they are in.
 #[test]
 fn after_a_restart_a_swap_of_databases_and_on_a_replica_owners_are_right_or_found_again() {
     let options = with_tenants(TENANTS).set("repl-backlog-size", "64kb");
@@ -322,7 +325,8 @@ fn reader(server: &Server, user: &str, prefix: &'static str, keys: u64) -> Cache
     CacheAside::new(login(server, user), prefix, keys, 1000)
 }
 
-/// Three users, misses of the second most expensive; the third has a minimum, though its misses are cheap and it asks for little.
+/// Three users, misses of the second most expensive; the third has a minimum, though its misses are cheap and it asks
+/// for little.
 #[test]
 fn memory_goes_to_the_dear_user_and_bounds_hold() {
     let tenants = "alice=user:alice,max=1mb bob=user:bob carol=user:carol,min=1mb";

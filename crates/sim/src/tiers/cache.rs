@@ -1,10 +1,11 @@
 //! A cache in two tiers: the values, their moves, and the background work between turns.
 //!
-//! What it may know is what the server knows: a key's last access, reuse time, size and tenant when an access or the walk meets it, and the
-//! bytes of each tier. The walk meets keys of both tiers in no order (drawn at random here), each is offered to its tier's shortlists (`policy/pools.rs`),
-//! and K keys of a tier are met for each that leaves it. Reads leave a value where it is, writes put it into the fast tier, since
-//! the server allocates it anew. Once a turn: promotions of what was accessed, then what `tiers/marks.rs` says.
-//! Cost: a look-up per access, 48 bytes a value.
+//! What it may know is what the server knows: a key's last access, reuse time, size and tenant when an access or the
+//! walk meets it, and the bytes of each tier. The walk meets keys of both tiers in no order (drawn at random here),
+//! each is offered to its tier's shortlists (`policy/pools.rs`), and K keys of a tier are met for each that leaves
+//! it. Reads leave a value where it is, writes put it into the fast tier, since the server allocates it anew. Once a
+//! turn: promotions of what was accessed, then what `tiers/marks.rs` says. Cost: a look-up per access, 48 bytes a
+//! value.
 
 use std::collections::VecDeque;
 
@@ -372,7 +373,8 @@ impl TierCache {
         self.densities.as_ref().map_or(&self.no_table, |densities| &densities.table)
     }
 
-    /// The value that leaves a tier next: the oldest newcomer if that may leave, else of who gives the one that the placer ranks lowest of those met.
+    /// The value that leaves a tier next: the oldest newcomer if that may leave, else of who gives the one that the
+    /// placer ranks lowest of those met.
     fn next_to_leave(&mut self, tier: Tier) -> Option<usize> {
         let donor = match tier {
             Tier::Fast => {
@@ -404,7 +406,8 @@ impl TierCache {
         }
     }
 
-    /// The donor's value that entered first of those not asked for since, if it may leave. Who was accessed leaves the ring.
+    /// The donor's value that entered first of those not asked for since, if it may leave. Who was accessed leaves
+    /// the ring.
     fn oldest_newcomer(&mut self, donor: Donor) -> Option<usize> {
         let ring = match donor {
             Donor::Partition(id) => id.index(),
@@ -446,7 +449,8 @@ impl TierCache {
         }
     }
 
-    /// The walk, until a value is met that may leave at once, K values of the tier's donor were met, or patience has run out.
+    /// The walk, until a value is met that may leave at once, K values of the tier's donor were met, or patience has
+    /// run out.
     fn meet(&mut self, tier: Tier, donor: Donor) -> Option<usize> {
         let patience = PATIENCE * self.config.sample_size as usize;
         let mut met = 0;

@@ -1,7 +1,8 @@
-//! What is learned from the accesses beside the placer: densities, for the rule by worth, and curves, for the division of the fast tier.
+//! What is learned from the accesses beside the placer: densities, for the rule by worth, and curves, for the
+//! division of the fast tier.
 //!
-//! As the server's worker does it: histories in a table of keys, a sample of the accesses for the density model (`policy/density/`) and one
-//! EAET model a tenant. Each is kept only where it is needed.
+//! As the server's worker does it: histories in a table of keys, a sample of the accesses for the density model
+//! (`policy/density/`) and one EAET model a tenant. Each is kept only where it is needed.
 
 use tenure_core::access::{Access, Op};
 use tenure_core::curve::MissRatioCurve;

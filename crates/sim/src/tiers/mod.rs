@@ -1,9 +1,10 @@
 //! Two tiers of memory over a trace: what lies where, what moves, and what that would cost.
 //!
-//! The decisions are the core's (`tenure_core::tiers`); here are the values ([`cache`]), what is learned from the accesses
-//! (`learner`), workloads like those of the dissertation ([`workloads`]), and what is counted. Systems as in Wang's dissertation (2024) sec. 5.2: sdTMM,
-//! the same by worth, naiveTMM (whatever is found in the slow tier goes up, in plain order of recency), demotion only, all fast, all slow.
-//! Hits, moves and keys met are counted; times are modelled from them by [`Prices`], and named so.
+//! The decisions are the core's (`tenure_core::tiers`); here are the values ([`cache`]), what is learned from the
+//! accesses (`learner`), workloads like those of the dissertation ([`workloads`]), and what is counted. Systems as in
+//! Wang's dissertation (2024) sec. 5.2: sdTMM, the same by worth, naiveTMM (whatever is found in the slow tier goes
+//! up, in plain order of recency), demotion only, all fast, all slow. Hits, moves and keys met are counted; times are
+//! modelled from them by [`Prices`], and named so.
 
 pub mod cache;
 mod learner;
@@ -112,7 +113,8 @@ pub struct Prices {
 }
 
 impl Default for Prices {
-    /// As measured on stock servers (DESIGN.md): 900,000 commands a second when pipelined; evictions at K = 5 and 16 that take 3.1 and 7.6 µs.
+    /// As measured on stock servers (DESIGN.md): 900,000 commands a second when pipelined; evictions at K = 5 and 16
+    /// that take 3.1 and 7.6 µs.
     fn default() -> Self {
         Prices { request_ns: 1100.0, met_ns: (7600.0 - 3100.0) / 11.0, hit_us: 20.0 }
     }
@@ -145,7 +147,8 @@ pub struct TierConfig {
     pub window_requests: u64,
     /// Values met in a tier for each that leaves it, 1 to 64.
     pub sample_size: u32,
-    /// Names of newcomers kept, by tenant: of those that entered and weren't asked for since. 0 = all are found by the walk.
+    /// Names of newcomers kept, by tenant: of those that entered and weren't asked for since. 0 = all are found by
+    /// the walk.
     pub newcomers: usize,
     /// Seed of all that is random.
     pub seed: u64,
@@ -239,8 +242,8 @@ impl Counts {
             + Self::share(self.slow_read_ns + self.move_ns + self.met as f64 * prices.met_ns, self.requests)
     }
 
-    /// Modelled: what a client waits in the mean, in µs: the hit time, what slow values add to it, and miss penalties. Background
-    /// work is not in it.
+    /// Modelled: what a client waits in the mean, in µs: the hit time, what slow values add to it, and miss
+    /// penalties. Background work is not in it.
     pub fn mean_latency_us(&self, prices: &Prices) -> f64 {
         prices.hit_us + Self::share(self.slow_read_ns / 1000.0 + self.penalty_us, self.requests)
     }
@@ -257,8 +260,8 @@ pub struct TierRow {
     pub throughput: f64,
 }
 
-/// Replays a trace under each of these configurations, which should differ in system, division and fast bytes only; the first `warm_up` accesses
-/// aren't counted. All-slow is all-fast with other times, so both are one replay.
+/// Replays a trace under each of these configurations, which should differ in system, division and fast bytes only;
+/// the first `warm_up` accesses aren't counted. All-slow is all-fast with other times, so both are one replay.
 pub fn simulate<'a>(
     accesses: impl Fn() -> Box<dyn Iterator<Item = &'a Access> + 'a> + Sync,
     configs: &[TierConfig],
@@ -325,7 +328,8 @@ fn replay<'a>(
     *cache.counts()
 }
 
-/// What all-fast came to, with every hit's value read from the slow tier. The mean size of what is read stands for the sizes of hits.
+/// What all-fast came to, with every hit's value read from the slow tier. The mean size of what is read stands for
+/// the sizes of hits.
 fn all_slow<'a>(
     all_fast: &Counts,
     config: &TierConfig,

@@ -1,7 +1,9 @@
-//! Workloads like those of Wang's dissertation (2024) sec. 5.2.3 and 5.2.4, made here, smaller: by default 50,000 keys and 500,000 reads a tenant, where
-//! the dissertation has 10 million and 100 million, the same ratio of ten reads a key. A value is 324 bytes, its mean size in sec. 5.2.7.
+//! Workloads like those of Wang's dissertation (2024) sec. 5.2.3 and 5.2.4, made here, smaller: by default 50,000
+//! keys and 500,000 reads a tenant, where the dissertation has 10 million and 100 million, the same ratio of ten
+//! reads a key. A value is 324 bytes, its mean size in sec. 5.2.7.
 //!
-//! Ranks are drawn exactly in proportion to 1 / rank^α by bisection in the cumulative sum, and scattered over the keys by their hash. Tenants take turns.
+//! Ranks are drawn exactly in proportion to 1 / rank^α by bisection in the cumulative sum, and scattered over the
+//! keys by their hash. Tenants take turns.
 
 use std::fmt;
 use std::str::FromStr;

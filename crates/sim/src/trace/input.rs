@@ -1,7 +1,7 @@
 //! The bytes of a trace: from a file or standard input, unpacked on a thread of their own, cut into lines or records.
 //!
-//! What packs a trace (gzip, Zstandard or nothing) is told by its first bytes, never by its name. Constant memory: four chunks on
-//! their way from the unpacking thread, and one buffer that holds the longest line.
+//! What packs a trace (gzip, Zstandard or nothing) is told by its first bytes, never by its name. Constant memory:
+//! four chunks on their way from the unpacking thread, and one buffer that holds the longest line.
 
 use std::fs::File;
 use std::io::{self, Read};

@@ -1,9 +1,9 @@
 //! libCacheSim's csv: any columns, told by the parameters of its `-t` option.
 //!
-//! Source: libCacheSim's command line: `time-col=2, obj-id-col=5, obj-size-col=4, op-col=…, ttl-col=…, tenant-col=…`, counted from 1,
-//! with `delimiter=,` and `has-header=true`. `obj-id-is-num` and `feature-cols` change nothing here. Times are in seconds.
-//! Differs: a header is recognised by itself (the first line has no number where the size or time should be), and where no
-//! parameters are given it must be one whose names are known.
+//! Source: libCacheSim's command line: `time-col=2, obj-id-col=5, obj-size-col=4, op-col=…, ttl-col=…, tenant-col=…`,
+//! counted from 1, with `delimiter=,` and `has-header=true`. `obj-id-is-num` and `feature-cols` change nothing here.
+//! Times are in seconds. Differs: a header is recognised by itself (the first line has no number where the size or
+//! time should be), and where no parameters are given it must be one whose names are known.
 
 use super::delimited::{Columns, Role};
 use super::row::{Row, parse_seconds_us};

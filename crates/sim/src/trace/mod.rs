@@ -1,8 +1,8 @@
 //! Traces: any supported file in, a stream of accesses out, in memory that doesn't grow with the trace.
 //!
-//! [`TraceReader`] is an iterator of accesses; who also needs a key's text (a benchmark that replays the trace against a real
-//! server) calls [`TraceReader::next_request`]. One file per format. Cost: about 60 ns per row of gzipped CSV, unpacking on a
-//! thread of its own.
+//! [`TraceReader`] is an iterator of accesses; who also needs a key's text (a benchmark that replays the trace
+//! against a real server) calls [`TraceReader::next_request`]. One file per format. Cost: about 60 ns per row of
+//! gzipped CSV, unpacking on a thread of its own.
 
 mod delimited;
 mod format;
@@ -81,8 +81,8 @@ pub struct Request<'a> {
     pub key: &'a [u8],
 }
 
-/// Reads a trace from its start to its end. After an error it ends, unless bad lines are skipped. A trace without any access is an
-/// error at its end.
+/// Reads a trace from its start to its end. After an error it ends, unless bad lines are skipped. A trace without any
+/// access is an error at its end.
 ///
 /// Times start at 0 and never go back: where a trace's lines are out of order, a late one counts as simultaneous with
 /// the one before it.
@@ -177,7 +177,8 @@ impl TraceReader {
         Some(access.map(|access| Request { access, key: &self.row.key }))
     }
 
-    /// Names of the tenants seen so far, by [`TenantId`](tenure_core::units::TenantId); a trace without tenants has one, named "".
+    /// Names of the tenants seen so far, by [`TenantId`](tenure_core::units::TenantId); a trace without tenants has
+    /// one, named "".
     pub fn tenant_names(&self) -> &[String] {
         self.tenants.names()
     }

@@ -1,9 +1,10 @@
 //! What `MONITOR` of a Redis or Valkey server prints: `1339518083.107412 [0 127.0.0.1:60866] "set" "key" "value"`.
 //!
-//! One line is one command, and one access per key of it (`MGET`, `MSET`, `DEL` and `UNLINK` take many). Commands that neither read nor write
-//! a value (`PING`, `EXPIRE`, `MULTI` …) are passed over. `SET` and its kin tell sizes and TTLs; a read's size is what a bounded
-//! memory of 65,536 recent sizes knows of its key, else unknown. A tenant is the logical database; a client is an address without its
-//! port, since each connection of one program has another.
+//! One line is one command, and one access per key of it (`MGET`, `MSET`, `DEL` and `UNLINK` take many). Commands
+//! that neither read nor write a value (`PING`, `EXPIRE`, `MULTI` …) are passed over. `SET` and its kin tell sizes
+//! and TTLs; a read's size is what a bounded memory of 65,536 recent sizes knows of its key, else unknown. A tenant
+//! is the logical database; a client is an address without its port, since each connection of one program has
+//! another.
 
 use std::collections::VecDeque;
 

@@ -1,8 +1,9 @@
 //! MSR Cambridge block traces: timestamp, host, disk, Read or Write, offset, size, response time.
 //!
-//! Source: the README of the published traces (SNIA IOTTA; Narayanan et al., FAST'08): times are Windows file times (100 ns), as is
-//! the response time, which becomes the penalty column; offset and size are bytes. The key is `host.disk:offset`, the
-//! start address of the request, so overlapping extents are different keys. The tenant is `host.disk`.
+//! Source: the README of the published traces (SNIA IOTTA; Narayanan et al., FAST'08): times are Windows file times
+//! (100 ns), as is the response time, which becomes the penalty column; offset and size are bytes. The key is
+//! `host.disk:offset`, the start address of the request, so overlapping extents are different keys. The tenant is
+//! `host.disk`.
 
 use super::row::{Row, parse_op, parse_size, parse_u64, shown};
 

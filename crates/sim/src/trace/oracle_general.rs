@@ -1,7 +1,8 @@
 //! libCacheSim's oracleGeneral: packed little-endian records of 24 bytes.
 //!
-//! Each holds a u32 time in seconds, a u64 object number, a u32 size and an i64, the position of the next access to the object, which
-//! is not used: the clairvoyant policies here look ahead by themselves. The key is the number's decimal text.
+//! Each holds a u32 time in seconds, a u64 object number, a u32 size and an i64, the position of the next access to
+//! the object, which is not used: the clairvoyant policies here look ahead by themselves. The key is the number's
+//! decimal text.
 
 use super::row::Row;
 
@@ -37,8 +38,8 @@ pub(super) fn push_decimal(mut number: u64, text: &mut Vec<u8>) {
     text.extend_from_slice(&digits[at..]);
 }
 
-/// True where `start`, the beginning of a trace, looks like records of this kind: binary, in order of time, with sizes above 0 and
-/// positions ahead (or none, which is -1 or the largest number).
+/// True where `start`, the beginning of a trace, looks like records of this kind: binary, in order of time, with
+/// sizes above 0 and positions ahead (or none, which is -1 or the largest number).
 pub(super) fn looks_like(start: &[u8]) -> bool {
     let text = |b: &u8| matches!(b, b'\t' | b'\n' | b'\r' | 0x20..=0x7e | 0x80..);
     let n = start.len() / RECORD_BYTES;

@@ -114,7 +114,8 @@ pub(super) fn parse_penalty(field: &[u8]) -> Result<Option<f32>, String> {
         .ok_or_else(|| format!("penalty {} is not a number of µs, 0 or more", shown(field)))
 }
 
-/// What an operation's name means, in any of the names that caches and tools use; `None` for others. Case does not matter.
+/// What an operation's name means, in any of the names that caches and tools use; `None` for others. Case does not
+/// matter.
 #[inline]
 pub(super) fn parse_op(name: &[u8]) -> Option<Op> {
     const READS: [&[u8]; 6] = [b"get", b"gets", b"gat", b"read", b"r", b"head"];

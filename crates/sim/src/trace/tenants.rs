@@ -1,4 +1,5 @@
-//! Who an access belongs to: a column of the trace, its client, a prefix of the key, or a hash of it, numbered as they appear.
+//! Who an access belongs to: a column of the trace, its client, a prefix of the key, or a hash of it, numbered as
+//! they appear.
 
 use std::fmt;
 use std::str::FromStr;
@@ -104,8 +105,8 @@ impl Tenants {
 
     #[inline]
     fn named(&mut self, name: &[u8]) -> Result<TenantId, String> {
-        // Where a trace names no tenants, comparing nothing with nothing took half of the reading: some processors' vector loads
-        // are very slow on the dangling pointer of an empty slice.
+        // Where a trace names no tenants, comparing nothing with nothing took half of the reading: some processors'
+        // vector loads are very slow on the dangling pointer of an empty slice.
         match &self.last {
             Some((last, id)) if last.len() == name.len() && (name.is_empty() || last == name) => Ok(*id),
             _ => self.look_up(name),

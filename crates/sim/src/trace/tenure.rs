@@ -1,7 +1,7 @@
 //! Tenure's own CSV: `time_s,key,op,size,tenant`, a blank is unknown; `op` is get, set or del.
 //!
-//! The header names the columns, so they may come in another order, and two more are understood: `ttl_s` and `penalty_us`.
-//! Without a header the five columns are taken in the order above.
+//! The header names the columns, so they may come in another order, and two more are understood: `ttl_s` and
+//! `penalty_us`. Without a header the five columns are taken in the order above.
 
 use super::delimited::{Columns, Role};
 use super::row::Row;

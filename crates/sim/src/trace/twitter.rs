@@ -1,7 +1,7 @@
 //! Twitter's cache-trace csv: timestamp (s), key, key size, value size, client id, operation, TTL (s).
 //!
-//! Source: the README of the published traces (Yang et al., OSDI'20). An access's size is key size + value size. The TTL
-//! stands at writes only. Keys contain no comma.
+//! Source: the README of the published traces (Yang et al., OSDI'20). An access's size is key size + value size. The
+//! TTL stands at writes only. Keys contain no comma.
 
 use super::row::{Row, parse_op, parse_size, parse_time, shown};
 

@@ -1,10 +1,11 @@
 //! Which ranking of keys would have cost least: one miniature cache for each, side by side.
 //!
-//! Source: miniature simulation (Waldspurger et al., ATC'17): keys are sampled by their hash, and a cache of `C` bytes is stood for by one of `C` ×
-//! rate; pRedis's authors choose between two policies so. Keys fall into sixteen strata by their hash, and what one ranking costs more than
-//! another is believed where it is by far more than strata differ by chance: one expensive key may make a window, not a decision.
-//! What is learned (density, and density steadied by the long run) is returned to as soon as it is not behind.
-//! Cost: four small caches' access per sampled access, K scores per eviction; about 80 bytes per ranking and sampled key that fits.
+//! Source: miniature simulation (Waldspurger et al., ATC'17): keys are sampled by their hash, and a cache of `C`
+//! bytes is stood for by one of `C` × rate; pRedis's authors choose between two policies so. Keys fall into sixteen
+//! strata by their hash, and what one ranking costs more than another is believed where it is by far more than strata
+//! differ by chance: one expensive key may make a window, not a decision. What is learned (density, and density
+//! steadied by the long run) is returned to as soon as it is not behind. Cost: four small caches' access per sampled
+//! access, K scores per eviction; about 80 bytes per ranking and sampled key that fits.
 
 use super::history::Feature;
 use super::ranking::{GreedyAges, Ranker, Ranking, Subject};
@@ -23,7 +24,8 @@ const DECAY: f64 = 0.7;
 const GAIN_MIN: f64 = 0.03;
 /// … and by so many standard errors.
 const ERRORS_MIN: f64 = 3.0;
-/// Windows that all caches evicted in before anything is believed: who evicts the cheap first pays at once and is paid later.
+/// Windows that all caches evicted in before anything is believed: who evicts the cheap first pays at once and is
+/// paid later.
 const WINDOWS_MIN: u32 = 3;
 
 /// The contest. See the file's opening.
@@ -36,7 +38,8 @@ pub struct Contest {
 }
 
 impl Contest {
-    /// Empty caches that stand for one of which `capacity_bytes` would be the sample's; `step_ticks` as [`GreedyAges::new`] has it.
+    /// Empty caches that stand for one of which `capacity_bytes` would be the sample's; `step_ticks` as
+    /// [`GreedyAges::new`] has it.
     pub fn new(capacity_bytes: u64, step_ticks: u64, seed: u64) -> Self {
         let rival = |ranking| Rival {
             ranking,
@@ -52,7 +55,8 @@ impl Contest {
         Contest { rivals: Ranking::ALL.map(rival), chosen: Ranking::Density, windows: 0 }
     }
 
-    /// Takes one access of the sample at `now`; `feature` is what the key has shown with it, `expires` when its value does, in ticks.
+    /// Takes one access of the sample at `now`; `feature` is what the key has shown with it, `expires` when its value
+    /// does, in ticks.
     pub fn record(&mut self, access: &Access, now: u64, feature: Feature, expires: u64, table: &DensityTable) {
         for rival in &mut self.rivals {
             rival.record(access, now, feature, expires, table);

@@ -1,7 +1,8 @@
 //! What a key has shown: how often and how fast it is accessed, in two bytes; and the feature that it is ranked by.
 //!
-//! Both numbers are logarithms: requests in sixteenths of an octave, older ones less, and the smoothed gap between two in eighths. Ten bits of
-//! them are enough for compact entries. Cost: no logarithm is taken, one table look-up for each access.
+//! Both numbers are logarithms: requests in sixteenths of an octave, older ones less, and the smoothed gap between
+//! two in eighths. Ten bits of them are enough for compact entries. Cost: no logarithm is taken, one table look-up
+//! for each access.
 
 /// Gaps are remembered in eighths of an octave.
 const GAP_STEPS: f32 = 8.0;
@@ -39,7 +40,8 @@ const PART: [f32; TABLED] = {
     }
     part
 };
-/// What one request adds to a number of requests of 2^x, in steps: log2(1 + 2^-x), by the series of ln((1 + z) / (1 - z)).
+/// What one request adds to a number of requests of 2^x, in steps: log2(1 + 2^-x), by the series of ln((1 + z) / (1 -
+/// z)).
 const MORE: [f32; TABLED] = {
     let mut more = [0.0; TABLED];
     let mut steps = 0;
@@ -53,7 +55,8 @@ const MORE: [f32; TABLED] = {
     more
 };
 
-/// What a key has shown: how often and how fast it is accessed. 2 bytes, to be kept with the key, also beyond its eviction.
+/// What a key has shown: how often and how fast it is accessed. 2 bytes, to be kept with the key, also beyond its
+/// eviction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct History {
     /// 0 = not asked for yet; else 1 more than log2 of its requests, in sixteenths. Older requests count for less.
@@ -63,9 +66,10 @@ pub struct History {
 }
 
 impl History {
-    /// The history after one more request at `now`, `gap` ticks after the last; of a key that had none, `gap` is not looked at. Requests count for
-    /// less with time, for half after 1 / `fading` ticks. `now` decides which way a fraction of a step is rounded, so that the count is right in the
-    /// mean. No logarithm is taken: of the gap it is linear within an octave, of the count it stands in a table.
+    /// The history after one more request at `now`, `gap` ticks after the last; of a key that had none, `gap` is not
+    /// looked at. Requests count for less with time, for half after 1 / `fading` ticks. `now` decides which way a
+    /// fraction of a step is rounded, so that the count is right in the mean. No logarithm is taken: of the gap it is
+    /// linear within an octave, of the count it stands in a table.
     #[inline]
     pub fn accessed(self, gap: u64, now: u32, fading: f32) -> History {
         let Some(steps) = self.often.checked_sub(1) else { return History { often: 1, gap: 0 } };
@@ -96,7 +100,8 @@ impl History {
         (self.often > 1).then(|| (f32::from(self.gap) / GAP_STEPS).exp2())
     }
 
-    /// Where it stands in the table. `group` is what keys that were seen once are told apart by, the penalty's class for one; taken modulo [`GROUPS`].
+    /// Where it stands in the table. `group` is what keys that were seen once are told apart by, the penalty's class
+    /// for one; taken modulo [`GROUPS`].
     #[inline]
     pub fn feature(self, group: u8) -> Feature {
         let steps = self.often.saturating_sub(1);
@@ -110,7 +115,8 @@ impl History {
         Feature { row: row as u16, often: steps }
     }
 
-    /// As ten bits: counts in halves of an octave, gaps in octaves. `seed` decides which way a fraction of a count is rounded.
+    /// As ten bits: counts in halves of an octave, gaps in octaves. `seed` decides which way a fraction of a count is
+    /// rounded.
     pub fn to_ten_bits(self, seed: u32) -> u16 {
         let fraction = (seed.wrapping_mul(0x9e37_79b9) >> 29) as u16;
         let halves = (u16::from(self.often.saturating_sub(1)) + fraction) / u16::from(STEPS_PER_HALF);
@@ -138,7 +144,8 @@ impl History {
     }
 }
 
-/// What ranking goes by of a history: which keys have shown alike, and how often this one was accessed. As text: `once, group 5`, or `5 to 8 times, every 2^9 ticks`.
+/// What ranking goes by of a history: which keys have shown alike, and how often this one was accessed. As text:
+/// `once, group 5`, or `5 to 8 times, every 2^9 ticks`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Feature {
     /// Of the table, below [`FEATURES`].
@@ -194,7 +201,8 @@ mod tests {
         assert_eq!(often.feature(0).to_string(), "more than 16 times, every 2^31 ticks");
     }
 
-    /// Every 8 ticks, a thousand times: what rounds up and what rounds down is even. Then with half-lives of 64 ticks: the sum over i of 2^(-i/8) is 12.05.
+    /// Every 8 ticks, a thousand times: what rounds up and what rounds down is even. Then with half-lives of 64
+    /// ticks: the sum over i of 2^(-i/8) is 12.05.
     #[test]
     fn requests_are_counted_in_the_mean_and_fade() {
         let count = |fading: f32| {

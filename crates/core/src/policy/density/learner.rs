@@ -1,5 +1,5 @@
-//! What the policy learns, and when: densities and the contest are fed with sampled accesses, fitted to the cache's size and the stream's rate, and
-//! read at the end of each window.
+//! What the policy learns, and when: densities and the contest are fed with sampled accesses, fitted to the cache's
+//! size and the stream's rate, and read at the end of each window.
 //!
 //! The server's worker and the simulated cache both learn by this. Nothing comes in while memory is far from its limit.
 //! The contest takes a quarter of the sample at most: its four caches take eight times the memory per key.
@@ -178,6 +178,11 @@ impl Learner {
         self.learned.clone()
     }
 
+    /// What was learned last.
+    pub fn learned(&self) -> &Learned {
+        &self.learned
+    }
+
     /// Sampled keys that are remembered.
     pub fn sampled_keys(&self) -> usize {
         self.model.sampled_keys()
@@ -203,7 +208,8 @@ mod tests {
         Shown { now, expires: u64::MAX, feature, penalty_us: 100.0, op: Op::Read }
     }
 
-    /// A loop over 1.5 times what fits: recency misses always, density keeps some. At half the rate the miniatures are half as large.
+    /// A loop over 1.5 times what fits: recency misses always, density keeps some. At half the rate the miniatures
+    /// are half as large.
     #[test]
     fn a_loop_is_learned_at_any_rate() {
         let mut learner = learner(10_000);

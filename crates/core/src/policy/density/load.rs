@@ -1,7 +1,8 @@
 //! How busy the server's main thread is, and how much looking for a good victim is worth then.
 //!
-//! What keys a larger sample finds saves its users' time later; what the sample takes of the main thread is waited for now by all whose commands are in line. With
-//! time to spare nobody is; close to all of it spent, each microsecond more makes the line longer (docs/results.md, "Tenure's own policy in the server").
+//! What keys a larger sample finds saves its users' time later; what the sample takes of the main thread is waited
+//! for now by all whose commands are in line. With time to spare nobody is; close to all of it spent, each
+//! microsecond more makes the line longer (docs/results/earlier.md, "Tenure's own policy in the server").
 
 use crate::decide::sample_size::SAMPLE_SIZE_DEFAULT;
 

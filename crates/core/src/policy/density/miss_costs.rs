@@ -1,6 +1,7 @@
-//! What a miss of a key costs under Tenure's own policy: as measured for the key, else as its partition's do in the mean; where many
-//! misses meet a fetch of the same key under way, the wait of all of them; and as often as its tenant's weight says. If one
-//! key's measurements vary as much as different keys', as where a client fetches many keys one after the other, the partition's mean counts.
+//! What a miss of a key costs under Tenure's own policy: as measured for the key, else as its partition's do in the
+//! mean; where many misses meet a fetch of the same key under way, the wait of all of them; and as often as its
+//! tenant's weight says. If one key's measurements vary as much as different keys', as where a client fetches many
+//! keys one after the other, the partition's mean counts.
 
 use super::history::{Feature, History};
 use super::ranks::history_of;
@@ -12,7 +13,8 @@ use crate::units::{PARTITIONS_MAX, PartitionId};
 /// Misses that the share of delayed ones is told by.
 const MISSES_ENOUGH: u64 = 256;
 
-/// Where a key that has shown `history` stands in the table: keys that were seen once are told apart by the class of their penalty.
+/// Where a key that has shown `history` stands in the table: keys that were seen once are told apart by the class of
+/// their penalty.
 #[inline]
 pub fn feature_of(history: History, penalty_us: f32) -> Feature {
     history.feature(penalty_class(f64::from(penalty_us)) as u8)
@@ -47,13 +49,14 @@ impl Delays {
 const MEASURES_ENOUGH: f64 = 200.0;
 /// What one measure moves a mean by, of the difference, once there are enough.
 const MEASURE_WEIGHT: f64 = 1.0 / 1024.0;
-/// What two measures of one key differ by, squared, over what one is off by: 2 of the first two, 8/7 where one is smoothed over many.
+/// What two measures of one key differ by, squared, over what one is off by: 2 of the first two, 8/7 where one is
+/// smoothed over many.
 const PAIR: f64 = 1.5;
 /// From here on a key's own measure is taken as it is.
 const TRUSTED: f32 = 0.8;
 
-/// How far measured penalties tell keys apart, over all partitions. Logarithms, since penalties differ by factors; variances as Welford (1962) adds them up,
-/// late measures more.
+/// How far measured penalties tell keys apart, over all partitions. Logarithms, since penalties differ by factors;
+/// variances as Welford (1962) adds them up, late measures more.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Noise {
     measures: f64,
@@ -80,8 +83,8 @@ impl Noise {
         }
     }
 
-    /// What part of the difference (of logarithms) between a key's own penalty and its partition's is real, 0 to 1: the share of the variance that
-    /// is between keys. 1 while too little was measured.
+    /// What part of the difference (of logarithms) between a key's own penalty and its partition's is real, 0 to 1:
+    /// the share of the variance that is between keys. 1 while too little was measured.
     pub fn trust(&self) -> f32 {
         if self.pairs < MEASURES_ENOUGH || self.apart == 0.0 {
             return 1.0;
@@ -118,7 +121,8 @@ impl MissCosts {
         self.are_delayed = delays.share() >= DELAYED_MIN;
     }
 
-    /// What a key has shown, and what a miss of it costs, in µs, times its tenant's weight. Of a key that isn't remembered, that of its partition.
+    /// What a key has shown, and what a miss of it costs, in µs, times its tenant's weight. Of a key that isn't
+    /// remembered, that of its partition.
     #[inline]
     pub fn of(&self, entry: Option<&Entry>, partition: PartitionId, ticks_per_us: f64) -> (Feature, f32) {
         let mean_us = self.penalty_us[partition.index()];
@@ -176,7 +180,8 @@ mod tests {
         assert!(!costs.are_delayed);
     }
 
-    /// Two backends a factor of ten apart, each measured within a tenth: keys differ. One backend whose keys wait for one another: they don't.
+    /// Two backends a factor of ten apart, each measured within a tenth: keys differ. One backend whose keys wait for
+    /// one another: they don't.
     #[test]
     fn penalties_that_are_noise_count_as_their_mean() {
         let measured = |us_of: &mut dyn FnMut(u64) -> f32| {

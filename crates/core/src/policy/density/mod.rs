@@ -1,4 +1,5 @@
-//! Tenure's own policy, the default: of the keys that are met the one goes whose bytes save least. The server and the simulator run this folder.
+//! Tenure's own policy, the default: of the keys that are met the one goes whose bytes save least. The server and the
+//! simulator run this folder.
 //!
 //! | file | what it decides |
 //! | --- | --- |
@@ -10,9 +11,11 @@
 //! | `miss_costs` | what a miss of a key costs |
 //! | `ranks` | what is known of a key, as ranking takes it |
 //! | `load` | how many keys are looked at for a victim |
+//! | `sizing` | what would be missed with less memory or more, by miniature caches |
 //! | `simulated` | the server's part, simulated: accesses, candidates drawn at random, eviction |
 //!
-//! The candidates are kept by `policy/pools.rs`. What keys have shown is remembered in `key_table.rs`, dated by the clock of `access_ring.rs`.
+//! The candidates are kept by `policy/pools.rs`. What keys have shown is remembered in `key_table.rs`, dated by the
+//! clock of `access_ring.rs`.
 
 mod contest;
 mod history;
@@ -23,6 +26,7 @@ mod model;
 mod ranking;
 mod ranks;
 mod simulated;
+mod sizing;
 mod table;
 
 pub use contest::Contest;
@@ -33,12 +37,14 @@ pub use miss_costs::{Delays, MissCosts, Noise, feature_of};
 pub use model::{DensityConfig, DensityModel};
 pub use ranking::{GreedyAges, Ranker, Ranking, Subject};
 pub use ranks::{Basis, Ranks, Value, was_accessed};
-pub use simulated::{Bounds, Density, DensityPolicyConfig};
+pub use simulated::{Bounds, Density, DensityPolicyConfig, Watched};
+pub use sizing::{BYTES_PER_KEY, Expectations, Expected, Measured, Owner, PRESENT, SCALES, Sizing};
 pub use table::DensityTable;
 
 /// Keys looked at per eviction, where nothing else is set.
 pub const SAMPLE_SIZE: u32 = 10;
 /// Requests between two tables, where nothing else is set.
 pub const WINDOW_REQUESTS: u64 = 50_000;
-/// The table of keys has this part of the memory, where nothing else is set: of keys of 1 KiB, all that are there are remembered.
+/// The table of keys has this part of the memory, where nothing else is set: of keys of 1 KiB, all that are there are
+/// remembered.
 pub const KEY_TABLE_SHARE: u64 = 64;

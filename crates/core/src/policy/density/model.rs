@@ -1,9 +1,10 @@
 //! Learns densities: how often keys that have shown a feature are accessed at each age.
 //!
-//! LHD (Beckmann et al., NSDI'18) learns such a density from ages, as here; what is made of it is in `table.rs`. Derivation: docs/models.md, "Density".
-//! Learned from a sample of the keys, evicted ones too, so that what eviction did is not learned. By *feature* (what a key has shown) and age it
-//! counts accesses and the time that keys spent at that age; never-reused keys count too, or a one-hit burst looks merely not yet due.
-//! Cost: one look-up in a map per sampled access, O(features × ages + sampled keys) per window; 256 KiB and about 40 bytes per sampled key.
+//! LHD (Beckmann et al., NSDI'18) learns such a density from ages, as here; what is made of it is in `table.rs`.
+//! Derivation: docs/models.md, "Density". Learned from a sample of the keys, evicted ones too, so that what eviction
+//! did is not learned. By *feature* (what a key has shown) and age it counts accesses and the time that keys spent at
+//! that age; never-reused keys count too, or a one-hit burst looks merely not yet due. Cost: one look-up in a map per
+//! sampled access, O(features × ages + sampled keys) per window; 256 KiB and about 40 bytes per sampled key.
 
 use super::history::{FEATURES, Feature, GAPS, GROUPS};
 use super::table::{AGES, DensityTable, Rate, age_bucket, bounds_of};
@@ -14,7 +15,8 @@ use crate::units::KeyHash;
 
 /// What a parent knows weighs as much as so many accesses seen.
 const PRIOR_ACCESSES: f32 = 2.0;
-/// Where nothing was seen at all, a key of age `t` is accessed at a rate of this / `t`: as likely as not before it is four times as old.
+/// Where nothing was seen at all, a key of age `t` is accessed at a rate of this / `t`: as likely as not before it is
+/// four times as old.
 const PRIOR_HAZARD: f32 = 0.5;
 
 /// Whose counts a row leans on where its own are few: all of the same gap, or all that were seen once.
@@ -84,7 +86,8 @@ impl DensityModel {
         Ok(DensityModel { config, counts: vec![Count::default(); FEATURES * AGES], seen: KeyMap::default() })
     }
 
-    /// A key of the sample was accessed at `now`, in ticks that never decrease; `feature` is what it has shown with this access.
+    /// A key of the sample was accessed at `now`, in ticks that never decrease; `feature` is what it has shown with
+    /// this access.
     pub fn record(&mut self, key: KeyHash, op: Op, now: u64, feature: Feature) {
         if let Some(seen) = self.seen.get(&key) {
             let counts = of_feature(&mut self.counts, seen.feature);
@@ -111,8 +114,8 @@ impl DensityModel {
         self.seen.retain(|&key, _| takes(key));
     }
 
-    /// Ends a window at `now`: the table of what was learned, by which all is forgotten a little, and keys not asked for in
-    /// `forget_after` ticks wholly.
+    /// Ends a window at `now`: the table of what was learned, by which all is forgotten a little, and keys not asked
+    /// for in `forget_after` ticks wholly.
     pub fn end_window(&mut self, now: u64, forget_after: u64) -> DensityTable {
         for seen in self.seen.values_mut() {
             expose(of_feature(&mut self.counts, seen.feature), seen.counted - seen.last, now - seen.last);
@@ -172,7 +175,8 @@ fn prior() -> Vec<Rate> {
     (0..AGES).map(|bucket| Rate { hazard: PRIOR_HAZARD / middle(bounds_of(bucket)), reads: 1.0 }).collect()
 }
 
-/// Rates from counts, leaning on a parent's where counts are few (the mean of a Gamma, and of a Beta, prior of the parent's mean).
+/// Rates from counts, leaning on a parent's where counts are few (the mean of a Gamma, and of a Beta, prior of the
+/// parent's mean).
 fn leaning(counts: &[Count], parent: &[Rate]) -> Vec<Rate> {
     let rate = |(count, parent): (&Count, &Rate)| Rate {
         hazard: (count.accesses + PRIOR_ACCESSES) / (count.ticks + PRIOR_ACCESSES / parent.hazard),
@@ -181,9 +185,9 @@ fn leaning(counts: &[Count], parent: &[Rate]) -> Vec<Rate> {
     counts.iter().zip(parent).map(rate).collect()
 }
 
-/// What is expected of a group whose keys come back less often than the parent's where both were seen: as much less at all ages (proportional
-/// hazards, Cox 1972). Without it a burst of expensive keys that never come again would be worth keeping for the ages that nobody has seen of them
-/// yet. Never more than the parent's.
+/// What is expected of a group whose keys come back less often than the parent's where both were seen: as much less
+/// at all ages (proportional hazards, Cox 1972). Without it a burst of expensive keys that never come again would be
+/// worth keeping for the ages that nobody has seen of them yet. Never more than the parent's.
 fn as_seldom(counts: &[Count], parent: &[Rate]) -> Vec<Rate> {
     let seen: f32 = counts.iter().map(|count| count.accesses).sum();
     let expected: f32 = counts.iter().zip(parent).map(|(count, rate)| count.ticks * rate.hazard).sum();
@@ -217,7 +221,8 @@ mod tests {
         accessed(&[0, 1]).feature(0)
     }
 
-    /// Of keys asked for every 100 ticks and of keys never accessed again, the first are dense until 100 and the others never.
+    /// Of keys asked for every 100 ticks and of keys never accessed again, the first are dense until 100 and the
+    /// others never.
     #[test]
     fn what_comes_again_is_dense_until_it_is_overdue() {
         let mut model = model();
@@ -245,7 +250,8 @@ mod tests {
         assert_eq!(table.density_until(loops, 50, 1 << 30), density(loops, 50));
     }
 
-    /// A burst of keys that don't come again lowers what is expected of such keys while they are still there, not only once they are forgotten.
+    /// A burst of keys that don't come again lowers what is expected of such keys while they are still there, not
+    /// only once they are forgotten.
     #[test]
     fn silence_is_learned_from() {
         let mut model = model();

@@ -1,11 +1,12 @@
-//! The rankings between which Tenure's own policy chooses: cost density, the same steadied by the long run, GDSF and recency. Server, simulator and miniature caches all rank
-//! by this file.
+//! The rankings between which Tenure's own policy chooses: cost density, the same steadied by the long run, GDSF and
+//! recency. Server, simulator and miniature caches all rank by this file.
 //!
-//! Cost density is penalty × density ÷ size (`table.rs`). Where draws are independent, how often a key was accessed is all there is to know,
-//! and a table by feature and age, learned from few, knows it badly: the steady ranking takes the geometric mean of that and the density. GDSF (Cherkasova, HP Labs 1998-69) needs of a key no more than is
-//! remembered of it anyway: its H is the age L at its last access plus requests × penalty ÷ size, and L at any time past is looked up in
-//! a short list, the same for all keys. As in `gdsf.rs`, L is a moving mean of the victims' H.
-//! Cost: one look-up in a table of 170 KiB, or eleven steps in a list of 32 KiB.
+//! Cost density is penalty × density ÷ size (`table.rs`). Where draws are independent, how often a key was accessed
+//! is all there is to know, and a table by feature and age, learned from few, knows it badly: the steady ranking
+//! takes the geometric mean of that and the density. GDSF (Cherkasova, HP Labs 1998-69) needs of a key no more than
+//! is remembered of it anyway: its H is the age L at its last access plus requests × penalty ÷ size, and L at any
+//! time past is looked up in a short list, the same for all keys. As in `gdsf.rs`, L is a moving mean of the victims'
+//! H. Cost: one look-up in a table of 170 KiB, or eleven steps in a list of 32 KiB.
 
 use std::collections::VecDeque;
 
@@ -124,6 +125,11 @@ impl GreedyAges {
     /// An age of 0, noted at most every `step_ticks`; it looks back over 2048 of these.
     pub fn new(step_ticks: u64) -> Self {
         GreedyAges { points: VecDeque::with_capacity(POINTS), step_ticks: step_ticks.max(1), age: 0.0 }
+    }
+
+    /// The same, of no size before it is used.
+    pub fn growing(step_ticks: u64) -> Self {
+        GreedyAges { points: VecDeque::new(), step_ticks: step_ticks.max(1), age: 0.0 }
     }
 
     /// Own memory, in bytes.

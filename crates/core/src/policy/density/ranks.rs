@@ -17,6 +17,8 @@ pub struct Basis {
     pub clock: Clock,
     /// The server's idle time of a key is a time: not so under an LFU policy.
     pub idle_is_time: bool,
+    /// Not all accesses are seen: who was accessed last the server knows better than the table of keys.
+    pub sees_part: bool,
 }
 
 /// A value in the cache, as whoever holds it knows it.
@@ -41,13 +43,15 @@ pub struct Ranks<'a> {
     /// The time.
     pub clock: Clock,
     idle_is_time: bool,
+    /// See [`Basis`].
+    pub sees_part: bool,
 }
 
 impl<'a> Ranks<'a> {
     /// By the densities of `table`, and by what misses cost.
     pub fn new(basis: Basis, table: &'a DensityTable, costs: &'a MissCosts) -> Self {
-        let Basis { ranking, clock, idle_is_time } = basis;
-        Ranks { ranking, table, costs, clock, idle_is_time }
+        let Basis { ranking, clock, idle_is_time, sees_part } = basis;
+        Ranks { ranking, table, costs, clock, idle_is_time, sees_part: sees_part && idle_is_time }
     }
 
     /// The ranker, with the ages of GDSF.
@@ -55,7 +59,8 @@ impl<'a> Ranks<'a> {
         Ranker { ranking: self.ranking, table: self.table, ages, now: self.clock.now }
     }
 
-    /// What is known of a key; `idle_ms` asks the server how long it wasn't used, where nothing is remembered.
+    /// What is known of a key; `idle_ms` asks the server how long it wasn't used, where nothing is remembered or part
+    /// of its accesses went unseen.
     #[inline]
     pub fn subject(&self, known: Option<&Entry>, value: Value, idle_ms: impl FnOnce() -> u64) -> Subject {
         let shown = self.costs.of(known, value.partition, self.clock.ticks_per_us);
@@ -64,11 +69,12 @@ impl<'a> Ranks<'a> {
             Some(0) => self.clock.now,
             Some(ms) => self.clock.tick_after(self.clock.now, ms.saturating_mul(1000)),
         };
-        Subject::of(known, shown, self.clock.now, (value.size_bytes, expires), || self.age_of_unknown(idle_ms))
+        let value = (value.size_bytes, expires);
+        Subject::of(known, shown, self.clock.now, value, self.sees_part, || self.age_of_unknown(idle_ms))
     }
 
-    /// A key that isn't remembered was accessed before the clock went, or its place was taken: it is as old as the server's own clock lets
-    /// it be.
+    /// A key that isn't remembered was accessed before the clock went, or its place was taken: it is as old as the
+    /// server's own clock lets it be.
     fn age_of_unknown(&self, idle_ms: impl FnOnce() -> u64) -> u64 {
         let unseen = self.clock.now.saturating_sub(self.clock.since);
         if !self.idle_is_time {
@@ -79,17 +85,23 @@ impl<'a> Ranks<'a> {
 }
 
 impl Subject {
-    /// A key of which `known` is remembered, that has `shown` a feature and costs so many µs to miss, at tick `now`; its size in bytes and the
-    /// tick it expires at. `age` tells that of a key that isn't remembered, in ticks.
+    /// A key of which `known` is remembered, that has `shown` a feature and costs so many µs to miss, at tick `now`;
+    /// its size in bytes and the tick it expires at. `age` tells that of a key that isn't remembered, in ticks, and
+    /// where part of the accesses went unseen the most that it can be of any.
     #[inline]
     pub(super) fn of(
         known: Option<&Entry>,
         (feature, penalty_us): (Feature, f32),
         now: u64,
         (size_bytes, expires): (u32, u64),
+        sees_part: bool,
         age: impl FnOnce() -> u64,
     ) -> Subject {
-        let age = known.map_or_else(age, |entry| u64::from((now as u32).wrapping_sub(entry.last)));
+        let age = match known.map(|entry| u64::from((now as u32).wrapping_sub(entry.last))) {
+            Some(remembered) if sees_part => remembered.min(age()),
+            Some(remembered) => remembered,
+            None => age(),
+        };
         Subject {
             feature,
             last: now.saturating_sub(age),
@@ -107,7 +119,8 @@ pub(super) fn history_of(known: Option<&Entry>) -> History {
     known.map_or(History::default(), Entry::history)
 }
 
-/// Whether a key that was `last` accessed then was since, by what is `known` of it now. What is remembered in a compact entry by now rounds that down.
+/// Whether a key that was `last` accessed then was since, by what is `known` of it now. What is remembered in a
+/// compact entry by now rounds that down.
 pub fn was_accessed(known: Option<&Entry>, last: Option<u32>) -> bool {
     match (known, last) {
         (Some(known), Some(last)) => known.last.wrapping_sub(last).cast_signed() > 0,

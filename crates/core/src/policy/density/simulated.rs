@@ -1,10 +1,12 @@
 //! The policy as a simulated cache: what the server's filter, worker and evictor do with it, without a server.
 //!
-//! What keys have shown is kept in a [`KeyTable`] of fixed size and outlasts eviction where there is room; a sample of the accesses feeds the
-//! [`Learner`]; candidates are drawn K per eviction over all partitions and the best kept on a shortlist (`pools.rs`). There are no
-//! walls but a tenant's own: who is above its maximum gives first, who is at its minimum doesn't give. Time is counted in requests, in the server's ticks.
-//! What the server has to measure is told here: what misses cost and how large values are. Its main thread always has time for K keys.
-//! Cost: one cache line per access, K look-ups in two tables per eviction, and per sampled access that of a model and of four small caches.
+//! What keys have shown is kept in a [`KeyTable`] of fixed size and outlasts eviction where there is room; a sample
+//! of the accesses feeds the [`Learner`]; candidates are drawn K per eviction over all partitions and the best kept
+//! on a shortlist (`pools.rs`). There are no walls but a tenant's own: who is above its maximum gives first, who is
+//! at its minimum doesn't give. Time is counted in requests, in the server's ticks. What the server has to measure is
+//! told here: what misses cost and how large values are. Its main thread always has time for K keys. Cost: one cache
+//! line per access, K look-ups in two tables per eviction, and per sampled access that of a model and of four small
+//! caches.
 
 use super::history::History;
 use super::learner::{Learned, Learner, LearnerConfig, Shown, age_step};
@@ -50,6 +52,18 @@ pub struct DensityPolicyConfig {
     pub ranking: Option<Ranking>,
     /// Guaranteed and allowed bytes by tenant; tenants past the end have no bounds.
     pub bounds: Vec<Bounds>,
+    /// Which accesses are seen; `None` = all.
+    pub watched: Option<Watched>,
+}
+
+/// So many accesses in a row are seen of so many, as of a server that is too busy to watch more. Misses are known
+/// always, and when a key was accessed last, which the server keeps itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Watched {
+    /// Accesses seen in a row, at least 1.
+    pub seen: u64,
+    /// Of so many, at least as many.
+    pub of: u64,
 }
 
 impl Default for DensityPolicyConfig {
@@ -62,6 +76,7 @@ impl Default for DensityPolicyConfig {
             key_table_bytes: 0,
             ranking: None,
             bounds: Vec::new(),
+            watched: None,
         }
     }
 }
@@ -104,13 +119,18 @@ pub struct Density {
     pools: Pools<Victim>,
     random: Random,
     now_us: u64,
+    /// Accesses so far, seen or not.
+    observed: u64,
+    /// Accesses to a tick of the clock, which counts those that are seen: all over seen, times what a tick counts.
+    accesses_per_tick: f64,
 }
 
 impl Density {
     /// A cache of `capacity_bytes`.
     ///
     /// # Errors
-    /// [`ConfigError::SampleSize`], [`ConfigError::Decay`] and [`ConfigError::Bounds`] for what the configuration has out of range.
+    /// [`ConfigError::SampleSize`], [`ConfigError::Decay`] and [`ConfigError::Bounds`] for what the configuration has
+    /// out of range.
     pub fn cache(
         config: DensityPolicyConfig,
         capacity_bytes: u64,
@@ -149,6 +169,8 @@ impl Density {
             pools: Pools::new(config.sample_size as usize),
             random: Random::new(seed),
             now_us: 0,
+            observed: 0,
+            accesses_per_tick: REQUESTS_PER_TICK as f64,
             config,
         };
         Ok(TableCache::new(capacity_bytes, order))
@@ -173,8 +195,9 @@ impl Density {
         let known = self.keys.recall(entry.key, now as u32);
         let shown = (feature_of(history_of(known.as_ref()), entry.penalty_us), entry.penalty_us);
         let value = (entry.size_bytes, self.expires_at(entry.expires_us));
-        let idle = || (clock - entry.last_access) / REQUESTS_PER_TICK;
-        (Subject::of(known.as_ref(), shown, now, value, idle), known.map(|known| known.last))
+        let idle = || ((clock - entry.last_access) as f64 / self.accesses_per_tick) as u64;
+        let sees_part = self.config.watched.is_some();
+        (Subject::of(known.as_ref(), shown, now, value, sees_part, idle), known.map(|known| known.last))
     }
 
     fn offer(&mut self, entry: &Entry, clock: u64) {
@@ -207,17 +230,19 @@ impl Density {
         let entry = &table.entries()[place];
         let known = self.keys.recall(victim.key, self.accesses.now() as u32);
         let was_accessed = match (&known, victim.last) {
+            _ if self.config.watched.is_some() => entry.last_access != victim.last_access,
             (None, None) => entry.last_access != victim.last_access,
             _ => was_accessed(known.as_ref(), victim.last),
         };
         (!was_accessed).then_some(place)
     }
 
-    /// Notes an access, and feeds the learner where its key is in the sample.
-    fn learn(&mut self, access: &Access) {
+    /// Notes an access, and feeds the learner where its key is in the sample. What isn't watched doesn't reach it, a
+    /// miss either.
+    fn learn(&mut self, access: &Access, is_watched: bool) {
         let kind = if access.op == Op::Delete { Kind::Deleted } else { Kind::Accessed };
         self.accesses.note(&mut self.keys, access.key, kind);
-        if !self.rate.takes(access.key) {
+        if !is_watched || !self.rate.takes(access.key) {
             return;
         }
         self.accesses.settle(&mut self.keys);
@@ -239,6 +264,16 @@ impl Density {
             self.rate = half;
             self.learner.set_rate(half);
         }
+    }
+
+    /// Whether an access is watched, where not all are; tells how many there are to a tick.
+    fn is_watched(&mut self) -> bool {
+        let Some(Watched { seen, of }) = self.config.watched else { return true };
+        let is_watched = self.observed % of.max(1) < seen;
+        self.observed += 1;
+        let ticks = self.accesses.now().max(1);
+        self.accesses_per_tick = (self.observed as f64 / ticks as f64).max(REQUESTS_PER_TICK as f64);
+        is_watched
     }
 
     fn end_window(&mut self, capacity_bytes: u64) {
@@ -298,7 +333,10 @@ impl Order for Density {
             self.paced_us = self.now_us;
             self.accesses.pace(self.now_us);
         }
-        self.learn(access);
+        let is_watched = self.is_watched();
+        if is_watched || outcome != Outcome::Hit {
+            self.learn(access, is_watched);
+        }
         // A newcomer that is worth less than what was met goes before it.
         if outcome == Outcome::Miss
             && let Some(place) = table.place_of(access.key)
@@ -355,14 +393,15 @@ mod tests {
         Access { penalty_us, tenant, ..Access::read(KeyHash::of_number(space << 32 | i), 10) }
     }
 
-    /// A loop over 100 keys with room for 60: recency never hits, density keeps some of them.
+    /// A loop over 1000 keys with room for 600: recency never hits, density keeps some of them.
     #[test]
     fn a_loop_larger_than_the_cache_hits() {
-        let (hits, _) = hit_ratio(config(), 600, (0..40_000).map(|i| read(0, i % 100, 100.0)));
+        let (hits, _) = hit_ratio(config(), 6_000, (0..60_000).map(|i| read(0, i % 1_000, 100.0)));
         assert!(hits > 0.5, "{hits}");
     }
 
-    /// Half of the requests are for keys at fifty times the price that never come again: they don't keep the others out.
+    /// Half of the requests are for keys at fifty times the price that never come again: they don't keep the others
+    /// out.
     #[test]
     fn dear_keys_that_never_come_again_leave() {
         let trace = |i: u64| if i.is_multiple_of(2) { read(0, i, 5_000.0) } else { read(1, i / 2 % 80, 100.0) };
@@ -373,8 +412,8 @@ mod tests {
         assert!(by_gdsf < hits - 0.3, "{by_gdsf}");
     }
 
-    /// 3000 keys of which a draw that stays is accessed, the first far more often than the last, with room for 300: what the long run knows is
-    /// found out, and better than density alone. Where the draw moves, density is.
+    /// 3000 keys of which a draw that stays is accessed, the first far more often than the last, with room for 300:
+    /// what the long run knows is found out, and better than density alone. Where the draw moves, density is.
     #[test]
     fn where_popularity_stays_the_long_run_counts() {
         let run = |ranking, per_step: u64| {

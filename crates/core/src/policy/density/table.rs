@@ -1,9 +1,10 @@
-//! The table of densities: by feature and age, what keeping a key a little longer saves per unit of time. The worker makes one each window; then it is
-//! only read.
+//! The table of densities: by feature and age, what keeping a key a little longer saves per unit of time. The worker
+//! makes one each window; then it is only read.
 //!
-//! Source: the index of Gittins (1979) for one arm that pays once, when its key is read again: the largest, over all horizons, of the chance of a
-//! read within the horizon to the expected time until then. Ages are log-spaced, four buckets an octave, in the caller's ticks: ms, requests, any.
-//! Cost: O(ages) for each feature to make; a look-up is one logarithm of an integer and one read of 8 bytes. 170 KiB.
+//! Source: the index of Gittins (1979) for one arm that pays once, when its key is read again: the largest, over all
+//! horizons, of the chance of a read within the horizon to the expected time until then. Ages are log-spaced, four
+//! buckets an octave, in the caller's ticks: ms, requests, any. Cost: O(ages) for each feature to make; a look-up is
+//! one logarithm of an integer and one read of 8 bytes. 170 KiB.
 
 use super::history::Feature;
 
@@ -51,8 +52,9 @@ struct Stretch {
     last: u8,
 }
 
-/// By age, the largest gain per tick over any horizon of whole buckets. From the oldest age back, a stretch takes in the next
-/// as long as that pays more than itself: those taken in are then the best horizon (the concave hull of gain by time). O(ages).
+/// By age, the largest gain per tick over any horizon of whole buckets. From the oldest age back, a stretch takes in
+/// the next as long as that pays more than itself: those taken in are then the best horizon (the concave hull of gain
+/// by time). O(ages).
 fn indices(rates: &[Rate]) -> Vec<Index> {
     let mut indices = vec![Index::default(); rates.len()];
     let mut ahead: Vec<Stretch> = Vec::new();
@@ -82,7 +84,8 @@ struct Index {
     last: u8,
 }
 
-/// Densities by feature and age, made once a window and then only read, by any thread. A look-up is one logarithm of an integer and one read of 8 bytes.
+/// Densities by feature and age, made once a window and then only read, by any thread. A look-up is one logarithm of
+/// an integer and one read of 8 bytes.
 #[derive(Clone, Debug, Default)]
 pub struct DensityTable {
     /// By feature, then age; empty before the first.
@@ -105,14 +108,15 @@ impl DensityTable {
         self.indices.capacity() * size_of::<Index>()
     }
 
-    /// Reads to be expected per tick from keeping a key that has shown `feature` and was last accessed `age` ticks ago; above 0.
-    /// 0 where the table is empty.
+    /// Reads to be expected per tick from keeping a key that has shown `feature` and was last accessed `age` ticks
+    /// ago; above 0. 0 where the table is empty.
     #[inline]
     pub fn density(&self, feature: Feature, age: u64) -> f32 {
         self.index(feature, age).density
     }
 
-    /// The same of a key that expires `remaining` ticks from now: what its best horizon has beyond that is taken off in proportion.
+    /// The same of a key that expires `remaining` ticks from now: what its best horizon has beyond that is taken off
+    /// in proportion.
     #[inline]
     pub fn density_until(&self, feature: Feature, age: u64, remaining: u64) -> f32 {
         let Index { density, last } = self.index(feature, age);

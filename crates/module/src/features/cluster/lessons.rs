@@ -1,7 +1,8 @@
-//! What a primary has learned of its partitions, for the replica that may take its place: curves, penalties, targets, K.
+//! What a primary has learned of its partitions, for the replica that may take its place: curves, penalties, targets,
+//! K.
 //!
-//! Sent with each plan. A replica sees writes alone, so what it would learn by itself is no guide to reads. Curves go in at most 64
-//! points (an error of at most 1/63 in the miss ratio): about 1 KB for each partition.
+//! Sent with each plan. A replica sees writes alone, so what it would learn by itself is no guide to reads. Curves go
+//! in at most 64 points (an error of at most 1/63 in the miss ratio): about 1 KB for each partition.
 
 use tenure_core::curve::{CurvePoint, MissRatioCurve};
 
@@ -21,8 +22,8 @@ pub struct Lessons {
 }
 
 impl Lessons {
-    /// What was published of partitions of these tenants and classes. Of one that is divided by size the sum is taught, and the K of
-    /// its largest part.
+    /// What was published of partitions of these tenants and classes. Of one that is divided by size the sum is
+    /// taught, and the K of its largest part.
     pub fn of(published: &Published, binning: &Binning, of_what: impl Iterator<Item = (String, String)>) -> Lessons {
         let targets = published.plan.as_ref().map_or(&[][..], |plan| &plan.target_bytes);
         let by_partition = binning.by_partition(targets);
@@ -130,7 +131,8 @@ mod tests {
         assert_eq!(with(|lessons| lessons.partitions[0].weights.reads = -1.0), None);
         assert_eq!(with(|lessons| lessons.partitions[0].weights.penalties = f64::INFINITY), None);
         let mut body = lessons().encode();
-        // The second partition has two texts of 3 and 10 bytes, seven numbers and no point; the last point before it has 16 bytes.
+        // The second partition has two texts of 3 and 10 bytes, seven numbers and no point; the last point before it
+        // has 16 bytes.
         let last_point = body.len() - (3 + 10 + 7 * 8) - 16;
         body[last_point - 16..last_point - 8].fill(0xff);
         assert_eq!(Lessons::decode(&body), None, "sizes don't increase");

@@ -1,8 +1,10 @@
-//! A node of a cluster: which slots it serves, what part of the tenants' limits is its own, and what a primary teaches its replicas.
+//! A node of a cluster: which slots it serves, what part of the tenants' limits is its own, and what a primary
+//! teaches its replicas.
 //!
-//! Every primary decides for its own share of the keys by itself: slots are a hash, so each share is a sample of the whole, and its
-//! curve the whole's at its part of the memory. Two things can't be known by one node alone: what part of a limit that holds for
-//! the whole cluster is its own, and, on a replica, what its primary has learned from reads. `ffi/bus.rs` carries the messages.
+//! Every primary decides for its own share of the keys by itself: slots are a hash, so each share is a sample of the
+//! whole, and its curve the whole's at its part of the memory. Two things can't be known by one node alone: what part
+//! of a limit that holds for the whole cluster is its own, and, on a replica, what its primary has learned from
+//! reads. `ffi/bus.rs` carries the messages.
 
 pub mod lessons;
 pub mod shares;
@@ -25,8 +27,8 @@ use crate::observe::partitions::Partitions;
 use crate::tenure::Tenure;
 use crate::worker::Taught;
 
-/// How often the server is asked for its view of the cluster: every second, or as often as that takes 1/200 of the main thread (a
-/// reply grows with the cluster's nodes), though every 30 s at the least.
+/// How often the server is asked for its view of the cluster: every second, or as often as that takes 1/200 of the
+/// main thread (a reply grows with the cluster's nodes), though every 30 s at the least.
 const LOOK_US_MIN: u64 = 1_000_000;
 const LOOK_US_MAX: u64 = 30_000_000;
 const LOOK_SHARE: u64 = 200;
@@ -79,7 +81,7 @@ impl Feature for Clustered {
     fn event(&mut self, turn: &mut Turn, event: &Event) {
         match event {
             // The server's role may have changed: the next tick looks.
-            Event::DataSet => self.look_at_us = 0,
+            Event::DataSet(_) => self.look_at_us = 0,
             Event::Message { sender, topic, body } => self.hear(turn, sender, *topic, body),
             _ => {}
         }

@@ -1,9 +1,10 @@
 //! Limits that hold for the whole cluster: each node's part is its share of the tenant's keys.
 //!
-//! Every second each primary tells the others how many keys of each tenant it is asked for. Counted are keys asked for of late, in
-//! the cache or not (as the models know them), where those are more than it holds: a node that is held short has fewer keys in
-//! memory, and would be held shorter still. Where a primary that serves slots has told nothing for ten seconds (it has the setting
-//! otherwise, or no module), and of tenants that nobody has keys of, the share is that of the slots.
+//! Every second each primary tells the others how many keys of each tenant it is asked for. Counted are keys asked
+//! for of late, in the cache or not (as the models know them), where those are more than it holds: a node that is
+//! held short has fewer keys in memory, and would be held shorter still. Where a primary that serves slots has told
+//! nothing for ten seconds (it has the setting otherwise, or no module), and of tenants that nobody has keys of, the
+//! share is that of the slots.
 
 use std::collections::HashMap;
 

@@ -1,5 +1,5 @@
-//! How messages between nodes are written: numbers in little-endian order, texts behind their length. What is cut or odd reads as
-//! `None`, and the whole message is dropped.
+//! How messages between nodes are written: numbers in little-endian order, texts behind their length. What is cut or
+//! odd reads as `None`, and the whole message is dropped.
 
 /// Writes a message's body.
 #[derive(Debug, Default)]
@@ -43,7 +43,8 @@ impl<'a> Reader<'a> {
         Some(u64::from_le_bytes(self.bytes(8)?.try_into().ok()?))
     }
 
-    /// The next number that is a count of things that follow, each of at least `bytes`: more than there is room for is none.
+    /// The next number that is a count of things that follow, each of at least `bytes`: more than there is room for
+    /// is none.
     pub fn count(&mut self, bytes: usize) -> Option<usize> {
         let n = self.u64()?;
         (n <= (self.0.len() / bytes.max(1)) as u64).then_some(n as usize)

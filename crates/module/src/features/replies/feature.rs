@@ -2,16 +2,34 @@
 
 use super::Replies;
 use super::mode::Mode;
+use crate::config::Settings;
 use crate::feature::{Event, Feature, Report, Turn, Wants};
 use crate::ffi::filter::FilterCall;
+use crate::ffi::holding;
 use crate::ffi::info::Value;
+use crate::ffi::reply::Answer;
 use crate::ffi::server::Server;
 use crate::observe::command_table::{Entry, Marks};
 use crate::tenure::Tenure;
 
+/// Its settings that are more than a number.
+impl Settings {
+    /// Takes another mode for `tenure.replies`.
+    ///
+    /// # Errors
+    /// Where this server's replies can't be held; nothing changes then.
+    pub fn set_replies(&mut self, mode: Mode) -> Result<(), String> {
+        if mode != Mode::Async {
+            holding::holding()?;
+        }
+        self.replies = mode;
+        Ok(())
+    }
+}
+
 impl Feature for Replies {
-    /// The filter stays while replies are held: a write that passes unseen would be answered at once. Tenants that state a mode of
-    /// their own need keys to be told apart.
+    /// The filter stays while replies are held: a write that passes unseen would be answered at once. Tenants that
+    /// state a mode of their own need keys to be told apart.
     fn wants(&self) -> Wants {
         let is_on = self.is_on();
         (Wants::COMMANDS | Wants::READS).when(is_on)
@@ -19,8 +37,11 @@ impl Feature for Replies {
             | Wants::OBSERVED.when(self.needs_keys())
     }
 
-    /// Whoever writes is noted.
+    /// Whoever writes is noted, but for the source of slots that move here: it waits for no reply.
     fn command(&mut self, tenure: &mut Tenure, call: &mut FilterCall, command: Option<Entry>) {
+        if tenure.observer.comes_from_source(call, command) {
+            return;
+        }
         let marks = command.map_or_else(Marks::unknown, |command| command.marks);
         let mode = if self.needs_keys() && marks.has(Marks::WRITES) {
             strictest_of_keys(self, tenure, call, command)
@@ -28,8 +49,13 @@ impl Feature for Replies {
             self.mode_strictest()
         };
         // A client whose value is read from disk blocks, and is answered in a later turn.
-        let may_block = tenure.observer.touches.are_wanted();
+        let may_block = tenure.features_want(Wants::TO_BLOCK);
         self.on_command(call, marks, mode, may_block);
+    }
+
+    fn run(&mut self, turn: &mut Turn, name: &str, arguments: &[&[u8]]) -> Option<Answer> {
+        let is_asked = name == "tenure.held" && arguments.is_empty();
+        is_asked.then(|| Answer::Text(self.list_held(turn.server, turn.now_us)))
     }
 
     fn end_turn(&mut self, turn: &mut Turn) {
@@ -42,10 +68,10 @@ impl Feature for Replies {
                 let settings = turn.tenure.settings();
                 self.take_settings(settings, &settings.tenants.replies());
             }
-            Event::DataSet => self.is_stale = true,
+            Event::DataSet(_) => self.is_stale = true,
             Event::StatsReset => self.forget_longest_wait(),
             Event::ClientGone(client_id) => self.forget_connection(*client_id),
-            Event::Message { .. } => {}
+            Event::Message { .. } | Event::Stopping => {}
         }
     }
 

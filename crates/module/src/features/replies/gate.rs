@@ -1,8 +1,9 @@
-//! Who waits under one mode, since when and for what, and whether anybody has to: the gate is open while replicas are too slow or
-//! too few.
+//! Who waits under one mode, since when and for what, and whether anybody has to: the gate is open while replicas are
+//! too slow or too few.
 //!
-//! Connections wait in groups, one for each turn of the event loop that had writes; a group goes when the stream as it was at the
-//! end of its turn has gone where it should. No server is needed to decide this, so nothing here calls one.
+//! Connections wait in groups, one for each turn of the event loop that had writes; a group goes when the stream as
+//! it was at the end of its turn has gone where it should. No server is needed to decide this, so nothing here calls
+//! one.
 
 use std::collections::VecDeque;
 
@@ -78,6 +79,11 @@ impl Gate {
         !self.groups.is_empty()
     }
 
+    /// Since when the group of that ticket waits.
+    pub fn since_us(&self, ticket: u64) -> Option<u64> {
+        self.groups.iter().find(|group| group.ticket == ticket).map(|group| group.since_us)
+    }
+
     /// Why nobody has to wait; `None` while the gate is closed.
     pub fn opened(&self) -> Option<&Opened> {
         self.open.as_ref()
@@ -94,7 +100,8 @@ impl Gate {
         self.next_ticket += 1;
     }
 
-    /// The groups whose targets `is_there` says have been reached go, the oldest first; `go` is told each connection and its ticket.
+    /// The groups whose targets `is_there` says have been reached go, the oldest first; `go` is told each connection
+    /// and its ticket.
     pub fn pass(&mut self, now_us: u64, is_there: impl Fn(u64) -> bool, mut go: impl FnMut(u64, u64)) {
         while self.groups.front().is_some_and(|group| is_there(group.target)) {
             let Some(group) = self.groups.pop_front() else { return };
@@ -144,8 +151,8 @@ impl Gate {
         self.open.as_ref().is_some_and(|opened| opened.at_us <= then_us)
     }
 
-    /// While the gate is open, with the stream of the length `own`: whether replicas have come in time to where they were asked to, so that it
-    /// may be closed, and whether they are to be asked anew.
+    /// While the gate is open, with the stream of the length `own`: whether replicas have come in time to where they
+    /// were asked to, so that it may be closed, and whether they are to be asked anew.
     pub fn probe(
         &mut self,
         own: impl FnOnce() -> u64,

@@ -1,23 +1,27 @@
 //! Replies that leave only when the write they answer has gone to the replicas: `tenure.replies`.
 //!
-//! Source: "Master-slave Semi Synchronization", Chen et al., TrustCom'16, sec. III.B: first the stream to the replicas, then the
-//! reply (`sent`). Beyond it: `acked` waits for acknowledgements, per tenant, in groups, and gives way when replicas can't follow.
+//! Source: "Master-slave Semi Synchronization", Chen et al., TrustCom'16, sec. III.B: first the stream to the
+//! replicas, then the reply (`sent`). Beyond it: `acked` waits for acknowledgements, per tenant, in groups, and gives
+//! way when replicas can't follow.
 //!
-//! Commands run as ever and are never touched. What is held is a connection, for the rest of the turn of the event loop and longer:
-//! its replies are collected in their order and nothing more is read from it, so pipelines, transactions, scripts and whatever
-//! blocks keep their meaning, and other connections are not delayed. The turn's end comes before any of its replies has left:
+//! Commands run as ever and are never touched. What is held is a connection, for the rest of the turn of the event
+//! loop and longer: its replies are collected in their order and nothing more is read from it, so pipelines,
+//! transactions, scripts and whatever blocks keep their meaning, and other connections are not delayed. The turn's
+//! end comes before any of its replies has left:
 //!
-//! - `sent`: the stream is handed to the replicas' sockets then. Where they take it, which they do unless a replica is behind,
-//!   nobody is held at all; else the turn's writers are, until the sockets have taken it.
-//! - `acked`: the turn's writers wait for the stream as it is then, in one group, for which the replicas are asked once to
-//!   acknowledge; each turn lets go of the groups whose place they have reached.
+//! - `sent`: the stream is handed to the replicas' sockets then. Where they take it, which they do unless a replica
+//!   is behind, nobody is held at all; else the turn's writers are, until the sockets have taken it.
+//! - `acked`: the turn's writers wait for the stream as it is then, in one group, for which the replicas are asked
+//!   once to acknowledge; each turn lets go of the groups whose place they have reached.
 //!
-//! Who has written is noted by the filter, before the command runs. A connection whose reply may leave before the turn's end is held
-//! from there on: under `acked`; where older replies of it still wait for its socket, since the next may leave with them; and
-//! where a command follows that may let the server serve others before it ends (a script). A write whose client blocks (`BLPOP`) is
-//! remembered until it is answered. Whose write changed nothing waits no longer than the others of its turn.
+//! Who has written is noted by the filter, before the command runs. A connection whose reply may leave before the
+//! turn's end is held from there on: under `acked`; where older replies of it still wait for its socket, since the
+//! next may leave with them; and where a command follows that may let the server serve others before it ends (a
+//! script). A write whose client blocks (`BLPOP`) is remembered until it is answered. Whose write changed nothing
+//! waits no longer than the others of its turn.
 //!
-//! Cost: a look-up per writing connection and turn; under `acked` two, two system calls, and one look at `INFO replication` a turn.
+//! Cost: a look-up per writing connection and turn; under `acked` two, two system calls, and one look at
+//! `INFO replication` a turn.
 
 mod feature;
 pub mod gate;
@@ -33,7 +37,7 @@ use self::gate::{Counts, Gate};
 use self::mode::{Mode, Modes, OnTimeout};
 use self::replicas::{Replicas, own_offset};
 use crate::config::Settings;
-use crate::ffi::filter::{FilterCall, is_blocked};
+use crate::ffi::filter::{FilterCall, address_of, is_blocked};
 use crate::ffi::holding::{self, Holding};
 use crate::ffi::server::{Level, Server};
 use crate::ffi::{MainThread, soon};
@@ -272,8 +276,9 @@ impl Replies {
         self.on_timeout == OnTimeout::Refuse && (self.sent.opened().is_some() || self.acked.opened().is_some())
     }
 
-    /// While a gate is open and writes are to be refused: lets the server do it, so that errors, transactions and scripts are as
-    /// under its own `min-replicas-to-write`, which is as it was again before any command that isn't to be refused.
+    /// While a gate is open and writes are to be refused: lets the server do it, so that errors, transactions and
+    /// scripts are as under its own `min-replicas-to-write`, which is as it was again before any command that isn't
+    /// to be refused.
     #[cold]
     fn refuse_or_not(&mut self, call: &FilterCall, holding: &Holding, marks: Marks, mode: Mode) {
         let Some(client_id) = call.client_id() else { return };
@@ -311,8 +316,8 @@ impl Replies {
         }
     }
 
-    /// Those who blocked and have been answered since count as writers of this turn. Who waits for a key is looked at only where
-    /// there was a write.
+    /// Those who blocked and have been answered since count as writers of this turn. Who waits for a key is looked at
+    /// only where there was a write.
     fn collect_answered(&mut self, proof: &impl MainThread, holding: &Holding) {
         if self.blocked.is_empty() || !(self.has_written || self.any_wait_otherwise) {
             return;
@@ -372,8 +377,8 @@ impl Replies {
         self.open_what_is_overdue(&mut turn);
     }
 
-    /// Takes out who has got no answer: clients that are blocked, who can't be held, or nobody would see them leave, and those that
-    /// want none.
+    /// Takes out who has got no answer: clients that are blocked, who can't be held, or nobody would see them leave,
+    /// and those that want none.
     fn sort_writers(&mut self, turn: &mut Turn) {
         let Replies { writers, blocked, tickets, any_wait_otherwise, .. } = self;
         let is_paused = !writers.is_empty() && turn.server.writes_are_paused();
@@ -544,7 +549,8 @@ impl Replies {
         self.gate_mut(mode).open(why, turn.now_us);
     }
 
-    /// Lets all go who wait under `mode`, or closes them: what became of their writes is for them to find out. Returns how many.
+    /// Lets all go who wait under `mode`, or closes them: what became of their writes is for them to find out.
+    /// Returns how many.
     fn give_up(&mut self, turn: &mut Turn, mode: Mode, closes: bool) -> u64 {
         let mut n = 0;
         for (client_id, ticket) in self.gate_mut(mode).take_all() {
@@ -636,8 +642,8 @@ impl Replies {
         }
     }
 
-    /// Holds nothing any more. Who waits is let go, or closed where this server's writes are no longer what counts: it follows
-    /// another now.
+    /// Holds nothing any more. Who waits is let go, or closed where this server's writes are no longer what counts:
+    /// it follows another now.
     pub fn stop(&mut self, server: &mut Server, closes: bool) {
         self.stop_refusing(server);
         let Some(holding) = self.holding.take() else { return };
@@ -691,6 +697,22 @@ impl Replies {
                 why.unwrap_or_else(|| format!("holding: {}", self.modes.strictest().name()))
             }
         }
+    }
+
+    /// Who is held and for how long, longest first, a line for each as in `CLIENT LIST`.
+    pub fn list_held(&self, server: &Server, now_us: u64) -> String {
+        let mut held: Vec<(u64, u64, Mode)> = Vec::new();
+        for (&client_id, &(mode, ticket)) in &self.tickets {
+            let since_us = self.gate(mode).since_us(ticket).unwrap_or(now_us);
+            held.push((since_us, client_id, mode));
+        }
+        held.sort_unstable_by_key(|&(since_us, client_id, _)| (since_us, client_id));
+        let line = |(since_us, client_id, mode): (u64, u64, Mode)| {
+            let (address, db) = address_of(server, client_id)?;
+            let (mode, ms) = (mode.name(), now_us.saturating_sub(since_us) / 1000);
+            Some(format!("id={client_id} addr={address} db={db} replies={mode} held-ms={ms}\n"))
+        };
+        held.into_iter().filter_map(line).collect()
     }
 
     /// Connections held now.

@@ -1,8 +1,9 @@
 //! What is known of this server's replicas: which ones follow the stream, and how far each has acknowledged it.
 //!
-//! Who there is the server is asked for (`CLIENT LIST TYPE replica`, 1.5 µs, ten times a second), and so is how long the stream is
-//! (`INFO replication`, 2.3 µs); acknowledgements are read as they come, by the filter. A replica follows once it has acknowledged
-//! anything: before, it is loading a snapshot, and what it is sent is of no use to it should this server die.
+//! Who there is the server is asked for (`CLIENT LIST TYPE replica`, 1.5 µs, ten times a second), and so is how long
+//! the stream is (`INFO replication`, 2.3 µs); acknowledgements are read as they come, by the filter. A replica
+//! follows once it has acknowledged anything: before, it is loading a snapshot, and what it is sent is of no use to
+//! it should this server die.
 
 use crate::ffi::filter::Words;
 use crate::ffi::holding::Holding;
@@ -71,7 +72,8 @@ impl Replicas {
     }
 }
 
-/// The id of a replica that follows, from its line of `CLIENT LIST`: the last that one said that follows is `REPLCONF ACK`.
+/// The id of a replica that follows, from its line of `CLIENT LIST`: the last that one said that follows is
+/// `REPLCONF ACK`.
 fn following(line: &str) -> Option<u64> {
     let field = |name: &str| line.split(' ').find_map(|field| field.strip_prefix(name)?.strip_prefix('='));
     if field("cmd")?.starts_with("replconf") { field("id")?.parse().ok() } else { None }

@@ -1,14 +1,18 @@
-//! Moves small collections from tier to tier: each is made anew by `DUMP` and `RESTORE`, for slow memory while its arena is chosen.
+//! Moves small collections from tier to tier: each is made anew by `DUMP` and `RESTORE`, for slow memory while its
+//! arena is chosen.
 //!
-//! A string is moved by cutting it ([`super::mover`]); the module API has nothing like it for the listpacks, intsets and quicklists that small
-//! collections are. `RESTORE` keeps the time to live, the idle time or frequency, elements and their order, and called without a word to replicas
-//! it reaches none. But it deletes the key and makes it again: who watches it would fail, who caches it be told, events be raised, and so
-//! nothing moves while somebody watches or tracks keys, listens to such events, or might ([`refusal`]), which is asked before each slice's first move.
-//! What shows: `keyspace_hits` and `rdb_changes_since_last_save` go up, `MONITOR` and `commandstats` tell of the calls.
+//! A string is moved by cutting it ([`super::mover`]); the module API has nothing like it for the listpacks, intsets
+//! and quicklists that small collections are. `RESTORE` keeps the time to live, the idle time or frequency, elements
+//! and their order, and called without a word to replicas it reaches none. But it deletes the key and makes it again:
+//! who watches it would fail, who caches it be told, events be raised, and so nothing moves while somebody watches or
+//! tracks keys, listens to such events, or might ([`refusal`]), which is asked before each slice's first move. What
+//! shows: `keyspace_hits` and `rdb_changes_since_last_save` go up, `MONITOR` and `commandstats` tell of the calls.
 //!
-//! Down it is restored twice, the first time in fast memory: what the server's own tables and the small parts need, they take there.
-//! Where a collection lies no address tells, so those that were moved are remembered (`observe/slow_collections.rs`), and what the arena held before and after says now and then whether it worked.
-//! Cost: a `DUMP`, one or two `RESTORE`s, 25 µs now and then to count the arena (docs/results.md, "Two tiers in the server").
+//! Down it is restored twice, the first time in fast memory: what the server's own tables and the small parts need,
+//! they take there. Where a collection lies no address tells, so those that were moved are remembered
+//! (`observe/slow_collections.rs`), and what the arena held before and after says now and then whether it worked.
+//! Cost: a `DUMP`, one or two `RESTORE`s, 25 µs now and then to count the arena (docs/results/earlier.md, "Two tiers
+//! in the server").
 
 use tenure_core::tiers::Tier;
 use tenure_core::units::KeyHash;
@@ -20,7 +24,8 @@ use crate::ffi::tier_memory::SlowMemory;
 use crate::observe::sizes::memory_usage;
 use crate::observe::slow_collections::{Held, SlowCollections};
 
-/// What the server says that a collection takes, with its key, in bytes: smaller ones pass through the thread's cache, larger ones take long.
+/// What the server says that a collection takes, with its key, in bytes: smaller ones pass through the thread's
+/// cache, larger ones take long.
 const SIZE_BYTES: std::ops::RangeInclusive<u32> = 512..=64 << 10;
 /// A move that leaves less than this in slow memory has left the collection elsewhere, in bytes.
 const MOVED_MIN_BYTES: u32 = 256;
@@ -100,8 +105,8 @@ impl Collections {
         self.refusal
     }
 
-    /// In which tier a key's collection lies, with the bytes that it takes there; `None` where it isn't one that moves, as far as that is
-    /// seen without asking. `size_bytes` is what it takes with its key.
+    /// In which tier a key's collection lies, with the bytes that it takes there; `None` where it isn't one that
+    /// moves, as far as that is seen without asking. `size_bytes` is what it takes with its key.
     pub fn tier_of(&self, slow: &SlowCollections, key: &Key, hash: KeyHash, size_bytes: u32) -> Option<(Tier, u32)> {
         if let Some(held) = slow.get(hash).filter(|_| key.kind() == Kind::Collection) {
             return Some((Tier::Slow, held.bytes));

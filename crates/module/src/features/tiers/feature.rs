@@ -20,7 +20,7 @@ use crate::ffi::info::Value;
 use crate::ffi::place::Place;
 use crate::ffi::reply::Answer;
 use crate::ffi::server::Level;
-use crate::ffi::soon;
+use crate::ffi::{load, soon, tier_memory};
 use crate::observe::command_table::Entry;
 use crate::observe::keys::Remembers;
 use crate::observe::placements::Placements;
@@ -103,6 +103,28 @@ impl MemoryTiers {
     }
 }
 
+/// Its settings that are more than a number.
+impl Settings {
+    /// Takes another place for `tenure.tier-slow`.
+    ///
+    /// # Errors
+    /// As [`Place::parse`]; where the server serves already, also where its allocator can't keep tiers apart, or the
+    /// place gives no memory. Nothing changes then.
+    pub fn set_tier_slow(&mut self, text: &str) -> Result<(), String> {
+        let place = Place::parse(text)?;
+        // At the start the server is not to fail over it: it says so and runs without tiers.
+        if let Some(place) = &place
+            && load::is_loaded()
+        {
+            super::check_allocator()?;
+            tier_memory::check_place(place)?;
+        }
+        self.tier_slow = place;
+        self.tier_slow_text = text.to_owned();
+        Ok(())
+    }
+}
+
 impl Feature for MemoryTiers {
     /// A value that replaces a slow one is handed over by the filter, so commands that write are always heard.
     fn wants(&self) -> Wants {
@@ -110,8 +132,8 @@ impl Feature for MemoryTiers {
         heard.when(self.tiers.is_some()) | Wants::OBSERVED.when(self.needs_reads)
     }
 
-    /// The string that a command stores, if it stores one, goes where it should lie. The server keeps the memory that it is handed. A
-    /// look into the table of keys, and a copy of a string that is to be slow.
+    /// The string that a command stores, if it stores one, goes where it should lie. The server keeps the memory that
+    /// it is handed. A look into the table of keys, and a copy of a string that is to be slow.
     fn command(&mut self, tenure: &mut Tenure, call: &mut FilterCall, command: Option<Entry>) {
         let Some(tiers) = &mut self.tiers else { return };
         let Some(store) = tenure.observer.stores(call, command) else { return };
@@ -146,7 +168,7 @@ impl Feature for MemoryTiers {
         self.open_or_give_up(turn);
         self.place_some(turn, When::BeforeReplies);
         self.needs_reads = self.reads_are_needed(turn);
-        turn.tenure.fast_to_divide = self.fast_to_divide(turn.tenure);
+        turn.tenure.memory.fast_to_divide = self.fast_to_divide(turn.tenure);
     }
 
     fn event(&mut self, turn: &mut Turn, event: &Event) {
@@ -297,7 +319,8 @@ impl MemoryTiers {
         let is_divided = settings.tier_division != Division::Free && tenure.current().is_some();
         let target_bytes = if is_divided { &published.fast_target_bytes[..] } else { &[] };
         let sample_size = settings.samples as usize;
-        let Tenure { observer, usage, walk, db_sizes, .. } = &mut **tenure;
+        let Tenure { observer, usage, walk, databases, .. } = &mut **tenure;
+        let db_sizes = &databases.sizes;
         let table = &published.learned.table;
         let mut context =
             MoveContext { server, observer, usage, walk, db_sizes, table, target_bytes, sample_size, budget };

@@ -1,14 +1,17 @@
-//! Two memory tiers: carries out what `tenure_core::tiers` decides, a few values at the end of each turn and while the event loop is idle.
+//! Two memory tiers: carries out what `tenure_core::tiers` decides, a few values at the end of each turn and while
+//! the event loop is idle.
 //!
-//! Source: sdTMM (Wang's dissertation, 2024, ch. 5), for a server that is not changed. New values come to lie in ordinary memory, the fast
-//! tier. Where less than the low mark of `tenure.tier-fast-bytes` is free, the walk through the key space offers values to shortlists, and the
-//! coldest of those met move down until the high mark is free. Slow values that are read go up where the policy finds them hot and there
-//! is room. A string that is stored whole over a slow one, or where the fast tier is full, is copied into slow memory before the command that
-//! stores it runs, and the server keeps that copy: it needs no move. What leaves the cache does so by the evictor, whichever tier it lies in, so
-//! neither tier's moves wait for an eviction.
-//! Keys, short values, large collections and the server's own structures stay fast and count as such; small collections move where nobody would notice
-//! ([`collections`]). Where a string lies is told by its address; the table of keys remembers it, and the walk puts right what has changed since.
-//! Cost: about K visited keys and one move per demotion, one move per promotion; bounded per turn, and by a share of the time ([`share`]).
+//! Source: sdTMM (Wang's dissertation, 2024, ch. 5), for a server that is not changed. New values come to lie in
+//! ordinary memory, the fast tier. Where less than the low mark of `tenure.tier-fast-bytes` is free, the walk through
+//! the key space offers values to shortlists, and the coldest of those met move down until the high mark is free.
+//! Slow values that are read go up where the policy finds them hot and there is room. A string that is stored whole
+//! over a slow one, or where the fast tier is full, is copied into slow memory before the command that stores it
+//! runs, and the server keeps that copy: it needs no move. What leaves the cache does so by the evictor, whichever
+//! tier it lies in, so neither tier's moves wait for an eviction. Keys, short values, large collections and the
+//! server's own structures stay fast and count as such; small collections move where nobody would notice
+//! ([`collections`]). Where a string lies is told by its address; the table of keys remembers it, and the walk puts
+//! right what has changed since. Cost: about K visited keys and one move per demotion, one move per promotion;
+//! bounded per turn, and by a share of the time ([`share`]).
 
 pub mod collections;
 mod feature;
@@ -55,7 +58,8 @@ const LENGTH_MIN: usize = 256;
 const STEPS_PER_LOOK: usize = 4;
 /// Moves that fail in a row: enough for this turn.
 const FAILURES_MAX: usize = 16;
-/// The first moves of a slice may take so many times its share of time: another program may have had the core meanwhile.
+/// The first moves of a slice may take so many times its share of time: another program may have had the core
+/// meanwhile.
 const MOVES_MIN: usize = 4;
 const URGENT: u32 = 4;
 /// Values that go up in one slice at the most.
@@ -280,8 +284,8 @@ impl Tiers {
         }
     }
 
-    /// Where a string that is about to be stored under `key` should lie from the start: over a slow value in slow memory, and where the fast
-    /// tier has no room for another. A key that was forgotten counts as a newcomer.
+    /// Where a string that is about to be stored under `key` should lie from the start: over a slow value in slow
+    /// memory, and where the fast tier has no room for another. A key that was forgotten counts as a newcomer.
     #[inline]
     pub fn stores_slow(&mut self, observer: &Observer, key: KeyHash, length: usize) -> bool {
         if self.is_all_fast || self.is_draining || !self.mover.is_of_size(length) {
@@ -476,7 +480,8 @@ impl Tiers {
         next_donor(&fast_bytes, context.target_bytes, &UNBOUNDED[..n], OverTarget::default, true)
     }
 
-    /// The next to go down: the worst of those met, or one about as bad as those that went of late; `None` where none was met in time.
+    /// The next to go down: the worst of those met, or one about as bad as those that went of late; `None` where none
+    /// was met in time.
     fn find(
         &mut self,
         context: &mut MoveContext,
@@ -505,8 +510,9 @@ impl Tiers {
         None
     }
 
-    /// One step of the walk: what is met is offered, and what the table holds of it is put right. `as_bad` is a value of who gives that ranks
-    /// about as low as those that went of late. `visit` sees each slow value where all of them go up.
+    /// One step of the walk: what is met is offered, and what the table holds of it is put right. `as_bad` is a value
+    /// of who gives that ranks about as low as those that went of late. `visit` sees each slow value where all of
+    /// them go up.
     fn step(
         &mut self,
         context: &mut MoveContext,
@@ -584,13 +590,14 @@ impl Tiers {
         self.slow_bytes() > 0
     }
 
-    /// True while a slow tier is given up and the walk hasn't met all of so many keys since the last value that went up.
+    /// True while a slow tier is given up and the walk hasn't met all of so many keys since the last value that went
+    /// up.
     pub fn looks_for_slow_values(&self, keys: u64) -> bool {
         self.is_draining && self.met_since_drained <= 2 * keys
     }
 
-    /// While all values go up and the walk has met as many keys as there are without one: collections that lie in slow memory may have other
-    /// names now, and in one round of some each is made anew, wherever it lies.
+    /// While all values go up and the walk has met as many keys as there are without one: collections that lie in
+    /// slow memory may have other names now, and in one round of some each is made anew, wherever it lies.
     fn tries_unknown(&self, db_sizes: &[(u16, u64)]) -> bool {
         let keys: u64 = db_sizes.iter().map(|(_, keys)| keys).sum();
         self.is_draining && self.met_since_drained / keys.max(1) % ROUNDS_PER_TRIAL == 1

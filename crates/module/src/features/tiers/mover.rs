@@ -1,13 +1,15 @@
 //! Moves one value from tier to tier: the same bytes at another address, and nothing else about the key changes.
 //!
-//! The value's memory is allocated anew by making the string longer and cutting it to what it was, each of which the server does by
-//! reallocating; what is allocated while the slow arena is chosen lies there. So the key keeps its object: its time to live, its idle
-//! time or frequency and its encoding stay, nobody is told, nothing is replicated, and who watches it notices nothing. (`StringSet` with a string made
-//! under the arena was tried first: it deletes the key, raises `new`, loses the time to live, and copies the value on Valkey 8.1.)
+//! The value's memory is allocated anew by making the string longer and cutting it to what it was, each of which the
+//! server does by reallocating; what is allocated while the slow arena is chosen lies there. So the key keeps its
+//! object: its time to live, its idle time or frequency and its encoding stay, nobody is told, nothing is replicated,
+//! and who watches it notices nothing. (`StringSet` with a string made under the arena was tried first: it deletes
+//! the key, raises `new`, loses the time to live, and copies the value on Valkey 8.1.)
 //!
-//! Small allocations are moved by a reallocation; large ones may grow and shrink where they are, so their bytes are put aside, the string is
-//! cut to one byte, and grown where it is to be. Which way it was is told by looking where the value lies.
-//! Cost: two allocations and copies; large ones three. On the main thread; nothing sees the string in between.
+//! Small allocations are moved by a reallocation; large ones may grow and shrink where they are, so their bytes are
+//! put aside, the string is cut to one byte, and grown where it is to be. Which way it was is told by looking where
+//! the value lies. Cost: two allocations and copies; large ones three. On the main thread; nothing sees the string in
+//! between.
 
 use crate::ffi::MainThread;
 use crate::ffi::server::{Key, Kind};
@@ -135,7 +137,8 @@ impl Mover {
     }
 }
 
-/// Gives a short string these bytes, in an allocation of their size: cut by one byte, it gives back what growing took beyond it.
+/// Gives a short string these bytes, in an allocation of their size: cut by one byte, it gives back what growing took
+/// beyond it.
 fn fill(key: &mut Key, bytes: &[u8]) -> bool {
     key.set_length(bytes.len() + 1) && key.overwrite(bytes) && key.set_length(bytes.len())
 }

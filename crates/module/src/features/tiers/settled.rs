@@ -1,13 +1,14 @@
 //! Whether reads hit the fast tier of memory as often as they did: then nothing is missed where some of them go unseen.
 //!
-//! Not whether values move: where all are accessed alike, some always look hotter than others, and moving them changes nothing.
-//! The share of reads that hit is taken of [`READS_PER_LOOK`] at a time and compared with what it was when the comparing began. Where
-//! it comes to lie further off, up or down, it begins anew: the hot ones are others now, or moves are still of use. A rise so
-//! slow that it takes several minutes for that much is then followed with what is seen.
-//! Where more is hot than fits, the share goes up as the fast tier fills and down as it is collected, for ever. The coldest go down, so one
-//! collecting takes at most its part of the fast values' hits: so much further off is the same still. Where that part is large the tier
-//! is so small that who is hit is what moves make of it, and reads are needed.
-//! What hits go unseen is counted, and taken to be slow as often as those that were seen.
+//! Not whether values move: where all are accessed alike, some always look hotter than others, and moving them
+//! changes nothing. The share of reads that hit is taken of [`READS_PER_LOOK`] at a time and compared with what it
+//! was when the comparing began. Where it comes to lie further off, up or down, it begins anew: the hot ones are
+//! others now, or moves are still of use. A rise so slow that it takes several minutes for that much is then followed
+//! with what is seen. Where more is hot than fits, the share goes up as the fast tier fills and down as it is
+//! collected, for ever. The coldest go down, so one collecting takes at most its part of the fast values' hits: so
+//! much further off is the same still. Where that part is large the tier is so small that who is hit is what moves
+//! make of it, and reads are needed. What hits go unseen is counted, and taken to be slow as often as those that were
+//! seen.
 
 /// The share is taken of so many reads: 0.35 % of it is chance, at the most.
 const READS_PER_LOOK: u64 = 20_000;
@@ -44,8 +45,8 @@ impl Settled {
         self.looked_at = (0, 0);
     }
 
-    /// True where reads need not be seen. So many hits of the fast and of the slow tier were seen so far; one collecting takes `collected`
-    /// of the fast values' bytes, 0 to 1.
+    /// True where reads need not be seen. So many hits of the fast and of the slow tier were seen so far; one
+    /// collecting takes `collected` of the fast values' bytes, 0 to 1.
     pub fn look(&mut self, now_us: u64, fast: u64, slow: u64, collected: f64) -> bool {
         let (fast_then, slow_then) = self.looked_at;
         let (new_fast, new_slow) = (fast.saturating_sub(fast_then), slow.saturating_sub(slow_then));

@@ -1,5 +1,6 @@
-//! How much of the main thread's time moves may take: a small share while commands come, so that a cache whose values are accessed alike, where
-//! moving wins nothing, loses next to nothing either; more while the fast tier holds more than it may; all of it while nobody asks for anything.
+//! How much of the main thread's time moves may take: a small share while commands come, so that a cache whose values
+//! are accessed alike, where moving wins nothing, loses next to nothing either; more while the fast tier holds more
+//! than it may; all of it while nobody asks for anything.
 
 /// What moves may take while the fast tier keeps its limit: 2 %.
 const SHARE: f64 = 0.02;
@@ -22,7 +23,8 @@ pub struct TimeShare {
 }
 
 impl TimeShare {
-    /// Time has gone on to `now_us`; `is_busy` says that commands have come since, `is_full` that the fast tier is over its limit.
+    /// Time has gone on to `now_us`; `is_busy` says that commands have come since, `is_full` that the fast tier is
+    /// over its limit.
     pub fn go_on(&mut self, now_us: u64, is_busy: bool, is_full: bool) {
         let elapsed_us = now_us.saturating_sub(std::mem::replace(&mut self.at_us, now_us));
         if is_busy {

@@ -1,0 +1,355 @@
+//! What the module costs where a cache really runs: full. Alternating pairs of stock and module, a row for each load.
+//!
+//! GETs hit a cache that is 90 % full, where the module watches and nothing has to go. SETs are of new keys at the
+//! limit, so each evicts one; whoever evicts, the server or the module, the figures say. While they run, a PING each
+//! millisecond on a connection of its own shows how long turns take. How pairs are run and what their figures mean:
+//! [`full_load`](crate::full_load).
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use anyhow::{Context, bail, ensure};
+use serde::Serialize;
+use tenure_servers::Server;
+
+use crate::client::Connection;
+use crate::client::load_generator::load_all_keys;
+use crate::client::probe::probe;
+use crate::comparison::progress_bar;
+use crate::full_load::{FullLoad, RatioSpreads, Ratios, Side, Turns, spread};
+use crate::observation::Counters;
+use crate::report::columns;
+use crate::statistics::Spread;
+use crate::system::{Setup, System, set};
+use crate::workload::Stream;
+use crate::workload::full::{Command, Size, streams};
+
+/// How full the cache is that is read, in percent.
+const FULL_PERCENT: u64 = 90;
+
+/// One row: what is sent to which cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Load {
+    /// GETs that hit, or SETs of new keys.
+    pub command: Command,
+    /// Commands that each connection sends at once.
+    pub depth: usize,
+    /// Of eight million keys.
+    pub is_large: bool,
+}
+
+impl Load {
+    /// The rows of a cache that fits anywhere.
+    pub const SMALL: [Load; 4] = [
+        Load { command: Command::Get, depth: 16, is_large: false },
+        Load { command: Command::Get, depth: 1, is_large: false },
+        Load { command: Command::Set, depth: 16, is_large: false },
+        Load { command: Command::Set, depth: 1, is_large: false },
+    ];
+}
+
+impl FromStr for Load {
+    type Err = anyhow::Error;
+
+    fn from_str(text: &str) -> anyhow::Result<Self> {
+        let (is_large, name) = text.strip_prefix("large-").map_or((false, text), |name| (true, name));
+        let (command, depth) = name.split_once('-').unwrap_or((name, ""));
+        let command = match command {
+            "get" => Some(Command::Get),
+            "set" => Some(Command::Set),
+            _ => None,
+        };
+        match (command, depth.parse()) {
+            (Some(command), Ok(depth @ 1..=1000)) => Ok(Load { command, depth, is_large }),
+            _ => bail!(
+                "'{text}' is none of get-DEPTH, set-DEPTH, large-get-DEPTH, large-set-DEPTH, with 1 to 1000 at once"
+            ),
+        }
+    }
+}
+
+impl fmt::Display for Load {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let command = if self.command == Command::Get { "get" } else { "set" };
+        write!(f, "{}{command}-{}", if self.is_large { "large-" } else { "" }, self.depth)
+    }
+}
+
+/// What is to be measured, and how often.
+pub struct FullCache<'a> {
+    /// The rows.
+    pub loads: &'a [Load],
+    /// Keys, commands before the measurement and measured ones, where they aren't the load's own.
+    pub n_keys: Option<usize>,
+    /// See above.
+    pub n_warmup: Option<usize>,
+    /// See above.
+    pub n_requests: Option<usize>,
+    /// How many connections there are.
+    pub n_connections: usize,
+    /// How many pairs are run of each row.
+    pub n_pairs: usize,
+    /// Of all random draws.
+    pub seed: u64,
+    /// The system beside stock.
+    pub system: &'a System,
+    /// The server and where it runs.
+    pub setup: &'a Setup,
+}
+
+/// One server under one load.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct FullSide {
+    /// Throughput and time.
+    #[serde(flatten)]
+    pub side: Side,
+    /// Keys that the server evicted meanwhile.
+    pub n_evicted_by_server: u64,
+    /// Keys that the module evicted.
+    pub n_evicted_by_module: u64,
+    /// 99.9 of 100 PINGs were answered in so many µs.
+    pub ping_us_p999: f64,
+}
+
+/// Two servers under one load, and the second over the first.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct FullPair {
+    /// Without the module.
+    pub stock: FullSide,
+    /// With it.
+    pub module: FullSide,
+    /// With the module over without.
+    #[serde(flatten)]
+    pub ratios: Ratios,
+}
+
+/// All pairs of a row and what they say together.
+#[derive(Clone, Debug, Serialize)]
+pub struct FullRow {
+    /// The load's name.
+    pub load: String,
+    /// Keys that the cache held at first.
+    pub n_keys: usize,
+    /// Measured commands per server.
+    pub n_commands: usize,
+    /// In the order in which they were run.
+    pub pairs: Vec<FullPair>,
+    /// Of all pairs.
+    #[serde(flatten)]
+    pub ratios: RatioSpreads,
+    /// The share of evictions that were the module's; `None` where there were none.
+    pub evicted_by_module: Option<f64>,
+    /// What PINGs take longer with the module, in µs.
+    pub ping_us_p999_more: Spread,
+}
+
+/// All rows.
+#[derive(Clone, Debug, Serialize)]
+pub struct FullReport {
+    /// When the report was made, in UTC.
+    pub date: String,
+    /// The server, such as `redis-7.0.15`.
+    pub server: String,
+    /// The system beside stock.
+    pub system: String,
+    /// Where both ends ran.
+    pub placement: String,
+    /// Settings of the server beside its own.
+    pub server_settings: Vec<(String, String)>,
+    /// How many connections there were.
+    pub n_connections: usize,
+    /// Load by load.
+    pub rows: Vec<FullRow>,
+}
+
+impl FullCache<'_> {
+    /// Runs all pairs of all rows. Pins this thread to the clients' core.
+    ///
+    /// # Errors
+    /// When a server fails or a read misses, or the user interrupts.
+    pub fn run(&self, interrupted: &AtomicBool) -> anyhow::Result<FullReport> {
+        ensure!(self.n_pairs > 0 && !self.loads.is_empty(), "0 pairs or rows");
+        self.setup.placement.pin_this_thread()?;
+        let progress = progress_bar((2 * self.n_pairs * self.loads.len()) as u64);
+        let turns = Turns { progress: &progress, interrupted };
+        let rows = self.loads.iter().map(|&load| self.row(load, &turns)).collect::<anyhow::Result<_>>()?;
+        progress.finish_and_clear();
+        Ok(FullReport {
+            date: jiff::Timestamp::now().strftime("%Y-%m-%d %H:%M:%S UTC").to_string(),
+            server: self.setup.binary.label.clone(),
+            system: self.system.label.to_string(),
+            placement: self.setup.placement.to_string(),
+            server_settings: self.setup.server_settings.clone(),
+            n_connections: self.n_connections,
+            rows,
+        })
+    }
+
+    fn row(&self, load: Load, turns: &Turns) -> anyhow::Result<FullRow> {
+        let size = self.size(load);
+        let (held, asked) = streams(load.command, size, self.seed);
+        let full_load = FullLoad::new(&asked, load.depth, self.n_connections)?;
+        let side = |system: &System| self.side(system, load, &held, &full_load);
+        let name = |system: &System| format!("{load}: {}", system.label);
+        let sides = turns.in_pairs(
+            self.n_pairs,
+            (&name(&System::STOCK), || side(&System::STOCK)),
+            (&name(self.system), || side(self.system)),
+        )?;
+        let pair = |(stock, module): (FullSide, FullSide)| FullPair {
+            ratios: Ratios::of(&stock.side, &module.side),
+            stock,
+            module,
+        };
+        Ok(FullRow::of(load, size, sides.into_iter().map(pair).collect()))
+    }
+
+    fn size(&self, load: Load) -> Size {
+        let default = Size::of(load.command, load.depth, load.is_large);
+        Size {
+            n_keys: self.n_keys.unwrap_or(default.n_keys),
+            n_warmup: self.n_warmup.unwrap_or(default.n_warmup),
+            n_requests: self.n_requests.unwrap_or(default.n_requests),
+            ..default
+        }
+    }
+
+    fn side(&self, system: &System, load: Load, held: &Stream, full_load: &FullLoad) -> anyhow::Result<FullSide> {
+        let server = system.start(self.setup, None, held.keys.tenants())?;
+        load_all_keys(&mut Connection::open(server.port())?, held)?;
+        limit(&server, load.command)?;
+        let mut connections = full_load.begin_empty(&server)?;
+        full_load.warm_up(&mut connections)?;
+        let before = Counters::read(&server)?;
+        let (side, ping_us_p999) = self.while_pinged(&server, || {
+            let (side, n_misses) = full_load.measure_with_misses(&server, &mut connections, None)?;
+            ensure!(n_misses == 0, "{n_misses} reads missed, though all keys were there");
+            Ok(side)
+        })?;
+        let counters = Counters::read(&server)?.since(before);
+        let n_evicted = counters.n_evicted_by_server + counters.n_evicted_by_module;
+        ensure!(load.command == Command::Get || n_evicted > 0, "nothing was evicted: the cache isn't full");
+        Ok(FullSide {
+            side,
+            n_evicted_by_server: counters.n_evicted_by_server,
+            n_evicted_by_module: counters.n_evicted_by_module,
+            ping_us_p999,
+        })
+    }
+
+    /// Runs `body` beside the probe.
+    fn while_pinged(
+        &self,
+        server: &Server,
+        body: impl FnOnce() -> anyhow::Result<Side>,
+    ) -> anyhow::Result<(Side, f64)> {
+        let (connection, stop) = (Connection::open(server.port())?, AtomicBool::new(false));
+        thread::scope(|scope| {
+            let pinging = scope.spawn(|| probe(connection, &stop));
+            let side = body();
+            stop.store(true, Ordering::Relaxed);
+            let latencies_ns = pinging.join().ok().context("the probe has panicked")??;
+            Ok((side?, latencies_ns.value_at_quantile(0.999) as f64 / 1e3))
+        })
+    }
+}
+
+/// Sets the limit by what the keys take, so that the cache is as full as the load needs.
+fn limit(server: &Server, command: Command) -> anyhow::Result<()> {
+    let used_bytes: u64 = server.info("memory")?.get("used_memory").context("INFO has no used_memory")?.parse()?;
+    let limit_bytes = if command == Command::Get { used_bytes * 100 / FULL_PERCENT } else { used_bytes };
+    set(server, "maxmemory", &limit_bytes.to_string())
+}
+
+impl FullRow {
+    fn of(load: Load, size: Size, pairs: Vec<FullPair>) -> FullRow {
+        let sum = |count: fn(&FullSide) -> u64| pairs.iter().map(|pair| count(&pair.module)).sum::<u64>() as f64;
+        let (own, servers) = (sum(|side| side.n_evicted_by_module), sum(|side| side.n_evicted_by_server));
+        FullRow {
+            load: load.to_string(),
+            n_keys: size.n_keys,
+            n_commands: size.n_requests,
+            ratios: RatioSpreads::of(&pairs.iter().map(|pair| pair.ratios).collect::<Vec<_>>()),
+            evicted_by_module: (own + servers > 0.0).then(|| own / (own + servers)),
+            ping_us_p999_more: spread(pairs.iter().map(|pair| pair.module.ping_us_p999 - pair.stock.ping_us_p999)),
+            pairs,
+        }
+    }
+
+    fn cells(&self) -> Vec<String> {
+        let figure = |s: Spread| format!("{:.3} ({:.3}–{:.3})", s.median, s.min, s.max);
+        let median = |of: fn(&FullPair) -> f64| spread(self.pairs.iter().map(of)).median;
+        vec![
+            self.load.clone(),
+            self.n_keys.to_string(),
+            format!("{:.0}", median(|pair| pair.stock.side.throughput_per_s)),
+            figure(self.ratios.throughput_ratio),
+            format!("{:.0}", median(|pair| pair.stock.side.cpu_main_ns_per_command)),
+            figure(self.ratios.cpu_main_ratio),
+            self.evicted_by_module.map_or_else(|| "–".to_string(), |share| format!("{:.0} %", 100.0 * share)),
+            format!("{:.0}", median(|pair| pair.stock.ping_us_p999)),
+            format!("{:+.0}", self.ping_us_p999_more.median),
+            format!(
+                "{:.0} %",
+                100.0 * median(|pair| pair.stock.side.generator_busy.max(pair.module.side.generator_busy))
+            ),
+        ]
+    }
+}
+
+impl FullReport {
+    /// The report for people.
+    pub fn table(&self) -> String {
+        let settings = self.server_settings.iter().map(|(name, value)| format!(", {name} {value}"));
+        let head = format!(
+            "full on {}, {}: {} against stock, {} pairs a row, {} connections{}; {}\n\n",
+            self.server,
+            self.date,
+            self.system,
+            self.rows.first().map_or(0, |row| row.pairs.len()),
+            self.n_connections,
+            settings.collect::<String>(),
+            self.placement,
+        );
+        let header = [
+            "load",
+            "keys",
+            "stock/s",
+            "throughput of stock",
+            "main thread ns",
+            "of stock",
+            "evicted by module",
+            "PING p99.9 µs",
+            "more",
+            "generator",
+        ];
+        let mut rows = vec![header.map(str::to_string).to_vec()];
+        rows.extend(self.rows.iter().map(FullRow::cells));
+        format!("{head}{}", columns(&rows))
+    }
+
+    /// The report for programs.
+    ///
+    /// # Errors
+    /// None in practice.
+    pub fn json(&self) -> anyhow::Result<String> {
+        Ok(serde_json::to_string_pretty(self)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loads_are_known_by_name() {
+        for name in ["get-16", "set-1", "large-get-16", "large-set-1000"] {
+            assert_eq!(name.parse::<Load>().unwrap().to_string(), name);
+        }
+        for name in ["get", "get-0", "set-1001", "del-1", "small-get-1", ""] {
+            assert!(name.parse::<Load>().unwrap_err().to_string().contains("get-DEPTH"), "{name}");
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! A cache that is full: keys that it holds, and GETs that hit or SETs of keys that are new.
+//!
+//! Values are of 1,000 bytes; of a large cache, eight million keys in 4.6 GB, 400. GETs draw uniformly, so that the
+//! server's own caches are no kinder than in use.
+
+use super::keys::{Assignment, KeyTable};
+use super::zipfian::Random;
+use super::{Operation, Request, Stream};
+
+/// What is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// GETs of keys that are there.
+    Get,
+    /// SETs of keys that aren't.
+    Set,
+}
+
+/// How large a load is.
+#[derive(Clone, Copy, Debug)]
+pub struct Size {
+    /// Keys that the cache holds at first.
+    pub n_keys: usize,
+    /// Bytes of each value.
+    pub value_bytes: u32,
+    /// Commands before the measurement.
+    pub n_warmup: usize,
+    /// Measured commands.
+    pub n_requests: usize,
+}
+
+impl Size {
+    /// What takes a second or two a server, the loading aside. The warm-up is long enough for the module to know how
+    /// busy its server is.
+    pub fn of(command: Command, depth: usize, is_large: bool) -> Size {
+        let (n_keys, value_bytes) = if is_large { (8_000_000, 400) } else { (100_000, 1_000) };
+        let (n_warmup, n_requests) = match (command, depth) {
+            (Command::Get, 1) => (150_000, 150_000),
+            (Command::Get, _) => (1_000_000, 1_500_000),
+            (Command::Set, 1) => (100_000, 120_000),
+            (Command::Set, _) => (300_000, 300_000),
+        };
+        Size { n_keys, value_bytes, n_warmup, n_requests }
+    }
+}
+
+/// The keys that are there, as a stream without requests, and what is asked.
+pub fn streams(command: Command, size: Size, seed: u64) -> (Stream, Stream) {
+    let keys = |names: std::ops::Range<usize>| {
+        let mut keys = KeyTable::new(Assignment::ByKey, 1);
+        names.for_each(|number| _ = keys.add(format!("{number:012}").as_bytes(), 0, size.value_bytes));
+        keys
+    };
+    let stream = |keys, requests, n_warmup| Stream {
+        name: "full".into(),
+        keys,
+        requests,
+        scans: Vec::new(),
+        n_warmup,
+        pace: None,
+    };
+    let n = size.n_warmup + size.n_requests;
+    let held = stream(keys(0..size.n_keys), Vec::new(), 0);
+    let asked = match command {
+        Command::Get => {
+            let mut random = Random::new(seed);
+            let get = |_| Request::on(Operation::Read, random.below(size.n_keys as u64) as u32, 0);
+            stream(held.keys.clone(), (0..n).map(get).collect(), size.n_warmup)
+        }
+        Command::Set => {
+            let set = |key| Request::on(Operation::Write, key as u32, size.value_bytes);
+            stream(keys(size.n_keys..size.n_keys + n), (0..n).map(set).collect(), size.n_warmup)
+        }
+    };
+    (held, asked)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gets_are_of_keys_that_are_there_and_sets_of_others() {
+        let size = Size { n_keys: 100, value_bytes: 10, n_warmup: 50, n_requests: 150 };
+        for command in [Command::Get, Command::Set] {
+            let (held, asked) = streams(command, size, 1);
+            let names: std::collections::HashSet<_> = (0..100).map(|key| held.keys.name(key).to_vec()).collect();
+            let is_held = |request: &Request| names.contains(asked.keys.name(request.key));
+            assert_eq!(asked.n_measured(), 150);
+            assert!(asked.requests.iter().all(|request| is_held(request) == (command == Command::Get)));
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! `tenure torture`: reads of a server are checked, for a minute, against what they may be.
+
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use indicatif::{ProgressBar, ProgressStyle};
+use serde_json::json;
+use tenure_torture::disturb::Disturbance;
+use tenure_torture::{Outcome, Progress, Torture};
+use tenure_view::nodes::parse_address;
+
+use crate::print;
+
+/// The options of `tenure torture`.
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// HOST:PORT of a server; redis://USER:PASSWORD@HOST:PORT where it asks for a password. Its keys begin with
+    /// `torture:` and are deleted in the end; other keys may be evicted for them.
+    #[arg(value_name = "SERVER")]
+    server: String,
+
+    /// For how long.
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    duration: u64,
+
+    /// Clients at once.
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u64).range(1..=1000))]
+    connections: u64,
+
+    /// Keys of each client.
+    #[arg(long, value_name = "N", default_value_t = 5000, value_parser = clap::value_parser!(u32).range(8..=10_000_000))]
+    keys: u32,
+
+    /// The largest value that one write makes.
+    #[arg(long, value_name = "BYTES", default_value_t = 16_384, value_parser = clap::value_parser!(u64).range(16..=1 << 20))]
+    value_bytes_max: u64,
+
+    /// What the server is asked for meanwhile: sleep (partitions fall asleep and wake), policy (another one evicts),
+    /// enabled (Tenure is turned off and on), save (a child saves). Settings are put back in the end. Default:
+    /// nothing.
+    #[arg(long, value_name = "NAME,NAME…", value_delimiter = ',')]
+    disturb: Vec<Disturbance>,
+
+    /// Of all draws: the same one sends the same commands.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs the subcommand.
+///
+/// # Errors
+/// When the server doesn't answer at the start, or a reply was wrong.
+pub fn run(arguments: &Arguments) -> Result<()> {
+    let torture = Torture {
+        server: parse_address(&arguments.server)?,
+        n_clients: arguments.connections as usize,
+        n_keys: arguments.keys,
+        value_bytes_max: arguments.value_bytes_max as usize,
+        seed: arguments.seed,
+        duration: Duration::from_secs(arguments.duration),
+        disturbances: arguments.disturb.clone(),
+    };
+    let progress = Progress::default();
+    let outcome = thread::scope(|scope| {
+        scope.spawn(|| show(arguments.duration, &progress));
+        let outcome = torture.run(&progress);
+        progress.stop();
+        outcome
+    })?;
+    print(&if arguments.json { to_json(arguments.seed, &outcome) } else { table(arguments.seed, &outcome) })?;
+    if outcome.n_wrong > 0 {
+        bail!("{} replies were wrong (seed {})", outcome.n_wrong, arguments.seed);
+    }
+    Ok(())
+}
+
+/// A bar of seconds on standard error, where that is a terminal, until all have ended.
+fn show(seconds: u64, progress: &Progress) {
+    let bar = ProgressBar::new(seconds);
+    if let Ok(style) = ProgressStyle::with_template("{wide_bar} {pos} of {len} s, {msg}") {
+        bar.set_style(style);
+    }
+    while !progress.is_stopped() {
+        bar.set_position(bar.elapsed().as_secs().min(seconds));
+        bar.set_message(format!("{} commands, wrong: {}", progress.n_commands(), progress.n_wrong()));
+        thread::sleep(Duration::from_millis(200));
+    }
+    bar.finish_and_clear();
+}
+
+fn table(seed: u64, outcome: &Outcome) -> String {
+    let rows = [
+        ("seed", seed),
+        ("commands", outcome.n_commands),
+        ("reads", outcome.n_reads),
+        ("of keys not there", outcome.n_absent),
+        ("reconnections", outcome.n_reconnections),
+        ("disturbances", outcome.n_disturbances),
+        ("wrong", outcome.n_wrong),
+    ];
+    let mut text: String = rows.iter().map(|(name, n)| format!("{name:<18} {n:>12}\n")).collect();
+    for what in &outcome.wrong {
+        text += &format!("wrong: {what}\n");
+    }
+    text
+}
+
+fn to_json(seed: u64, outcome: &Outcome) -> String {
+    let value = json!({
+        "seed": seed,
+        "commands": outcome.n_commands,
+        "reads": outcome.n_reads,
+        "absent": outcome.n_absent,
+        "reconnections": outcome.n_reconnections,
+        "disturbances": outcome.n_disturbances,
+        "wrong": outcome.n_wrong,
+        "told": outcome.wrong,
+    });
+    format!("{value:#}\n")
+}

@@ -1,0 +1,684 @@
+//! What the cache would miss with less memory or more: miniature caches of this policy at eight sizes, fed by the
+//! same sample.
+//!
+//! Source: miniature simulation (Waldspurger et al., ATC'17): keys are sampled by their hash, and a cache of `C`
+//! bytes is stood for by one of `C` × rate. All eight rank by the ranking in force and the densities that were
+//! learned, and keep to tenants' bounds, as the server does. Differs from it: what a key has shown is the same in all
+//! caches and is kept once for all eight; and the server itself says how good the sample is. What of its misses is
+//! the sample's tells the share of the keys that miss, which is what caches are to be scaled by; and what the present
+//! size's cache misses too much or too little in a partition, all sizes do, in proportion. Misses that nobody
+//! answers, of keys that are nowhere, don't depend on memory. Cost: a look-up per sampled access, K scores per
+//! eviction and cache; about 130 bytes for each sampled key that fits into four times the memory.
+
+use super::history::Feature;
+use super::ranking::{GreedyAges, Ranker, Ranking, Subject};
+use super::table::DensityTable;
+use crate::access::{Access, Op};
+use crate::model::key_map::{self, KeyMap};
+use crate::random::Random;
+use crate::sampling::SampleRate;
+use crate::units::{KeyHash, PARTITIONS_MAX, PartitionId};
+
+/// The sizes that are simulated, as parts of the present one.
+pub const SCALES: [f64; 8] = [0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 4.0];
+/// Which of them is the present one.
+pub const PRESENT: usize = 3;
+/// Own memory for each key that is remembered, in bytes, at the most.
+pub const BYTES_PER_KEY: u64 = 200;
+
+/// Keys sampled per eviction, as the contest does: about what the server's shortlist makes of its ten.
+const SAMPLE_SIZE: usize = 16;
+/// So many times as many are drawn where few may go.
+const PATIENCE: usize = 4;
+/// What a window weighs one window later.
+const DECAY: f64 = 0.7;
+/// A miniature counts from this share of its capacity on.
+const FULL: f64 = 0.9;
+/// Misses that say as much of the sample as is believed beforehand.
+const MISSES_BELIEVED: f64 = 100.0;
+/// The same of a partition's caches.
+const MISSES_ENOUGH: f64 = 20.0;
+/// The sample's share is not off by more than this.
+const OFF_MAX: f64 = 1.5;
+const ABSENT: u32 = u32::MAX;
+
+/// What a tenant may rely on, by partition: the tenant's number, and its bounds in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Owner {
+    /// Which tenant.
+    pub tenant: u8,
+    /// At or below this nothing of it is evicted for others.
+    pub bytes_min: u64,
+    /// Above this it gives first.
+    pub bytes_max: u64,
+}
+
+impl Default for Owner {
+    fn default() -> Self {
+        Owner { tenant: 0, bytes_min: 0, bytes_max: u64::MAX }
+    }
+}
+
+/// What one partition was seen to do since the window before ended.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Measured {
+    /// Reads.
+    pub reads: f64,
+    /// Reads that found nothing.
+    pub misses: f64,
+    /// Of these, those that a write answered.
+    pub answered: f64,
+    /// What they cost, in µs.
+    pub miss_us: f64,
+}
+
+impl Measured {
+    fn decay(&mut self, now: &Measured) {
+        self.reads = self.reads * DECAY + now.reads;
+        self.misses = self.misses * DECAY + now.misses;
+        self.answered = self.answered * DECAY + now.answered;
+        self.miss_us = self.miss_us * DECAY + now.miss_us;
+    }
+}
+
+/// What one partition would do with a memory of some size.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Expected {
+    /// What it would hold, in bytes.
+    pub used_bytes: f64,
+    /// Its misses / reads.
+    pub miss_ratio: f64,
+    /// Time that its misses would cost, in µs per second.
+    pub lost_us_per_second: f64,
+}
+
+/// What is expected of each size, by partition.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Expectations {
+    /// Reads per second, by partition.
+    pub reads_per_second: Vec<f64>,
+    /// In the order of [`SCALES`], by partition; empty before there is anything to tell.
+    pub by_size: Vec<Vec<Expected>>,
+}
+
+/// A sampled key that one of the caches holds.
+#[derive(Clone, Copy, Debug)]
+struct Known {
+    key: KeyHash,
+    subject: Subject,
+    partition: u8,
+    n_held: u8,
+    /// Where it stands in each cache, or `ABSENT`.
+    places: [u32; SCALES.len()],
+}
+
+/// One size's cache.
+#[derive(Debug)]
+struct Small {
+    capacity_bytes: u64,
+    used_bytes: u64,
+    /// Places in `known`.
+    held: Vec<u32>,
+    by_partition: Vec<Account>,
+    /// Used bytes by tenant.
+    by_tenant: [u64; PARTITIONS_MAX],
+    ages: GreedyAges,
+}
+
+/// What a partition has in one cache, and has missed there.
+#[derive(Clone, Copy, Debug, Default)]
+struct Account {
+    used_bytes: u64,
+    misses: f64,
+    cost_us: f64,
+}
+
+/// The caches. See the file's opening.
+#[derive(Debug)]
+pub struct Sizing {
+    rate: SampleRate,
+    caches: Vec<Small>,
+    place_of: KeyMap<u32>,
+    known: Vec<Known>,
+    free: Vec<u32>,
+    owners: Vec<Owner>,
+    measured: Vec<Measured>,
+    seconds: f64,
+    /// Of the server's misses, those of the sample.
+    missed_there: f64,
+    /// The sample's share of the keys that miss, over the rate.
+    share: f64,
+    is_full: bool,
+    accesses: u64,
+    random: Random,
+}
+
+impl Sizing {
+    /// Empty caches of no size for keys sampled at `rate`; `step_ticks` as [`GreedyAges::new`] has it.
+    pub fn new(rate: SampleRate, step_ticks: u64, seed: u64) -> Self {
+        let small = |_: &f64| Small {
+            capacity_bytes: 0,
+            used_bytes: 0,
+            held: Vec::new(),
+            by_partition: Vec::new(),
+            by_tenant: [0; PARTITIONS_MAX],
+            ages: GreedyAges::growing(step_ticks),
+        };
+        Sizing {
+            rate,
+            caches: SCALES.iter().map(small).collect(),
+            place_of: KeyMap::default(),
+            known: Vec::new(),
+            free: Vec::new(),
+            owners: Vec::new(),
+            measured: Vec::new(),
+            seconds: 0.0,
+            missed_there: 0.0,
+            share: 1.0,
+            is_full: false,
+            accesses: 0,
+            random: Random::new(seed),
+        }
+    }
+
+    /// The share of all keys that it looks at.
+    pub fn rate(&self) -> SampleRate {
+        self.rate
+    }
+
+    /// Sampled keys that are remembered.
+    pub fn keys(&self) -> usize {
+        self.place_of.len()
+    }
+
+    /// Accesses taken since this was last asked.
+    pub fn take_accesses(&mut self) -> u64 {
+        std::mem::take(&mut self.accesses)
+    }
+
+    /// Takes one access of the sample at `now`; `feature` is what the key has shown with it, `expires` when its value
+    /// does, in ticks. `is_miss`: it is the answer to a miss of the server's.
+    pub fn record(
+        &mut self,
+        access: &Access,
+        (partition, is_miss): (PartitionId, bool),
+        (now, feature, expires): (u64, Feature, u64),
+        (ranking, table): (Ranking, &DensityTable),
+    ) {
+        if self.caches[0].capacity_bytes == 0 || !self.rate.takes(access.key) {
+            return;
+        }
+        self.accesses += 1;
+        self.missed_there += f64::from(u8::from(is_miss && self.is_full));
+        let place = self.place_of.get(&access.key).copied();
+        let is_over = |place: &u32| self.known[*place as usize].subject.expires <= now;
+        if access.op == Op::Delete || place.as_ref().is_some_and(is_over) {
+            place.into_iter().for_each(|place| self.forget(place));
+            if access.op == Op::Delete {
+                return;
+            }
+        }
+        let held = self.place_of.get(&access.key).map(|&place| (place, self.known[place as usize].subject));
+        // Of a value that is there, a read leaves the expiry as it was.
+        let expires = held.filter(|_| access.op == Op::Read).map_or(expires, |(_, held)| held.expires);
+        let n_requests = held.map_or(1, |(_, held)| held.n_requests.saturating_add(1));
+        let Access { size_bytes, penalty_us, .. } = *access;
+        let subject = Subject { feature, last: now, expires, n_requests, size_bytes, penalty_us };
+        let partition = partition.index() as u8;
+        let place = match held {
+            Some((place, before)) => {
+                self.change(place, subject, partition, before.size_bytes);
+                place
+            }
+            None => self.learn(access.key, subject, partition),
+        };
+        self.fit_partitions(usize::from(partition) + 1);
+        for cache in 0..SCALES.len() {
+            if self.known[place as usize].places[cache] == ABSENT {
+                if access.op == Op::Read && self.is_full {
+                    let account = &mut self.caches[cache].by_partition[usize::from(partition)];
+                    account.misses += 1.0;
+                    account.cost_us += f64::from(penalty_us);
+                }
+                self.enter(place, cache);
+            }
+            self.make_room(cache, place, (ranking, table, now));
+        }
+        if self.known[place as usize].n_held == 0 {
+            self.forget(place);
+        }
+    }
+
+    fn fit_partitions(&mut self, n: usize) {
+        if self.caches[0].by_partition.len() < n {
+            self.caches.iter_mut().for_each(|cache| cache.by_partition.resize(n, Account::default()));
+        }
+    }
+
+    fn owner(&self, partition: u8) -> Owner {
+        self.owners.get(usize::from(partition)).copied().unwrap_or_default()
+    }
+
+    fn learn(&mut self, key: KeyHash, subject: Subject, partition: u8) -> u32 {
+        let new = Known { key, subject, partition, n_held: 0, places: [ABSENT; SCALES.len()] };
+        let place = match self.free.pop() {
+            Some(place) => {
+                self.known[place as usize] = new;
+                place
+            }
+            None => {
+                self.known.push(new);
+                self.known.len() as u32 - 1
+            }
+        };
+        self.place_of.insert(key, place);
+        place
+    }
+
+    /// A key that is held is of another size now, maybe of another partition.
+    fn change(&mut self, place: u32, subject: Subject, partition: u8, size_before: u32) {
+        let held: Vec<usize> = self.caches_with(place).collect();
+        let known = &mut self.known[place as usize];
+        let partition_before = std::mem::replace(&mut known.partition, partition);
+        known.subject = subject;
+        if partition_before == partition && size_before == subject.size_bytes {
+            return;
+        }
+        self.fit_partitions(usize::from(partition) + 1);
+        for cache in held {
+            self.count(cache, partition_before, -i64::from(size_before));
+            self.count(cache, partition, i64::from(subject.size_bytes));
+        }
+    }
+
+    fn caches_with(&self, place: u32) -> impl Iterator<Item = usize> + use<> {
+        let places = self.known[place as usize].places;
+        (0..SCALES.len()).filter(move |&cache| places[cache] != ABSENT)
+    }
+
+    fn count(&mut self, cache: usize, partition: u8, bytes: i64) {
+        let tenant = usize::from(self.owner(partition).tenant);
+        let small = &mut self.caches[cache];
+        let add = |sum: &mut u64| *sum = sum.saturating_add_signed(bytes);
+        add(&mut small.used_bytes);
+        add(&mut small.by_tenant[tenant]);
+        add(&mut small.by_partition[usize::from(partition)].used_bytes);
+    }
+
+    fn enter(&mut self, place: u32, cache: usize) {
+        let known = &mut self.known[place as usize];
+        known.places[cache] = self.caches[cache].held.len() as u32;
+        known.n_held += 1;
+        let (partition, size_bytes) = (known.partition, known.subject.size_bytes);
+        self.caches[cache].held.push(place);
+        self.count(cache, partition, i64::from(size_bytes));
+    }
+
+    /// It is in that cache no more.
+    fn leave(&mut self, place: u32, cache: usize) {
+        let known = &mut self.known[place as usize];
+        let at = std::mem::replace(&mut known.places[cache], ABSENT) as usize;
+        known.n_held -= 1;
+        let (partition, size_bytes) = (known.partition, known.subject.size_bytes);
+        let held = &mut self.caches[cache].held;
+        held.swap_remove(at);
+        if let Some(&moved) = held.get(at) {
+            self.known[moved as usize].places[cache] = at as u32;
+        }
+        self.count(cache, partition, -i64::from(size_bytes));
+    }
+
+    /// It is in no cache any more.
+    fn forget(&mut self, place: u32) {
+        self.caches_with(place).for_each(|cache| self.leave(place, cache));
+        self.place_of.remove(&self.known[place as usize].key);
+        self.free.push(place);
+    }
+
+    /// Evicts until the cache is within its capacity, and the tenant of the key at `place` within its maximum.
+    fn make_room(&mut self, cache: usize, place: u32, rank: (Ranking, &DensityTable, u64)) {
+        let owner = self.owner(self.known[place as usize].partition);
+        let bytes_max = scaled(owner.bytes_max, self.rate);
+        loop {
+            let small = &self.caches[cache];
+            let is_above = small.by_tenant[usize::from(owner.tenant)] > bytes_max;
+            if small.held.is_empty() || (!is_above && small.used_bytes <= small.capacity_bytes) {
+                return;
+            }
+            let (is_full, only) = (small.used_bytes > small.capacity_bytes, is_above.then_some(owner.tenant));
+            let mut victim = self.victim(cache, only, rank);
+            if victim.is_none() && is_full {
+                victim = self.victim(cache, None, rank).or_else(|| Some(self.held_by_chance(cache)));
+            }
+            // A tenant that is rarely met in so large a cache gives with one of its next accesses.
+            let Some(victim) = victim else { return };
+            self.leave(victim, cache);
+            if victim != place && self.known[victim as usize].n_held == 0 {
+                self.forget(victim);
+            }
+        }
+    }
+
+    fn held_by_chance(&mut self, cache: usize) -> u32 {
+        let held = &self.caches[cache].held;
+        held[self.random.below(held.len() as u64) as usize]
+    }
+
+    /// The lowest of a sample of those that may go: of one tenant, or of all that hold more than they are guaranteed.
+    /// `None` where none was met.
+    fn victim(
+        &mut self,
+        cache: usize,
+        only: Option<u8>,
+        (ranking, table, now): (Ranking, &DensityTable, u64),
+    ) -> Option<u32> {
+        let small = &self.caches[cache];
+        let ranker = Ranker { ranking, table, ages: &small.ages, now };
+        let (mut victim, mut lowest, mut met) = (None, f32::INFINITY, 0);
+        for _ in 0..PATIENCE * SAMPLE_SIZE {
+            let place = small.held[self.random.below(small.held.len() as u64) as usize];
+            let known = &self.known[place as usize];
+            let owner = self.owners.get(usize::from(known.partition)).copied().unwrap_or_default();
+            let may_go = match only {
+                Some(tenant) => owner.tenant == tenant,
+                None => {
+                    let min = scaled(owner.bytes_min, self.rate);
+                    min == 0 || small.by_tenant[usize::from(owner.tenant)] > min
+                }
+            };
+            if !may_go {
+                continue;
+            }
+            met += 1;
+            let score = ranker.score(&known.subject);
+            if score < lowest || victim.is_none() {
+                (victim, lowest) = (Some(place), score);
+            }
+            if met == SAMPLE_SIZE {
+                break;
+            }
+        }
+        if let Some(victim) = victim.filter(|_| ranking == Ranking::Greedy || table.is_empty()) {
+            let subject = self.known[victim as usize].subject;
+            self.caches[cache].ages.evicted(&subject, now);
+        }
+        victim
+    }
+
+    /// The rate at which keys are looked at: others go, and caches shrink with it. At a higher one they have to fill
+    /// again.
+    pub fn set_rate(&mut self, rate: SampleRate) {
+        let factor = rate.rate() / self.rate.rate();
+        self.rate = rate;
+        let gone: Vec<u32> = self.place_of.iter().filter(|(key, _)| !rate.takes(**key)).map(|(_, &p)| p).collect();
+        gone.into_iter().for_each(|place| self.forget(place));
+        for cache in 0..SCALES.len() {
+            let bytes = (self.caches[cache].capacity_bytes as f64 * factor) as u64;
+            self.resize(cache, bytes, None);
+        }
+        if factor > 1.0 {
+            self.begin_again();
+        }
+    }
+
+    /// What was counted counts no more, until the caches are full.
+    pub fn begin_again(&mut self) {
+        self.is_full = false;
+        self.forget_counts();
+    }
+
+    /// What was counted counts no more: it was of another size.
+    pub fn forget_counts(&mut self) {
+        (self.seconds, self.measured, self.missed_there) = (0.0, Vec::new(), 0.0);
+        for small in &mut self.caches {
+            small.by_partition.iter_mut().for_each(|account| (account.misses, account.cost_us) = (0.0, 0.0));
+        }
+    }
+
+    /// What has no room any more goes by `rank`, or as chance has it.
+    fn resize(&mut self, cache: usize, capacity_bytes: u64, rank: Option<(Ranking, &DensityTable, u64)>) {
+        self.caches[cache].capacity_bytes = capacity_bytes;
+        while self.caches[cache].used_bytes > capacity_bytes {
+            let ranked = rank.and_then(|rank| self.victim(cache, None, rank));
+            let place = ranked.unwrap_or_else(|| self.held_by_chance(cache));
+            self.leave(place, cache);
+            if self.known[place as usize].n_held == 0 {
+                self.forget(place);
+            }
+        }
+    }
+
+    /// The caches stand for these, in bytes, in the order of [`SCALES`], and tenants have these bounds, from now on;
+    /// what has no room any more goes by the ranking.
+    pub fn set_capacities(
+        &mut self,
+        capacities_bytes: [u64; SCALES.len()],
+        owners: Vec<Owner>,
+        rank: (Ranking, &DensityTable, u64),
+    ) {
+        if owners != self.owners {
+            self.owners = owners;
+            self.fit_partitions(self.owners.len());
+            for cache in 0..SCALES.len() {
+                self.caches[cache].by_tenant = [0; PARTITIONS_MAX];
+                for partition in 0..self.caches[cache].by_partition.len() {
+                    let tenant = usize::from(self.owner(partition as u8).tenant);
+                    let used_bytes = self.caches[cache].by_partition[partition].used_bytes;
+                    self.caches[cache].by_tenant[tenant] += used_bytes;
+                }
+            }
+        }
+        for (cache, bytes) in capacities_bytes.into_iter().enumerate() {
+            let bytes = (bytes as f64 * self.rate.rate() * self.share) as u64;
+            self.resize(cache, bytes.max(1), Some(rank));
+        }
+    }
+
+    /// Ends a window of so many seconds in which partitions were seen to do this; what is expected of each size from
+    /// now on.
+    pub fn end_window(&mut self, now: &[Measured], seconds: f64) -> Expectations {
+        let present = &self.caches[PRESENT];
+        if !self.is_full {
+            // What is counted begins with the next window.
+            self.is_full =
+                present.capacity_bytes > 1 && present.used_bytes as f64 >= FULL * present.capacity_bytes as f64;
+            return Expectations::default();
+        }
+        self.fit_partitions(now.len());
+        self.measured.resize(self.caches[0].by_partition.len(), Measured::default());
+        self.measured.iter_mut().zip(now).for_each(|(held, now)| held.decay(now));
+        self.seconds = self.seconds * DECAY + seconds;
+        let missed: f64 = self.measured.iter().map(|measured| measured.answered).sum();
+        let share = (self.missed_there + MISSES_BELIEVED) / (missed * self.rate.rate() + MISSES_BELIEVED);
+        self.share = share.clamp(1.0 / OFF_MAX, OFF_MAX);
+        self.missed_there *= DECAY;
+        let by_size = (0..SCALES.len())
+            .map(|cache| (0..now.len()).map(|partition| self.expected(cache, partition)).collect())
+            .collect();
+        let per_second = |measured: &Measured| measured.reads / self.seconds.max(1e-6);
+        let expectations = Expectations { reads_per_second: self.measured.iter().map(per_second).collect(), by_size };
+        for account in self.caches.iter_mut().flat_map(|small| &mut small.by_partition) {
+            account.misses *= DECAY;
+            account.cost_us *= DECAY;
+        }
+        expectations
+    }
+
+    fn expected(&self, cache: usize, partition: usize) -> Expected {
+        let (its, present) =
+            (&self.caches[cache].by_partition[partition], &self.caches[PRESENT].by_partition[partition]);
+        let measured = &self.measured[partition];
+        let used_bytes = its.used_bytes as f64 / (self.rate.rate() * self.share);
+        if measured.reads <= 0.0 {
+            return Expected { used_bytes, ..Expected::default() };
+        }
+        let unanswered = ((measured.misses - measured.answered) / measured.reads).clamp(0.0, 1.0);
+        let seen = measured.misses / measured.reads;
+        // In accesses of the sample.
+        let sampled = self.rate.rate() * self.share;
+        let scale = (measured.answered * sampled + MISSES_ENOUGH) / (present.misses + MISSES_ENOUGH);
+        let more = scale * (its.misses - present.misses) / (measured.reads * sampled);
+        let lost_us_per_second = measured.miss_us / self.seconds.max(1e-6);
+        let more_us = match present.misses >= MISSES_ENOUGH && present.cost_us > 0.0 {
+            true => lost_us_per_second * (its.cost_us - present.cost_us) / present.cost_us,
+            false => (its.cost_us - present.cost_us) / (sampled * self.seconds.max(1e-6)),
+        };
+        Expected {
+            used_bytes,
+            miss_ratio: (seen + more).clamp(unanswered, 1.0),
+            lost_us_per_second: (lost_us_per_second + more_us).max(0.0),
+        }
+    }
+
+    /// Own memory, in bytes.
+    pub fn memory_bytes(&self) -> usize {
+        let of_cache = |small: &Small| {
+            small.held.capacity() * size_of::<u32>()
+                + small.by_partition.capacity() * size_of::<Account>()
+                + small.ages.memory_bytes()
+                + size_of::<Small>()
+        };
+        self.caches.iter().map(of_cache).sum::<usize>()
+            + key_map::memory_bytes(&self.place_of)
+            + self.known.capacity() * size_of::<Known>()
+            + self.free.capacity() * size_of::<u32>()
+    }
+}
+
+/// What of so many bytes is the sample's.
+fn scaled(bytes: u64, rate: SampleRate) -> u64 {
+    if bytes == u64::MAX { bytes } else { (bytes as f64 * rate.rate()) as u64 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::history::History;
+    use super::*;
+
+    const SIZE: u32 = 10;
+
+    fn capacities(present_bytes: u64) -> [u64; SCALES.len()] {
+        SCALES.map(|scale| (scale * present_bytes as f64) as u64)
+    }
+
+    /// `n` reads of `keys` by recency, in windows of 10,000, at `rate`; what is expected at the end. What an LRU of
+    /// the present size would miss is measured.
+    fn run(rate: f64, present_bytes: u64, n: u64, keys: impl Fn(&mut Random) -> (u16, u64)) -> (Sizing, Expectations) {
+        let mut sizing = Sizing::new(SampleRate::new(rate).unwrap(), 100, 3);
+        let mut real = Sizing::new(SampleRate::ALL, 100, 5);
+        let table = DensityTable::default();
+        let mut random = Random::new(7);
+        let mut expectations = Expectations::default();
+        let mut measured = [Measured::default(); 2];
+        for caches in [&mut sizing, &mut real] {
+            caches.set_capacities(capacities(present_bytes), Vec::new(), (Ranking::Idle, &table, 0));
+        }
+        for now in 0..n {
+            let (partition, key) = keys(&mut random);
+            let key = KeyHash::of_number(u64::from(partition) << 32 | key);
+            let access = Access { penalty_us: 100.0, ..Access::read(key, SIZE) };
+            let shown = (now, History::default().accessed(0, 0, 1e-6).feature(0), u64::MAX);
+            let partition = PartitionId(partition);
+            let missed =
+                |real: &Sizing| real.caches[PRESENT].by_partition.get(partition.index()).map_or(0.0, |a| a.misses);
+            let before = missed(&real);
+            real.is_full = true;
+            real.record(&access, (partition, false), shown, (Ranking::Idle, &table));
+            let is_miss = missed(&real) > before;
+            let seen = &mut measured[partition.index()];
+            seen.reads += 1.0;
+            seen.misses += f64::from(u8::from(is_miss));
+            (seen.answered, seen.miss_us) = (seen.misses, 100.0 * seen.misses);
+            sizing.record(&access, (partition, is_miss), shown, (Ranking::Idle, &table));
+            if now % 10_000 == 9_999 {
+                expectations = sizing.end_window(&measured, 2.0);
+                sizing.set_capacities(capacities(present_bytes), Vec::new(), (Ranking::Idle, &table, now));
+                measured = [Measured::default(); 2];
+            }
+        }
+        (sizing, expectations)
+    }
+
+    fn check_books(sizing: &Sizing) {
+        for (i, small) in sizing.caches.iter().enumerate() {
+            let sizes: u64 = small.held.iter().map(|&p| u64::from(sizing.known[p as usize].subject.size_bytes)).sum();
+            let by_partition: u64 = small.by_partition.iter().map(|account| account.used_bytes).sum();
+            assert_eq!((small.used_bytes, by_partition, small.by_tenant.iter().sum()), (sizes, sizes, sizes));
+            assert!(small.used_bytes <= small.capacity_bytes);
+            assert!(small.held.iter().enumerate().all(|(at, &p)| sizing.known[p as usize].places[i] == at as u32));
+        }
+        assert_eq!(sizing.known.len(), sizing.place_of.len() + sizing.free.len());
+        assert!(sizing.place_of.iter().all(|(key, &p)| sizing.known[p as usize].key == *key));
+    }
+
+    /// Keys drawn alike out of 2,000, room for 1,000: a cache of any part of them misses the rest. A sample of a
+    /// quarter says the same.
+    #[test]
+    fn equals_are_missed_by_what_does_not_fit() {
+        for rate in [1.0, 0.25] {
+            let (sizing, expectations) = run(rate, 1_000 * u64::from(SIZE), 200_000, |random| (0, random.below(2_000)));
+            check_books(&sizing);
+            for (scale, expected) in SCALES.iter().zip(&expectations.by_size) {
+                let (wanted, told) = ((1.0 - scale / 2.0).max(0.0), expected[0]);
+                assert!((told.miss_ratio - wanted).abs() < 0.02, "{rate} {scale}: {told:?}");
+                // 5,000 reads a second, 100 µs a miss.
+                let lost = 5_000.0 * 100.0 * wanted;
+                assert!((told.lost_us_per_second - lost).abs() < 0.04 * 500_000.0, "{rate} {scale}: {told:?}");
+            }
+            assert!((expectations.reads_per_second[0] - 5_000.0).abs() < 1.0);
+        }
+    }
+
+    /// A tenant that is guaranteed all it needs misses nothing at any size that holds it, whatever the other does.
+    #[test]
+    fn bounds_hold_at_every_size() {
+        let mut sizing = Sizing::new(SampleRate::ALL, 100, 3);
+        let owner = |tenant, bytes_min| Owner { tenant, bytes_min, bytes_max: u64::MAX };
+        let capped = Owner { tenant: 2, bytes_min: 0, bytes_max: 500 };
+        let table = DensityTable::default();
+        let owners = vec![owner(0, 1_000), owner(1, 0), capped];
+        sizing.set_capacities(capacities(8_000), owners, (Ranking::Idle, &table, 0));
+        let mut random = Random::new(7);
+        for now in 0..60_000_u64 {
+            let partition = now % 3;
+            let number = if partition == 0 { random.below(100) } else { random.below(4_000) };
+            let access = Access::read(KeyHash::of_number(partition << 32 | number), SIZE);
+            let shown = (now, History::default().accessed(0, 0, 1e-6).feature(0), u64::MAX);
+            sizing.record(&access, (PartitionId(partition as u16), false), shown, (Ranking::Idle, &table));
+            if now == 30_000 {
+                sizing.is_full = true;
+            }
+        }
+        check_books(&sizing);
+        for small in &sizing.caches {
+            assert_eq!((small.by_partition[0].used_bytes, small.by_partition[0].misses), (1_000, 0.0));
+            assert!(small.by_partition[2].used_bytes <= 600 && small.by_partition[1].misses > 1_000.0);
+        }
+    }
+
+    /// At half the rate half of the keys are left, at more the caches fill before they count again.
+    #[test]
+    fn another_rate_keeps_the_books_and_what_was_deleted_or_expired_is_gone() {
+        let (mut sizing, _) = run(1.0, 5_000, 40_000, |random| (0, random.below(1_000)));
+        let before = sizing.keys();
+        sizing.set_rate(SampleRate::new(0.5).unwrap());
+        check_books(&sizing);
+        assert!((0.4..0.6).contains(&(sizing.keys() as f64 / before as f64)) && sizing.is_full);
+        sizing.set_rate(SampleRate::ALL);
+        assert!(!sizing.is_full && sizing.end_window(&[], 1.0).by_size.is_empty());
+        let table = DensityTable::default();
+        let shown = |now, expires| (now, History::default().accessed(0, 0, 1e-6).feature(0), expires);
+        let key = KeyHash::of_number(1 << 40);
+        let mut record = |op, now, expires| {
+            let access = Access { op, ..Access::read(key, SIZE) };
+            sizing.record(&access, (PartitionId(0), false), shown(now, expires), (Ranking::Idle, &table));
+            check_books(&sizing);
+            sizing.place_of.contains_key(&key)
+        };
+        assert_eq!([record(Op::Write, 50_000, 50_010), record(Op::Delete, 50_001, 0)], [true, false]);
+        assert!(record(Op::Write, 50_002, 50_010));
+        assert!(record(Op::Read, 60_000, 70_000), "missed and filled again");
+        assert_eq!(sizing.known[sizing.place_of[&key] as usize].subject.expires, 70_000);
+        assert!(sizing.memory_bytes() > 0);
+    }
+}

@@ -1,0 +1,743 @@
+//! Values that sleep on disk: a class in its valley gives its memory to others, and is back before or as its peak
+//! begins.
+//!
+//! Source: pRedis (Pan et al., SoCC'19) sec. 4. In a valley the values go to disk, least recently used first; at a
+//! peak, told by a run of reads of sleeping keys or by the period, they are loaded back, the last to fall asleep
+//! first. Differs from the paper: a read of a sleeping key is answered from disk (see `host/src/awaits.rs`), any
+//! other use of one wakes it first, and a key falls asleep only if its value is still what was written (a hash of 64
+//! bits says so), so no value that has changed since is ever served. A sleeping key is no key of the server's:
+//! `DBSIZE` and `SCAN` don't see it, replicas and the append-only file have it deleted, and restored when it wakes.
+//! Whatever goes wrong on disk costs hits. Cost: two `DUMP`s to fall asleep and a `RESTORE` to wake, both in slices;
+//! 100 bytes and the name for each sleeper.
+
+pub mod disk;
+pub mod ends;
+pub mod feature;
+pub mod file;
+pub mod sleepers;
+pub mod touches;
+pub mod warm;
+
+use std::collections::{HashMap, VecDeque};
+use std::ops::AddAssign;
+use std::path::Path;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use tenure_core::decide::diurnal::{Diurnal, DiurnalConfig, Phase, ReuseTimes};
+use tenure_core::departure::Departure;
+use tenure_core::units::{KeyHash, PARTITIONS_MAX, PartitionId};
+
+use self::disk::{Blocked, Disk, Done};
+use self::file::{Folder, Place, Record};
+use self::sleepers::{Sleeper, Sleepers};
+use self::touches::Touches;
+use crate::config::Settings;
+use crate::enforce::usage::Usage;
+use crate::ffi::server::{Kind, Level, ScanCursor, Server, Text};
+use crate::observe::Observer;
+use crate::observe::partitions::{Partitions, in_database};
+
+/// Values above this are left to eviction: to write one as `DUMP` does would hold the server up for a millisecond.
+const VALUE_BYTES_MAX: usize = 128 << 10;
+/// Segments are a sixteenth of what the disk may hold, within bounds.
+const SEGMENT_BYTES_MIN: u64 = 1 << 20;
+const SEGMENT_BYTES_MAX: u64 = 64 << 20;
+/// Keys on their way to the disk or back, at the most.
+const UNDER_WAY_MAX: usize = 512;
+/// Steps of the walk between two looks at the clock.
+const STEPS_PER_LOOK: usize = 8;
+/// Of each tick, what falling asleep and waking may take of the main thread's time, in µs.
+const TICK_SHARE_US: u64 = 20_000;
+/// So many reads of sleeping keys in an interval wake their partition.
+const READS_TO_WAKE: u64 = 100;
+/// Keys that one command may wake while the server waits for the disk; more are forgotten.
+const WAKE_NOW_MAX: usize = 256;
+/// After the disk has refused a value nothing falls asleep for so long.
+const REFUSED_REST_US: u64 = 30_000_000;
+/// A partition that has woken keeps what it had before at least until so many plans were made, and so long: plans
+/// have to see that it is used again.
+const WINDOWS_HELD: u64 = 3;
+const HELD_US: u64 = 20_000_000;
+/// What fell asleep least recently used goes first: in a first round what was idle for an interval, then for a
+/// quarter, then all.
+const ROUNDS: [u64; 3] = [4, 1, 0];
+/// History in runs: with ten minutes each, two days of minutes and two hours. Less remembers shorter rhythms better.
+const HISTORY_RUNS: usize = 300;
+/// Sampled keys whose last access is remembered, to tell how long reuses are.
+const REUSE_SLOTS: usize = 1 << 14;
+
+/// What a partition is about.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SleepState {
+    /// Nothing of it sleeps, or what little does may.
+    #[default]
+    Awake,
+    /// Its values are on their way to the disk; which round of [`ROUNDS`], and the first sweep through the keys that
+    /// counts for it.
+    FallingAsleep { round: usize, sweep: u64 },
+    /// What could fall asleep has.
+    Asleep,
+    /// Its values are on their way back.
+    Waking,
+}
+
+/// A value on its way to the disk.
+struct Pending {
+    db: u16,
+    name: Vec<u8>,
+    expires_at_ms: u64,
+    idle_seconds: u32,
+    /// Hash of its record, 64 bits.
+    hash: u64,
+}
+
+/// What is counted for `INFO`.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Counts {
+    /// Values that fell asleep.
+    pub slept: u64,
+    /// Values that woke.
+    pub woken: u64,
+    /// Reads and writes that found their key asleep.
+    pub touched: u64,
+    /// Values that the disk didn't take.
+    pub refused: u64,
+    /// Records that could not be read or were damaged.
+    pub damaged: u64,
+    /// Sleepers that were given up for want of room.
+    pub given_up: u64,
+}
+
+impl AddAssign for Counts {
+    fn add_assign(&mut self, other: Counts) {
+        let Counts { slept, woken, touched, refused, damaged, given_up } = other;
+        self.slept += slept;
+        self.woken += woken;
+        self.touched += touched;
+        self.refused += refused;
+        self.damaged += damaged;
+        self.given_up += given_up;
+    }
+}
+
+/// One partition's rhythm.
+struct Rhythm {
+    rest: SleepState,
+    diurnal: Diurnal,
+    reuses: ReuseTimes,
+    /// Accesses counted when the interval began.
+    requests_before: u64,
+    /// Sleeping keys touched in this interval.
+    touched: u64,
+    /// What it held when it began to fall asleep, in bytes, and from which window and time on that no longer counts.
+    held_bytes: u64,
+    held_until: u64,
+    held_until_us: u64,
+}
+
+impl Rhythm {
+    fn new(config: DiurnalConfig) -> Self {
+        Rhythm {
+            rest: SleepState::Awake,
+            diurnal: Diurnal::new(config),
+            reuses: ReuseTimes::default(),
+            requests_before: 0,
+            touched: 0,
+            held_bytes: 0,
+            held_until: 0,
+            held_until_us: 0,
+        }
+    }
+}
+
+impl Rhythm {
+    /// True while it keeps what it had.
+    fn is_held(&self, window: u64, now_us: u64) -> bool {
+        self.rest == SleepState::Waking || window < self.held_until || now_us < self.held_until_us
+    }
+}
+
+/// What the rest of Tenure lends for a moment.
+pub struct SleepContext<'a> {
+    /// The server.
+    pub server: &'a mut Server,
+    /// Who is who.
+    pub observer: &'a mut Observer,
+    /// Who is asleep.
+    pub touches: &'a mut Touches,
+    /// What each partition holds.
+    pub usage: &'a mut Usage,
+    /// The databases that hold keys, with their number of keys.
+    pub db_sizes: &'a [(u16, u64)],
+    /// Bytes until memory is short; negative where it is.
+    pub room_bytes: i64,
+    /// Bytes by which memory may grow in one slice though it is short.
+    pub burst_bytes: i64,
+    /// Only keys that expire may leave memory.
+    pub volatile_only: bool,
+    /// The time.
+    pub now_us: u64,
+    /// Windows so far.
+    pub window: u64,
+}
+
+/// The sleep of values. See the file's opening.
+pub struct Spill {
+    // Its threads end before the folder is let go of.
+    disk: Disk,
+    folder: Folder,
+    pending: HashMap<u64, Pending>,
+    /// What the disk has done and nobody has looked at.
+    arrived: VecDeque<Done>,
+    rhythms: Vec<Rhythm>,
+    config: DiurnalConfig,
+    interval_us: u64,
+    interval_ends_us: u64,
+    auto: bool,
+    bytes_max: u64,
+    bytes_per_tick: u64,
+    /// What may still be written, and taken of the main thread's time, in this tick.
+    bytes_left: u64,
+    us_left: u64,
+    refused_until_us: u64,
+    /// Writes are paused, or were when the turn before this ended: what was held back runs unseen after that.
+    is_paused: bool,
+    was_paused: bool,
+    last_seen: Vec<(u32, u32)>,
+    /// The sweep under way for those that are to fall asleep: its number, and the databases that it has not ended,
+    /// the last first.
+    sweep: u64,
+    sweep_dbs: Vec<(u16, ScanCursor)>,
+    /// For `INFO`.
+    pub counts: Counts,
+}
+
+fn segment_bytes(bytes_max: u64) -> u64 {
+    (bytes_max / 16).clamp(SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX)
+}
+
+/// Milliseconds since 1970, as keys' times to live are told.
+pub fn now_ms() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
+}
+
+impl Spill {
+    /// Opens the folder and starts the threads.
+    ///
+    /// # Errors
+    /// A sentence that says what stands against it.
+    pub fn start(settings: &Settings, now_us: u64) -> Result<Spill, String> {
+        let folder = Folder::open(Path::new(&settings.spill_dir))?;
+        let bytes_max = settings.spill_max_bytes as u64;
+        let disk =
+            Disk::start(folder.path(), segment_bytes(bytes_max)).map_err(|e| format!("no thread for the disk: {e}"))?;
+        let mut spill = Spill {
+            disk,
+            folder,
+            pending: HashMap::new(),
+            arrived: VecDeque::new(),
+            rhythms: Vec::new(),
+            config: DiurnalConfig::default(),
+            interval_us: 0,
+            interval_ends_us: 0,
+            auto: false,
+            bytes_max,
+            bytes_per_tick: 0,
+            bytes_left: 0,
+            us_left: 0,
+            refused_until_us: 0,
+            is_paused: false,
+            was_paused: false,
+            last_seen: vec![(0, 0); REUSE_SLOTS],
+            sweep: 0,
+            sweep_dbs: Vec::new(),
+            counts: Counts::default(),
+        };
+        spill.take_settings(settings, now_us);
+        Ok(spill)
+    }
+
+    /// Takes what may change while it runs.
+    pub fn take_settings(&mut self, settings: &Settings, now_us: u64) {
+        self.bytes_max = settings.spill_max_bytes as u64;
+        self.disk.set_segment_bytes(segment_bytes(self.bytes_max));
+        self.bytes_per_tick = settings.spill_bytes_per_second as u64 / 10;
+        self.auto = settings.spill_auto;
+        let run_intervals = settings.spill_run_intervals as usize;
+        let config = DiurnalConfig { run_intervals, history_intervals: run_intervals * HISTORY_RUNS };
+        let interval_us = settings.spill_interval_seconds as u64 * 1_000_000;
+        if (config, interval_us) != (self.config, self.interval_us) {
+            (self.config, self.interval_us) = (config, interval_us);
+            self.interval_ends_us = now_us + interval_us;
+            self.rhythms.iter_mut().for_each(|rhythm| rhythm.diurnal = Diurnal::new(config));
+        }
+    }
+
+    /// Where the files are.
+    pub fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    fn rhythm(&mut self, partition: PartitionId) -> &mut Rhythm {
+        while self.rhythms.len() <= partition.index() {
+            self.rhythms.push(Rhythm::new(self.config));
+        }
+        &mut self.rhythms[partition.index()]
+    }
+
+    /// Partitions are divided otherwise: sleepers are the new ones', rhythms begin anew.
+    pub fn divide_anew(&mut self, partitions: &mut Partitions, sleepers: &mut Sleepers) {
+        self.rhythms.clear();
+        sleepers.divide_anew(|sleeper| {
+            partitions.of_accessed(sleeper.db, &sleeper.name, || KeyHash::of(&sleeper.name), sleeper.owner)
+        });
+    }
+
+    /// A partition is to fall asleep.
+    pub fn sleep(&mut self, context: &SleepContext, partition: PartitionId) {
+        let held_bytes = context.usage.bytes()[partition.index()];
+        let sweep = if self.sweep_dbs.is_empty() { self.sweep } else { self.sweep + 1 };
+        let rhythm = self.rhythm(partition);
+        rhythm.held_bytes = held_bytes.max(if rhythm.rest == SleepState::Asleep { rhythm.held_bytes } else { 0 });
+        rhythm.rest = SleepState::FallingAsleep { round: 0, sweep };
+        rhythm.touched = 0;
+        if self.sweep_dbs.is_empty() {
+            self.begin_sweep(context);
+        }
+    }
+
+    /// A partition is to wake.
+    pub fn wake(&mut self, partition: PartitionId, window: u64, now_us: u64) {
+        let rhythm = self.rhythm(partition);
+        rhythm.rest = SleepState::Waking;
+        (rhythm.held_until, rhythm.held_until_us) = (window + WINDOWS_HELD, now_us + HELD_US);
+    }
+
+    /// All that sleep are to wake.
+    pub fn wake_all(&mut self, context: &SleepContext) {
+        for i in 0..self.rhythms.len() {
+            let partition = PartitionId(i as u16);
+            let sleeps = context.touches.sleepers.of(partition) > 0;
+            if self.rest(partition) != SleepState::Waking && (sleeps || self.rest(partition) != SleepState::Awake) {
+                self.wake(partition, context.window, context.now_us);
+            }
+        }
+    }
+
+    /// What a partition is about.
+    pub fn rest(&self, partition: PartitionId) -> SleepState {
+        self.rhythms.get(partition.index()).map_or(SleepState::Awake, |rhythm| rhythm.rest)
+    }
+
+    /// At the end of each turn, whether writes are paused. Commands that were held back run after that, and the
+    /// filter doesn't see them again, so nothing that they may name falls asleep until the turn after.
+    pub fn note_pause(&mut self, is_paused: bool) {
+        self.was_paused = std::mem::replace(&mut self.is_paused, is_paused);
+    }
+
+    /// True where there is something to do that a turn may do some of.
+    pub fn is_busy(&self) -> bool {
+        let moves = |rhythm: &Rhythm| matches!(rhythm.rest, SleepState::FallingAsleep { .. } | SleepState::Waking);
+        self.us_left > 0
+            && !self.is_paused
+            && !self.was_paused
+            && (!self.pending.is_empty()
+                || !self.arrived.is_empty()
+                || self.disk.under_way() > 0
+                || self.rhythms.iter().any(moves))
+    }
+
+    /// True where keys are about to sleep, so that no command may pass unseen.
+    pub fn needs_watching(&self) -> bool {
+        let falls = |rhythm: &Rhythm| matches!(rhythm.rest, SleepState::FallingAsleep { .. });
+        !self.pending.is_empty() || self.rhythms.iter().any(falls)
+    }
+
+    /// What partitions that wake had before they fell asleep, in bytes by partition; empty where none wakes.
+    pub fn held_bytes(&self, window: u64, now_us: u64) -> Vec<u64> {
+        if !self.rhythms.iter().any(|rhythm| rhythm.is_held(window, now_us)) {
+            return Vec::new();
+        }
+        let held = |rhythm: &Rhythm| if rhythm.is_held(window, now_us) { rhythm.held_bytes } else { 0 };
+        self.rhythms.iter().map(held).collect()
+    }
+
+    /// A slice of work: takes what the disk has done, lets some fall asleep, wakes some. False where there was
+    /// nothing to do.
+    pub fn work(&mut self, context: &mut SleepContext, budget: Duration) -> bool {
+        let before = (self.disk.under_way(), self.sweep_dbs.len());
+        let started = Instant::now();
+        let budget = budget.min(Duration::from_micros(self.us_left));
+        let is_over = || started.elapsed() >= budget;
+        self.arrived.extend(self.disk.take_done());
+        let mut has_worked = !self.arrived.is_empty();
+        // What wakes has to be made room for before more does.
+        let mut burst_left = context.burst_bytes;
+        while !is_over() && burst_left > 0 {
+            let Some(done) = self.arrived.pop_front() else { break };
+            burst_left -= self.take_done(context, done) as i64;
+        }
+        for i in 0..self.rhythms.len() {
+            match self.rhythms[i].rest {
+                SleepState::Waking => self.wake_some(context, PartitionId(i as u16), is_over),
+                SleepState::FallingAsleep { .. } => self.fall_asleep_some(context, is_over),
+                SleepState::Awake | SleepState::Asleep => {}
+            }
+        }
+        has_worked |= before != (self.disk.under_way(), self.sweep_dbs.len()) || !self.sweep_dbs.is_empty();
+        let spent_us = started.elapsed().as_micros() as u64;
+        self.us_left = self.us_left.saturating_sub(spent_us);
+        context.server.note_latency(c"tenure-sleep", spent_us);
+        has_worked
+    }
+
+    /// Returns how many bytes have come into memory.
+    fn take_done(&mut self, context: &mut SleepContext, done: Done) -> u64 {
+        match done {
+            Done::Written { key, place } => self.written(context, key, place),
+            Done::Read { key, place, bytes } => {
+                let has_room = context.room_bytes > 0;
+                if has_room || self.is_held(context, key) {
+                    let is_awake = self.wake_with(context, key, place, bytes.as_deref());
+                    context.room_bytes -= i64::from(place.len);
+                    return if is_awake && !has_room { u64::from(place.len) } else { 0 };
+                } else {
+                    context.touches.sleepers.list_again(key);
+                    self.rhythms
+                        .iter_mut()
+                        .filter(|r| r.rest == SleepState::Waking)
+                        .for_each(|r| r.rest = SleepState::Asleep);
+                }
+            }
+            Done::Refused { key, why } => {
+                self.pending.remove(&key.0);
+                self.counts.refused += 1;
+                if context.now_us >= self.refused_until_us {
+                    let text = format!("values can't fall asleep in {}: {why}", self.path().display());
+                    context.server.log(Level::Warning, &text);
+                }
+                self.refused_until_us = context.now_us + REFUSED_REST_US;
+            }
+        }
+        0
+    }
+
+    /// True where the key's partition has a right to more memory than it has, though memory is short.
+    fn is_held(&self, context: &SleepContext, key: KeyHash) -> bool {
+        let Some(sleeper) = context.touches.sleepers.get(key) else { return false };
+        let used = context.usage.bytes()[sleeper.partition.index()];
+        let rhythm = self.rhythms.get(sleeper.partition.index());
+        rhythm.is_some_and(|rhythm| rhythm.is_held(context.window, context.now_us) && used < rhythm.held_bytes)
+    }
+
+    /// Keys of partitions that fall asleep, as a sweep meets them.
+    fn fall_asleep_some(&mut self, context: &mut SleepContext, is_over: impl Fn() -> bool) {
+        let mut steps = 0;
+        loop {
+            let is_full = self.bytes_left == 0 || self.pending.len() >= UNDER_WAY_MAX;
+            steps += 1;
+            if is_full || context.now_us < self.refused_until_us || (steps % STEPS_PER_LOOK == 0 && is_over()) {
+                return;
+            }
+            let Some((db, names)) = self.meet(context) else {
+                if self.end_sweep(context) {
+                    return;
+                }
+                continue;
+            };
+            for name in names {
+                self.write(context, db, &name);
+            }
+        }
+    }
+
+    /// The sweep has met all keys: partitions enter their next round, and it begins anew. True where nothing falls
+    /// asleep any more.
+    fn end_sweep(&mut self, context: &SleepContext) -> bool {
+        let mut none_falls = true;
+        for rhythm in &mut self.rhythms {
+            if let SleepState::FallingAsleep { round, sweep } = rhythm.rest {
+                rhythm.rest = match round + 1 {
+                    _ if sweep > self.sweep => rhythm.rest,
+                    next if next < ROUNDS.len() => SleepState::FallingAsleep { round: next, sweep: self.sweep + 1 },
+                    _ => SleepState::Asleep,
+                };
+                none_falls &= rhythm.rest == SleepState::Asleep;
+            }
+        }
+        self.sweep += 1;
+        if !none_falls {
+            self.begin_sweep(context);
+        }
+        none_falls
+    }
+
+    fn begin_sweep(&mut self, context: &SleepContext) {
+        self.sweep_dbs = context.db_sizes.iter().map(|&(db, _)| (db, ScanCursor::new(context.server))).collect();
+    }
+
+    /// One step of the sweep: a database and the names of those of its keys that are to fall asleep. `None` at the end.
+    fn meet(&mut self, context: &mut SleepContext) -> Option<(u16, Vec<Text>)> {
+        let (db, cursor) = self.sweep_dbs.last()?;
+        let db = *db;
+        let mut due = Vec::new();
+        let mut came_round = true;
+        if context.server.select_db(db) {
+            let partitions = &mut context.observer.partitions;
+            let volatile_only = context.volatile_only;
+            came_round = context.server.scan_step(cursor, |name, key| {
+                let SleepState::FallingAsleep { round, .. } = self.rest(partitions.of(db, name.as_ref())) else {
+                    return;
+                };
+                let is_due = key.idle() >= self.interval_us / 1000 * ROUNDS[round] / 4;
+                if is_due && (!volatile_only || key.expires_at_ms() > 0) {
+                    due.push(name.keep());
+                }
+            });
+        }
+        if came_round {
+            self.sweep_dbs.pop();
+        }
+        Some((db, due))
+    }
+
+    /// Sends a value to the disk; its key falls asleep when it is there, unless it has changed by then.
+    fn write(&mut self, context: &mut SleepContext, db: u16, name: &Text) {
+        let hash = in_database(KeyHash::of(name.as_ref()), db);
+        context.server.select_db(db);
+        let key = context.server.open(name);
+        let partition = context.observer.partitions.of(db, name.as_ref());
+        let size_bytes = context.observer.sizes().of(partition, name, || hash, &key) as usize;
+        if key.kind() == Kind::Absent || size_bytes > VALUE_BYTES_MAX || self.pending.contains_key(&hash.0) {
+            return;
+        }
+        let expires_at_ms = key.expires_at_ms();
+        let idle_ms = key.idle();
+        let idle_seconds = (idle_ms / 1000).min(u64::from(u32::MAX)) as u32;
+        drop(key);
+        let pending = Pending { db, name: name.as_ref().to_vec(), expires_at_ms, idle_seconds, hash: 0 };
+        let Some(record) = record_of(context.server, &pending) else { return };
+        // To look at it was no use of it.
+        context.server.open(name).set_idle(idle_ms);
+        self.bytes_left = self.bytes_left.saturating_sub(record.len() as u64);
+        let pending = Pending { hash: KeyHash::of(&record).0, ..pending };
+        if self.disk.append(hash, record) {
+            self.pending.insert(hash.0, pending);
+        }
+    }
+
+    /// A value is on disk: its key falls asleep, if the value is still the same.
+    fn written(&mut self, context: &mut SleepContext, key: KeyHash, place: Place) {
+        let SleepContext { server, observer, touches, usage, .. } = context;
+        touches.sleepers.written(place);
+        let Some(pending) = self.pending.remove(&key.0) else { return };
+        server.select_db(pending.db);
+        let name = server.text(&pending.name);
+        let opened = server.open(&name);
+        let is_there = opened.kind() != Kind::Absent;
+        let is_same_time = opened.expires_at_ms() == pending.expires_at_ms;
+        drop(opened);
+        if !is_there || !may_change_keys(server) {
+            return;
+        }
+        if server.writes_are_paused() {
+            return;
+        }
+        let hash_now = record_of(server, &pending).map(|record| KeyHash::of(&record).0);
+        let partition = observer.partitions.of(pending.db, &pending.name);
+        match self.rest(partition) {
+            SleepState::FallingAsleep { .. } | SleepState::Asleep if is_same_time && hash_now == Some(pending.hash) => {
+            }
+            // It has changed on the way: once more, as it is now.
+            SleepState::FallingAsleep { .. } => return self.write(context, pending.db, &name),
+            _ => return,
+        }
+        let Pending { db, name: bytes, expires_at_ms, .. } = pending;
+        let owner = observer.partitions.owner_of(db, &bytes);
+        let sleeper = Sleeper { db, name: bytes.into(), place, expires_at_ms, partition, owner };
+        if touches.sleepers.add(key, sleeper) {
+            server.open(&name).unlink();
+            server.replicate_unlink(&name);
+            observer.partitions.gone(db, || KeyHash::of(name.as_ref()), Departure::default());
+            usage.went(db, partition, &observer.known());
+            self.counts.slept += 1;
+        }
+    }
+
+    /// Asks the disk for the hottest sleepers of a partition that wakes.
+    fn wake_some(&mut self, context: &mut SleepContext, partition: PartitionId, is_over: impl Fn() -> bool) {
+        while self.disk.under_way() + self.arrived.len() < UNDER_WAY_MAX && !is_over() {
+            let sleepers = &mut context.touches.sleepers;
+            let Some(key) = sleepers.next_to_wake(partition) else {
+                if self.disk.under_way() == 0 && self.arrived.is_empty() {
+                    // Here the time begins in which plans have to see that it is used.
+                    self.wake(partition, context.window, context.now_us);
+                    self.rhythm(partition).rest = SleepState::Awake;
+                }
+                return;
+            };
+            let Some(place) = sleepers.get(key).map(|sleeper| sleeper.place) else { continue };
+            if !self.disk.read(key, place) {
+                return sleepers.list_again(key);
+            }
+        }
+    }
+
+    /// A record was read: its key wakes, if that is still the one that sleeps. True where it is awake now.
+    pub fn wake_with(&mut self, context: &mut SleepContext, key: KeyHash, place: Place, bytes: Option<&[u8]>) -> bool {
+        let SleepContext { server, observer, touches, usage, .. } = context;
+        let is_that = touches.sleepers.get(key).is_some_and(|sleeper| sleeper.place == place);
+        let Some(sleeper) = touches.sleepers.remove_if(key, is_that && may_change_keys(server)) else { return false };
+        let record = bytes.and_then(Record::decode).filter(|r| r.db == sleeper.db && *r.name == *sleeper.name);
+        self.counts.damaged += u64::from(record.is_none());
+        let lives = record.filter(|_| !sleeper.is_over(now_ms()));
+        let is_awake = lives.is_some_and(|record| ends::restore(server, &record, &mut touches.owed));
+        if !is_awake {
+            ends::tell(server, &sleeper);
+            return false;
+        }
+        observer.partitions.created(sleeper.db, &sleeper.name, sleeper.owner);
+        let partition = observer.partitions.of(sleeper.db, &sleeper.name);
+        usage.came(sleeper.db, partition, None, &observer.known());
+        self.counts.woken += 1;
+        true
+    }
+
+    /// The value of a key that a client waited for didn't come in time: it is given up, so that nobody waits for it
+    /// again.
+    pub fn give_up_waiting(&mut self, context: &mut SleepContext, key: KeyHash) {
+        if let Some(sleeper) = context.touches.sleepers.remove(key) {
+            self.counts.damaged += 1;
+            ends::tell(context.server, &sleeper);
+        }
+    }
+
+    /// Wakes keys that a command is about to touch, while the server waits for the disk. What can't wake now is given
+    /// up: the command may change or delete it, and run again without being seen.
+    pub fn wake_now(&mut self, context: &mut SleepContext, keys: &[KeyHash]) {
+        for (i, key) in keys.iter().enumerate() {
+            let Some(sleeper) = context.touches.sleepers.get(*key) else { continue };
+            let (place, partition) = (sleeper.place, sleeper.partition);
+            self.touched(partition);
+            if i < WAKE_NOW_MAX {
+                let bytes = self.disk.read_now(place);
+                self.wake_with(context, *key, place, bytes.as_deref());
+            }
+            if let Some(sleeper) = context.touches.sleepers.remove(*key) {
+                self.counts.given_up += 1;
+                ends::tell(context.server, &sleeper);
+            }
+        }
+    }
+
+    /// Reads a sleeping key's value for a client that waits for it; the client back where that can't be.
+    ///
+    /// # Errors
+    /// The client, where too many wait.
+    pub fn read_for(&mut self, client: Blocked, partition: PartitionId, place: Place) -> Result<(), Blocked> {
+        self.disk.read_for(client, place)?;
+        self.touched(partition);
+        Ok(())
+    }
+
+    /// For tests: the thread that reads for clients panics at its next job.
+    pub fn panic_at_next_read(&self) {
+        self.disk.panic_at_next_read();
+    }
+
+    fn touched(&mut self, partition: PartitionId) {
+        self.counts.touched += 1;
+        self.rhythm(partition).touched += 1;
+    }
+
+    /// A sampled key was accessed: how long after its last time counts for its partition.
+    pub fn sampled(&mut self, partition: PartitionId, key: KeyHash, now_us: u64) {
+        let seconds = (now_us / 1_000_000) as u32;
+        let slot = &mut self.last_seen[key.0 as usize % REUSE_SLOTS];
+        let fingerprint = (key.0 >> 32) as u32 | 1;
+        let (held, last) = std::mem::replace(slot, (fingerprint, seconds));
+        let interval_seconds = (self.interval_us / 1_000_000).max(1) as u32;
+        let intervals = (held == fingerprint).then(|| seconds.saturating_sub(last) / interval_seconds);
+        self.rhythm(partition).reuses.add(intervals);
+    }
+
+    /// Ten times a second: fresh budgets, room on the disk, and at the end of an interval who falls asleep and who
+    /// wakes.
+    pub fn tick(&mut self, context: &mut SleepContext, may_sleep: bool) {
+        (self.bytes_left, self.us_left) = (self.bytes_per_tick, TICK_SHARE_US);
+        let sleepers = &mut context.touches.sleepers;
+        let before = sleepers.len();
+        while sleepers.disk_bytes() > self.bytes_max {
+            let Some(segment) = sleepers.give_up_segment() else { break };
+            self.disk.remove(segment);
+        }
+        self.counts.given_up += (before - sleepers.len()) as u64;
+        for segment in sleepers.take_empty_segments() {
+            self.disk.remove(segment);
+        }
+        for i in 0..self.rhythms.len() {
+            let rhythm = &mut self.rhythms[i];
+            // Values on their way to a slow disk may be all that is to sleep.
+            let none_comes = self.pending.is_empty() && self.arrived.is_empty();
+            let none_sleeps = || context.touches.sleepers.of(PartitionId(i as u16)) == 0;
+            if rhythm.rest == SleepState::Asleep && none_comes && none_sleeps() {
+                rhythm.rest = SleepState::Awake;
+            }
+            if rhythm.rest == SleepState::Asleep && rhythm.touched >= READS_TO_WAKE {
+                self.wake(PartitionId(i as u16), context.window, context.now_us);
+            }
+        }
+        if context.now_us >= self.interval_ends_us {
+            self.interval_ends_us = context.now_us + self.interval_us;
+            self.end_interval(context, may_sleep);
+        }
+    }
+
+    fn end_interval(&mut self, context: &mut SleepContext, may_sleep: bool) {
+        for i in 0..context.observer.partitions.len().min(PARTITIONS_MAX) {
+            let partition = PartitionId(i as u16);
+            let requests = context.observer.counters[i].unprompted();
+            let may_sleep =
+                may_sleep && self.auto && context.now_us >= self.refused_until_us && context.usage.keys()[i] >= 1.0;
+            let rhythm = self.rhythm(partition);
+            let accesses = requests.saturating_sub(std::mem::replace(&mut rhythm.requests_before, requests));
+            rhythm.diurnal.record(accesses.min(u64::from(u32::MAX)) as u32, &std::mem::take(&mut rhythm.reuses));
+            rhythm.touched = 0;
+            let pattern = rhythm.diurnal.pattern();
+            match (pattern.map(|p| p.phase), rhythm.rest) {
+                (Some(Phase::Valley), SleepState::Awake)
+                    if may_sleep && pattern.is_some_and(|p| p.next_peak_in > 1) =>
+                {
+                    self.sleep(context, partition);
+                }
+                (Some(Phase::Peak), SleepState::Asleep) => self.wake(partition, context.window, context.now_us),
+                (Some(Phase::Valley | Phase::Between), SleepState::Asleep)
+                    if pattern.is_some_and(|p| p.next_peak_in <= 1) =>
+                {
+                    self.wake(partition, context.window, context.now_us);
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+/// True where this server may change keys by itself: not where it follows another, or loads.
+fn may_change_keys(server: &mut Server) -> bool {
+    let flags = server.flags();
+    !flags.is_replica() && !flags.is_loading()
+}
+
+/// The record of a key as it is now.
+fn record_of(server: &mut Server, pending: &Pending) -> Option<Vec<u8>> {
+    server.select_db(pending.db);
+    let value = server.call(c"DUMP", &[&pending.name])?;
+    let record = Record {
+        db: pending.db,
+        name: &pending.name,
+        payload: value.bytes()?,
+        expires_at_ms: pending.expires_at_ms,
+        idle_seconds: pending.idle_seconds,
+    };
+    Some(record.encode())
+}

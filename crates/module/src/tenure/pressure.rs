@@ -1,0 +1,94 @@
+//! How short memory is, and the main thread's time: what turns go by when they free memory.
+
+use tenure_core::policy::density::Load;
+
+use super::status::EvictionStatus;
+use crate::ffi::alloc;
+
+/// What turns go by. As of the last tick, or the turn that last looked.
+pub struct Pressure {
+    /// Whether Tenure evicts.
+    pub(super) status: EvictionStatus,
+    /// How busy the main thread is.
+    pub load: Load,
+    pub(super) growth: Growth,
+    pub(super) own: Own,
+    /// Nothing that is met may go: no search until then.
+    pub(super) rests_until_us: u64,
+    /// Since when there is something to free that an idle event loop may do.
+    pub(super) short_since_us: Option<u64>,
+    /// Memory is near its limit, or a partition has a maximum: turns look whether there is something to free.
+    pub(super) may_be_short: bool,
+    /// A tenant has a maximum, which holds however much memory is free.
+    pub(super) has_maximum: bool,
+    /// Nothing had to go when a turn last looked.
+    pub(super) has_room: bool,
+    /// How much more goes into memory.
+    pub room: Room,
+}
+
+impl Default for Pressure {
+    /// Turns look until a tick has found that they needn't.
+    fn default() -> Pressure {
+        Pressure {
+            status: EvictionStatus::NoPlan,
+            load: Load::default(),
+            growth: Growth::default(),
+            own: Own::default(),
+            rests_until_us: 0,
+            short_since_us: None,
+            may_be_short: true,
+            has_maximum: true,
+            has_room: false,
+            room: Room::default(),
+        }
+    }
+}
+
+/// What Tenure itself holds: it counts against the limit, and at the end of a window the worker takes more for a
+/// moment.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Own {
+    pub(super) peak_bytes: f64,
+}
+
+impl Own {
+    /// Ten times a second. Half of a peak is forgotten in eleven minutes.
+    pub(super) fn tick(&mut self) {
+        self.peak_bytes = (alloc::take_peak_bytes() as f64).max(self.peak_bytes * 0.9999);
+    }
+
+    /// What it held until now it won't take again.
+    pub(super) fn forget(&mut self) {
+        alloc::take_peak_bytes();
+        self.peak_bytes = 0.0;
+    }
+
+    /// What it may take again, in bytes, with the allocator's rounding.
+    pub(super) fn reserve_bytes(&self, limit_bytes: u64) -> u64 {
+        let more = self.peak_bytes - alloc::allocated_bytes() as f64;
+        ((1.15 * more).max(0.0) as u64).min(limit_bytes / 20)
+    }
+}
+
+/// How much a turn of the event loop may bring, learned from those that were: what the headroom is for.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Growth {
+    pub(super) last_used_bytes: Option<u64>,
+    pub(super) peak_bytes: f64,
+}
+
+impl Growth {
+    /// A turn began with `used_bytes` before anything was freed.
+    pub(super) fn turn(&mut self, used_bytes: u64) {
+        let grown = self.last_used_bytes.map_or(0, |last| used_bytes.saturating_sub(last)) as f64;
+        self.peak_bytes = grown.max(self.peak_bytes * 0.999);
+        self.last_used_bytes = Some(used_bytes);
+    }
+
+    /// Bytes to stay below the limit: half as much again as the largest turn of late, between 1/400 and 1/20 of the
+    /// limit.
+    pub(super) fn headroom_bytes(&self, limit_bytes: u64) -> u64 {
+        ((1.5 * self.peak_bytes) as u64).clamp(limit_bytes / 400, limit_bytes / 20)
+    }
+}

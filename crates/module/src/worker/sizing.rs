@@ -1,0 +1,229 @@
+//! What the cache would miss with less memory or more, under the policy in force: drives
+//! `tenure_core::policy::density::Sizing`.
+//!
+//! Each window what was expected of the present size is compared with what was measured, and after a change of
+//! `maxmemory` what had been expected of that size. Cost: the worker takes at most 4,000 accesses a second for it and
+//! a two-hundredth of `maxmemory`.
+
+use std::time::Duration;
+
+use tenure_core::access::{Access, Op};
+use tenure_core::curve::{CurvePoint, MissRatioCurve};
+use tenure_core::policy::density::{BYTES_PER_KEY, age_step};
+use tenure_core::policy::density::{Expectations, Expected, Learned, Measured, Owner, Ranking, SCALES, Shown, Sizing};
+use tenure_core::sampling::SampleRate;
+use tenure_core::units::PartitionId;
+
+use super::Snapshot;
+use crate::observe::Counters;
+
+/// The part of the limit that the sample may take.
+const MEMORY_SHARE: u64 = 200;
+/// Sampled keys that are worth while in any case, and those that are enough.
+const KEYS: std::ops::RangeInclusive<u64> = 4096..=1 << 15;
+/// Accesses a second that may be taken.
+const ACCESSES_PER_SECOND: f64 = 4000.0;
+/// The rate is raised where it may be so many times as high.
+const RAISED_FROM: f64 = 2.0;
+/// … and lowered where it is above what it may be by so much.
+const LOWERED_FROM: f64 = 1.25;
+/// Fewer reads in a window say nothing of a prediction.
+const READS_ENOUGH: f64 = 500.0;
+/// From so many times the limit on, up or down, the table of keys becomes another size.
+const TABLE_RENEWED_FROM: f64 = 4.0;
+
+/// What is expected of each size, as it is published.
+#[derive(Clone, Debug, Default)]
+pub struct Sizes {
+    /// The limits that it is about, in bytes, in the order of [`SCALES`].
+    pub memory_bytes: [u64; SCALES.len()],
+    /// By partition; empty before anything is known.
+    pub expected: Expectations,
+}
+
+impl Sizes {
+    /// True where nothing is known yet.
+    pub fn is_empty(&self) -> bool {
+        self.expected.by_size.is_empty()
+    }
+
+    /// What some partitions together would do at each size.
+    pub fn of(&self, partitions: &[usize]) -> Vec<Expected> {
+        let reads = |&i: &usize| self.expected.reads_per_second.get(i).copied().unwrap_or(0.0);
+        let all: f64 = partitions.iter().map(reads).sum();
+        let together = |by_partition: &Vec<Expected>| {
+            let sum = |of: fn(&Expected) -> f64| partitions.iter().filter_map(|&i| by_partition.get(i)).map(of).sum();
+            let misses: f64 =
+                partitions.iter().map(|i| reads(i) * by_partition.get(*i).map_or(0.0, |e| e.miss_ratio)).sum();
+            Expected {
+                used_bytes: sum(|expected| expected.used_bytes),
+                miss_ratio: if all > 0.0 { misses / all } else { 0.0 },
+                lost_us_per_second: sum(|expected| expected.lost_us_per_second),
+            }
+        };
+        self.expected.by_size.iter().map(together).collect()
+    }
+
+    /// Reads a second of some partitions together.
+    pub fn reads_per_second(&self, partitions: &[usize]) -> f64 {
+        partitions.iter().filter_map(|&i| self.expected.reads_per_second.get(i)).sum()
+    }
+
+    /// The miss ratio of some partitions by the memory that they would hold themselves; empty where that isn't known.
+    pub fn curve_of(&self, partitions: &[usize]) -> MissRatioCurve {
+        let mut points: Vec<CurvePoint> = Vec::new();
+        for Expected { used_bytes, miss_ratio, .. } in self.of(partitions) {
+            let bytes = used_bytes as u64;
+            if bytes > points.last().map_or(0, |point| point.bytes) {
+                points.push(CurvePoint { bytes, miss_ratio });
+            }
+        }
+        MissRatioCurve::new(points)
+    }
+
+    /// The miss ratio of one partition with a limit of `memory_bytes`; `None` beyond the sizes.
+    fn miss_ratio_at(&self, partition: usize, memory_bytes: u64) -> Option<f64> {
+        let after = self.memory_bytes.partition_point(|&bytes| bytes < memory_bytes);
+        let at = |size: usize| self.expected.by_size.get(size)?.get(partition).map(|expected| expected.miss_ratio);
+        if self.memory_bytes.get(after) == Some(&memory_bytes) {
+            return at(after);
+        }
+        let before = after.checked_sub(1)?;
+        let (low, high) = (self.memory_bytes[before], *self.memory_bytes.get(after)?);
+        let share = (memory_bytes - low) as f64 / (high - low) as f64;
+        Some(at(before)? + share * (at(after)? - at(before)?))
+    }
+}
+
+/// The caches, and what was expected last. See the file's opening.
+pub struct Sizer {
+    sizing: Box<Sizing>,
+    sizes: Sizes,
+    /// How far the last prediction was off; `None` before there was one.
+    pub error: Option<f64>,
+    memory_bytes: u64,
+    now: u64,
+}
+
+impl Sizer {
+    /// For keys sampled at `rate`.
+    pub fn new(rate: SampleRate, window_requests: u64) -> Self {
+        let sizing = Box::new(Sizing::new(rate, age_step(window_requests), 1));
+        Sizer { sizing, sizes: Sizes::default(), error: None, memory_bytes: 0, now: 0 }
+    }
+
+    /// Takes one access of the sample.
+    pub fn record(&mut self, access: &Access, partition: PartitionId, shown: &Shown, learned: &Learned) {
+        let Shown { now, expires, feature, penalty_us, op } = *shown;
+        self.now = self.now.max(now);
+        // The write that answers a miss stands for the read.
+        let is_miss = op == Op::Read && access.op == Op::Write;
+        let access = Access { op, penalty_us, ..*access };
+        let ranking = learned.ranking.unwrap_or(Ranking::Greedy);
+        self.sizing.record(&access, (partition, is_miss), (self.now, feature, expires), (ranking, &learned.table));
+    }
+
+    /// Follows the rate of the stream.
+    pub fn set_stream_rate(&mut self, rate: SampleRate) {
+        if rate < self.sizing.rate() {
+            self.sizing.set_rate(rate);
+        }
+    }
+
+    /// Ends a window: counters as they were when the last one ended, and as they are. What was learned ranks from now
+    /// on.
+    pub fn end_window(
+        &mut self,
+        snapshot: &Snapshot,
+        before: &[Counters],
+        (elapsed, stream_rate): (Duration, SampleRate),
+        learned: &Learned,
+    ) -> Sizes {
+        let seconds = elapsed.as_secs_f64().max(1e-3);
+        let of = |(before, now): (&Counters, &Counters)| measured(before, now);
+        let now: Vec<Measured> = before.iter().zip(&snapshot.counters).map(of).collect();
+        self.error = self.error_of(snapshot.memory_bytes, &now).or(self.error);
+        let is_fed = snapshot.are_accesses_noted && snapshot.is_watching && snapshot.capacity_bytes > 0;
+        if is_fed {
+            let expected = self.sizing.end_window(&now, seconds);
+            self.sizes = Sizes { memory_bytes: limits(snapshot), expected };
+        } else {
+            self.sizing.begin_again();
+            self.sizes = Sizes::default();
+        }
+        let rank = (learned.ranking.unwrap_or(Ranking::Greedy), &*learned.table, self.now);
+        if std::mem::replace(&mut self.memory_bytes, snapshot.memory_bytes) != snapshot.memory_bytes {
+            self.sizing.forget_counts();
+        }
+        self.fit_rate(snapshot, self.sizing.rate(), seconds, stream_rate);
+        self.sizing.set_capacities(capacities(snapshot), owners(snapshot), rank);
+        self.sizes.clone()
+    }
+
+    /// Mean over all reads of how far the prediction for this memory was off in the window that has ended.
+    fn error_of(&self, memory_bytes: u64, now: &[Measured]) -> Option<f64> {
+        let off = |(i, now): (usize, &Measured)| {
+            let predicted = self.sizes.miss_ratio_at(i, memory_bytes)?;
+            Some((now.reads, (predicted * now.reads - now.misses).abs()))
+        };
+        let (reads, misses) =
+            now.iter().enumerate().filter_map(off).fold((0.0, 0.0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
+        (reads >= READS_ENOUGH).then(|| misses / reads)
+    }
+
+    /// As many keys are looked at as memory and time allow.
+    fn fit_rate(&mut self, snapshot: &Snapshot, rate: SampleRate, seconds: f64, stream_rate: SampleRate) {
+        let keys_max = (snapshot.memory_bytes / MEMORY_SHARE / BYTES_PER_KEY).clamp(*KEYS.start(), *KEYS.end());
+        let largest = SCALES[SCALES.len() - 1];
+        let keys = snapshot.keys.iter().sum::<u64>().max(1) as f64 * largest;
+        let accesses_per_second = self.sizing.take_accesses() as f64 / seconds;
+        let by_keys = keys_max as f64 / keys;
+        let by_time = rate.rate() * ACCESSES_PER_SECOND / accesses_per_second.max(1.0);
+        let wanted = by_keys.min(by_time).min(stream_rate.rate());
+        if wanted * LOWERED_FROM < rate.rate() || wanted > RAISED_FROM * rate.rate() {
+            self.sizing.set_rate(SampleRate::new(wanted).unwrap_or(rate));
+        }
+    }
+
+    /// Own memory, in bytes.
+    pub fn memory_bytes(&self) -> usize {
+        self.sizing.memory_bytes()
+    }
+}
+
+fn measured(before: &Counters, now: &Counters) -> Measured {
+    let since = |of: fn(&Counters) -> u64| of(now).saturating_sub(of(before)) as f64;
+    Measured {
+        reads: since(|counters| counters.reads),
+        misses: since(|counters| counters.misses),
+        answered: since(|counters| counters.answered),
+        miss_us: (now.miss_us - before.miss_us).max(0.0),
+    }
+}
+
+/// The limits that are looked at.
+fn limits(snapshot: &Snapshot) -> [u64; SCALES.len()] {
+    SCALES.map(|scale| (scale * snapshot.memory_bytes as f64) as u64)
+}
+
+/// What of these all keys would have. What isn't data takes as much under each: the server's hash tables don't shrink
+/// before they are all but empty, and the table of keys is another only under very different limits.
+fn capacities(snapshot: &Snapshot) -> [u64; SCALES.len()] {
+    let (limit, capacity) = (snapshot.memory_bytes as f64, snapshot.capacity_bytes as f64);
+    let table = snapshot.key_table_bytes as f64;
+    let at = |scale: f64| {
+        let is_renewed = scale >= TABLE_RENEWED_FROM || scale * TABLE_RENEWED_FROM <= 1.0;
+        let table_more = if is_renewed { (scale - 1.0) * table } else { 0.0 };
+        (capacity + (scale - 1.0) * limit - table_more).max(0.0) as u64
+    };
+    SCALES.map(at)
+}
+
+fn owners(snapshot: &Snapshot) -> Vec<Owner> {
+    let of = |tenant: usize| Owner {
+        tenant: tenant as u8,
+        bytes_min: snapshot.bytes_min.get(tenant).copied().unwrap_or(0),
+        bytes_max: snapshot.bytes_max.get(tenant).copied().unwrap_or(u64::MAX),
+    };
+    snapshot.tenant_of.iter().map(|tenant| of(usize::from(tenant.0))).collect()
+}

@@ -1,0 +1,169 @@
+//! One measurement, run: its commands' JSON with the machine, versions, commit and settings that gave it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, bail};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::set::{Length, Measurement};
+
+/// Where pages and JSON lie, from the root of the working copy.
+pub const FOLDER: &str = "docs/results";
+
+/// What was measured, as kept in docs/results/NAME.json.
+#[derive(Debug, Deserialize, Serialize)]
+pub struct Record {
+    /// As in the set.
+    pub name: String,
+    /// `quick` or `full`.
+    pub length: String,
+    /// The day, in UTC.
+    pub date: String,
+    /// The commit of the working copy; with `+` where files were changed.
+    pub commit: String,
+    /// Processor, number of cores, memory, distribution.
+    pub machine: String,
+    /// What was run, and what each command said.
+    pub runs: Vec<Run>,
+}
+
+/// One command and its JSON.
+#[derive(Debug, Deserialize, Serialize)]
+pub struct Run {
+    /// What tells its rows from those of other commands.
+    pub label: String,
+    /// As a reader would type it; `TRACES` stands for the folder of traces.
+    pub command: String,
+    /// What it printed, without what tables don't use.
+    pub result: Value,
+}
+
+/// Runs all commands of a measurement.
+///
+/// # Errors
+/// A command that can't be run, fails, or prints no JSON.
+pub fn measure(one: &Measurement, length: Length, tool: &Path, traces: Option<&Path>) -> anyhow::Result<Record> {
+    let mut runs = Vec::new();
+    for (label, arguments) in one.commands(length) {
+        eprintln!("    tenure {arguments}");
+        runs.push(Run { label, result: run(tool, &arguments, traces)?, command: format!("tenure {arguments}") });
+    }
+    Ok(Record {
+        name: one.name.to_owned(),
+        length: length.name().to_owned(),
+        date: jiff::Timestamp::now().strftime("%Y-%m-%d").to_string(),
+        commit: commit()?,
+        machine: machine(),
+        runs,
+    })
+}
+
+fn run(tool: &Path, arguments: &str, traces: Option<&Path>) -> anyhow::Result<Value> {
+    let folder = traces.map(|path| path.display().to_string()).unwrap_or_default();
+    let words = arguments.split(' ').map(|word| word.replace("TRACES", &folder));
+    let output = Command::new(tool).args(words).arg("--json").stderr(Stdio::inherit()).output();
+    let output = output.with_context(|| format!("{} can't be run: cargo build --release", tool.display()))?;
+    if !output.status.success() {
+        bail!("tenure {arguments}: {}", output.status);
+    }
+    let mut result: Value =
+        serde_json::from_slice(&output.stdout).with_context(|| format!("tenure {arguments} printed no JSON"))?;
+    trim(&mut result);
+    Ok(result)
+}
+
+/// Takes out the single runs behind medians, which no table shows.
+fn trim(result: &mut Value) {
+    match result {
+        Value::Object(fields) => {
+            for long in ["runs", "pairs", "timeline", "bins", "rungs_detail"] {
+                if fields.get(long).is_some_and(Value::is_array) {
+                    fields.remove(long);
+                }
+            }
+            fields.values_mut().for_each(trim);
+        }
+        Value::Array(items) => items.iter_mut().for_each(trim),
+        Value::Number(number) => {
+            // Four significant digits are more than a table shows, and keep the files short.
+            if let Some(value) = number.as_f64().filter(|_| number.is_f64()) {
+                let short: f64 = format!("{value:.4e}").parse().unwrap_or(value);
+                *result = serde_json::json!(short);
+            }
+        }
+        _ => {}
+    }
+}
+
+impl Record {
+    /// The file of a measurement.
+    fn path(name: &str) -> PathBuf {
+        Path::new(FOLDER).join(format!("{name}.json"))
+    }
+
+    /// Reads what was measured last; `None` where nothing was.
+    ///
+    /// # Errors
+    /// A file that can't be read, or isn't a record.
+    pub fn read(name: &str) -> anyhow::Result<Option<Record>> {
+        let path = Record::path(name);
+        if !path.exists() {
+            return Ok(None);
+        }
+        Ok(Some(serde_json::from_str(&fs::read_to_string(&path)?)?))
+    }
+
+    /// Writes it in place of what was measured before.
+    ///
+    /// # Errors
+    /// A file that can't be written.
+    pub fn write(&self) -> anyhow::Result<()> {
+        fs::write(Record::path(&self.name), serde_json::to_string_pretty(self)? + "\n")
+            .context("docs/results can't be written")
+    }
+
+    /// How many commits have changed these paths since; `None` where none has, or where git doesn't know.
+    pub fn commits_since(&self, paths: &[&str]) -> Option<usize> {
+        let commit = self.commit.trim_end_matches('+');
+        let mut command = Command::new("git");
+        command.args(["rev-list", "--count", &format!("{commit}..HEAD"), "--"]).args(paths);
+        let said = text_of(&mut command)?;
+        said.parse().ok().filter(|&n| n > 0)
+    }
+}
+
+/// The commit of the working copy.
+fn commit() -> anyhow::Result<String> {
+    let id = text_of(Command::new("git").args(["rev-parse", "--short=12", "HEAD"]))
+        .context("this is no git working copy")?;
+    let changed = text_of(Command::new("git").args([
+        "status",
+        "--porcelain",
+        "--untracked-files=no",
+        "--",
+        "crates",
+        "Cargo.lock",
+    ]));
+    Ok(if changed.is_some_and(|list| !list.is_empty()) { id + "+" } else { id })
+}
+
+fn text_of(command: &mut Command) -> Option<String> {
+    let output = command.stderr(Stdio::null()).output().ok().filter(|output| output.status.success())?;
+    Some(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}
+
+/// This machine in a few words; no name of it.
+fn machine() -> String {
+    let field = |file: &str, name: &str| {
+        let text = fs::read_to_string(file).unwrap_or_default();
+        let line = text.lines().find(|line| line.starts_with(name)).unwrap_or_default();
+        line.split_once([':', '=']).map_or("unknown", |(_, value)| value).trim().trim_matches('"').to_owned()
+    };
+    let cores = std::thread::available_parallelism().map_or(0, usize::from);
+    let kib: f64 = field("/proc/meminfo", "MemTotal").trim_end_matches(" kB").parse().unwrap_or(0.0);
+    let processor = field("/proc/cpuinfo", "model name");
+    format!("{cores} cores of {processor}, {:.0} GB, {}", kib / 1e6, field("/etc/os-release", "PRETTY_NAME"))
+}

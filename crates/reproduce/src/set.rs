@@ -1,0 +1,306 @@
+//! The measurements of docs/results, each with its commands: the one place where their settings stand.
+//!
+//! Everything runs with the settings that a user has, unless a command says otherwise. `TRACES` stands for the folder
+//! of traces. Quick versions take an hour in all on two cores, full ones a day.
+
+/// How long a measurement may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Length {
+    /// Minutes, one repetition.
+    Quick,
+    /// As long as it takes, with repetitions.
+    Full,
+}
+
+impl Length {
+    /// As in the records.
+    pub fn name(self) -> &'static str {
+        match self {
+            Length::Quick => "quick",
+            Length::Full => "full",
+        }
+    }
+}
+
+/// What a measurement's JSON looks like, and so how its tables are made.
+#[derive(Clone, Copy, Debug)]
+pub enum Shape {
+    /// `tenure bench`: systems side by side.
+    Systems,
+    /// `tenure bench --workload no-miss`: pairs.
+    Pairs,
+    /// `tenure simulate --ladder`.
+    Ladder,
+    /// `tenure simulate TRACE`.
+    Simulated,
+    /// `tenure mrc --accuracy`.
+    Accuracy,
+    /// `tenure bench --workload tiers`.
+    Tiers,
+    /// `tenure replies loss`.
+    Loss,
+    /// `tenure replies price`.
+    Price,
+}
+
+/// One entry of the set.
+pub struct Measurement {
+    /// What `scripts/reproduce` takes, and the name of its JSON.
+    pub name: &'static str,
+    /// In a few words.
+    pub shows: &'static str,
+    /// How its JSON reads.
+    pub shape: Shape,
+    /// A trace is replayed.
+    pub needs_traces: bool,
+    /// The code that it measures: a later commit there makes it old.
+    pub measures: &'static [&'static str],
+    /// Label and arguments of each command, but for what the length adds.
+    runs: &'static [(&'static str, &'static str)],
+    /// What is added to each command for the quick version.
+    quick: &'static str,
+    /// What is added for the full one.
+    full: &'static str,
+}
+
+impl Measurement {
+    /// Label and arguments of each command.
+    pub fn commands(&self, length: Length) -> Vec<(String, String)> {
+        let added = if length == Length::Full { self.full } else { self.quick };
+        self.runs
+            .iter()
+            .map(|(label, arguments)| ((*label).to_owned(), format!("{arguments} {added}").trim().to_owned()))
+            .collect()
+    }
+}
+
+const SERVER: &[&str] = &["crates/core/src", "crates/host/src", "crates/module/src"];
+const POLICIES: &[&str] = &[
+    "crates/core/src/policy",
+    "crates/core/src/key_table.rs",
+    "crates/core/src/compact_entries.rs",
+    "crates/lab/src",
+    "crates/sim/src",
+];
+const CURVES: &[&str] = &["crates/core/src/model"];
+
+/// All of them, in the order of the pages.
+pub const SET: &[Measurement] = &[
+    Measurement {
+        name: "ycsb-delay",
+        shows: "YCSB A to D and F before a backend 0.12 ms and one 1 ms away",
+        shape: Shape::Systems,
+        needs_traces: false,
+        measures: SERVER,
+        runs: &[
+            ("A", "bench --workload ycsb-a --backend delay:120,1000 --systems stock,hyperbolic-5,predis,kredis,tenure"),
+            ("B", "bench --workload ycsb-b --backend delay:120,1000 --systems stock,hyperbolic-5,predis,kredis,tenure"),
+            ("C", "bench --workload ycsb-c --backend delay:120,1000 --systems stock,hyperbolic-5,predis,kredis,tenure"),
+            ("D", "bench --workload ycsb-d --backend delay:120,1000 --systems stock,hyperbolic-5,predis,kredis,tenure"),
+            ("F", "bench --workload ycsb-f --backend delay:120,1000 --systems stock,hyperbolic-5,predis,kredis,tenure"),
+        ],
+        quick: "--memory 50% --warmup 300000 --requests 150000 --repetitions 1",
+        full: "--memory 25%,50%,75% --warmup 300000 --requests 300000 --repetitions 5",
+    },
+    Measurement {
+        name: "ycsb-mariadb",
+        shows: "YCSB A to F in front of two MariaDB servers, one 0.45 ms away each way",
+        shape: Shape::Systems,
+        needs_traces: false,
+        measures: SERVER,
+        runs: &[
+            (
+                "A",
+                "bench --workload ycsb-a --backend mariadb --systems stock,hyperbolic,hyperbolic-5,predis,kredis,tenure",
+            ),
+            (
+                "B",
+                "bench --workload ycsb-b --backend mariadb --systems stock,hyperbolic,hyperbolic-5,predis,kredis,tenure",
+            ),
+            (
+                "C",
+                "bench --workload ycsb-c --backend mariadb --systems stock,hyperbolic,hyperbolic-5,predis,kredis,tenure",
+            ),
+            (
+                "D",
+                "bench --workload ycsb-d --backend mariadb --systems stock,hyperbolic,hyperbolic-5,predis,kredis,tenure",
+            ),
+            (
+                "F",
+                "bench --workload ycsb-f --backend mariadb --systems stock,hyperbolic,hyperbolic-5,predis,kredis,tenure",
+            ),
+        ],
+        quick: "--rows 200000 --memory 50% --warmup 150000 --requests 100000 --repetitions 1",
+        full: "--memory 50% --warmup 300000 --requests 300000 --repetitions 5",
+    },
+    Measurement {
+        name: "tenants-15",
+        shows: "fifteen tenants whose misses take 1 to 16,384 µs",
+        shape: Shape::Systems,
+        needs_traces: false,
+        measures: SERVER,
+        runs: &[("15 tenants", "bench --workload tenants --systems stock,hyperbolic-5,predis,kredis,tenure")],
+        quick: "--memory 25%,50%,75% --warmup 300000 --requests 100000 --repetitions 1",
+        full: "--memory 25%,50%,75% --warmup 300000 --requests 300000 --repetitions 5",
+    },
+    Measurement {
+        name: "tenants-4",
+        shows: "four tenants of a trace, misses of 200 and 2000 µs",
+        shape: Shape::Systems,
+        needs_traces: true,
+        measures: SERVER,
+        runs: &[(
+            "4 tenants",
+            "bench --workload TRACES/mix_dev_4tenants.csv.gz --backend delay:200,2000 --backend-by tenant --connections 16 --systems stock,hyperbolic-5,predis,kredis,tenure",
+        )],
+        quick: "--memory 25%,50% --warmup 100000 --requests 100000 --repetitions 1",
+        full: "--memory 25%,50%,75% --repetitions 3",
+    },
+    Measurement {
+        name: "real-traces",
+        shows: "two real traces, misses of 200 and 2000 µs by key",
+        shape: Shape::Systems,
+        needs_traces: true,
+        measures: SERVER,
+        runs: &[
+            (
+                "kv_scarab_recs",
+                "bench --workload TRACES/kv_scarab_recs.csv.gz --backend delay:200,2000 --connections 16 --systems stock,hyperbolic-5,predis,kredis,tenure",
+            ),
+            (
+                "cdn_adaptsize",
+                "bench --workload TRACES/cdn_adaptsize.csv.gz --backend delay:200,2000 --connections 16 --systems stock,hyperbolic-5,predis,kredis,tenure",
+            ),
+        ],
+        quick: "--memory 25%,50% --warmup 50000 --requests 80000 --repetitions 1",
+        full: "--memory 25%,50%,75% --repetitions 3",
+    },
+    Measurement {
+        name: "slow-down",
+        shows: "a backend that slows down in mid-run",
+        shape: Shape::Systems,
+        needs_traces: false,
+        measures: SERVER,
+        runs: &[(
+            "A",
+            "bench --workload ycsb-a --backend delay:120,1000 --slow-down 1:1000@40% --systems stock,hyperbolic-5,predis-auto,predis-hint,tenure",
+        )],
+        quick: "--warmup 0 --requests 400000 --repetitions 1",
+        full: "--warmup 0 --requests 600000 --repetitions 5",
+    },
+    Measurement {
+        name: "periodic",
+        shows: "a tenant that is accessed in peaks beside one that always is, with and without sleep",
+        shape: Shape::Systems,
+        needs_traces: false,
+        measures: SERVER,
+        runs: &[(
+            "diurnal",
+            "bench --workload diurnal --backend delay:120,1000 --systems stock,hyperbolic-5,tenure,tenure-sleep",
+        )],
+        quick: "--period 20 --warmup 160000 --requests 160000 --repetitions 1",
+        full: "--period 30 --repetitions 3",
+    },
+    Measurement {
+        name: "restart",
+        shows: "an orderly restart in mid-run, cold and warm",
+        shape: Shape::Systems,
+        needs_traces: false,
+        measures: SERVER,
+        runs: &[("A", "bench --restart --workload ycsb-a --backend delay:120,1000 --systems stock,tenure,tenure-warm")],
+        quick: "--warmup 200000 --requests 300000 --repetitions 1",
+        full: "--warmup 300000 --requests 600000 --repetitions 5",
+    },
+    Measurement {
+        name: "three-primaries",
+        shows: "the fifteen tenants on a cluster of three primaries",
+        shape: Shape::Systems,
+        needs_traces: false,
+        measures: SERVER,
+        runs: &[
+            ("one server", "bench --workload tenants --memory 50% --systems stock,tenure"),
+            ("three primaries", "bench --workload tenants --memory 50% --systems stock,tenure --cluster 3"),
+        ],
+        quick: "--warmup 300000 --requests 100000 --repetitions 1",
+        full: "--warmup 300000 --requests 300000 --repetitions 5",
+    },
+    Measurement {
+        name: "no-harm",
+        shows: "throughput where everything fits, 16-deep and 1-deep",
+        shape: Shape::Pairs,
+        needs_traces: false,
+        measures: SERVER,
+        runs: &[
+            ("16-deep", "bench --workload no-miss --pipeline 16 --requests 6000000"),
+            ("1-deep", "bench --workload no-miss --pipeline 1 --requests 700000"),
+        ],
+        quick: "--repetitions 5",
+        full: "--repetitions 10",
+    },
+    Measurement {
+        name: "ladder",
+        shows: "all policies on the development traces, in the simulator",
+        shape: Shape::Ladder,
+        needs_traces: true,
+        measures: POLICIES,
+        runs: &[("ladder", "simulate --ladder TRACES")],
+        quick: "--ladder-accesses 150000",
+        full: "",
+    },
+    Measurement {
+        name: "dlru",
+        shows: "fixed K and DLRU's on a stream of two phases",
+        shape: Shape::Simulated,
+        needs_traces: true,
+        measures: POLICIES,
+        runs: &[(
+            "kv_scarab_recs",
+            "simulate TRACES/kv_scarab_recs.csv.gz --policies redis:1,redis,redis:10,redis:16,dlru,tenure --memory 10%,25%,50%,75% --costs fixed:200",
+        )],
+        quick: "",
+        full: "",
+    },
+    Measurement {
+        name: "curve-accuracy",
+        shows: "the error of sampled miss ratio curves against exact ones",
+        shape: Shape::Accuracy,
+        needs_traces: true,
+        measures: CURVES,
+        runs: &[("development traces", "mrc --accuracy TRACES --model eaet,krr --k 5 --rate 0.1,0.01")],
+        quick: "--accuracy-samples 1",
+        full: "--accuracy-samples 5",
+    },
+    Measurement {
+        name: "tiers",
+        shows: "what two tiers of memory cost a server where both are equally fast",
+        shape: Shape::Tiers,
+        needs_traces: false,
+        measures: SERVER,
+        runs: &[(
+            "1-deep",
+            "bench --workload tiers --pipeline 1 --fast 20% --accesses zipf:0.8,zipf:0.99,zipf:1.2,scan:0.99,two-phases --updates 5%",
+        )],
+        quick: "--warmup 500000 --requests 200000 --repetitions 1",
+        full: "--warmup 2000000 --requests 400000 --repetitions 5",
+    },
+    Measurement {
+        name: "replies-loss",
+        shows: "acknowledged writes that are lost as a primary is killed",
+        shape: Shape::Loss,
+        needs_traces: false,
+        measures: SERVER,
+        runs: &[("loss", "replies loss --cpus none --scenarios slowed,pipelined")],
+        quick: "--runs 10",
+        full: "--runs 100",
+    },
+    Measurement {
+        name: "replies-price",
+        shows: "writes per second while replies wait for replicas",
+        shape: Shape::Price,
+        needs_traces: false,
+        measures: SERVER,
+        runs: &[("price", "replies price --pipeline 1,16")],
+        quick: "--connections 1,64 --duration 3000 --repetitions 2",
+        full: "--connections 1,8,64,512 --duration 600 --repetitions 15",
+    },
+];

@@ -1,0 +1,330 @@
+//! Markdown of a record: what was run, where, and its figures.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context, ensure};
+use serde_json::Value;
+
+use crate::record::Record;
+use crate::set::{Measurement, Shape};
+
+/// Lines of a page are no wider, but for tables of many columns.
+const WIDTH: usize = 118;
+
+/// How a line begins that marks a figure as older than the code.
+pub const OLD: &str = "**Older than the code**";
+
+/// The tables of a record, with a line that says when, where and by which commands.
+///
+/// # Errors
+/// A field that isn't in the JSON, by its name.
+pub fn markdown(one: &Measurement, record: &Record) -> anyhow::Result<String> {
+    let tables = match one.shape {
+        Shape::Systems => systems(record)?,
+        Shape::Pairs => pairs(record)?,
+        Shape::Ladder => ladder(record)?,
+        Shape::Simulated => simulated(record)?,
+        Shape::Accuracy => accuracy(record)?,
+        Shape::Tiers => tiers(record)?,
+        Shape::Loss => loss(record)?,
+        Shape::Price => price(record)?,
+    };
+    let commands: Vec<String> = record.runs.iter().flat_map(|run| wrapped(&run.command, "    ", "      ")).collect();
+    let old = record.commits_since(one.measures);
+    let old = old.map_or(String::new(), |n| format!("\n{OLD}: {n} commits since have changed what it measures.\n"));
+    let from = format!("{}, commit {}, {} version. {}.", record.date, record.commit, record.length, record.machine);
+    Ok(format!("{tables}\n{}\n{old}\n{}\n", wrapped(&from, "", "").join("\n"), commands.join("\n")))
+}
+
+/// Text in lines of [`WIDTH`], broken at spaces.
+fn wrapped(text: &str, first: &str, rest: &str) -> Vec<String> {
+    let mut lines = Vec::new();
+    let mut line = first.to_owned();
+    let mut is_empty = true;
+    for word in text.split(' ') {
+        if !is_empty && line.chars().count() + 1 + word.chars().count() > WIDTH {
+            lines.push(std::mem::replace(&mut line, rest.to_owned()));
+            is_empty = true;
+        }
+        if !is_empty {
+            line.push(' ');
+        }
+        line += word;
+        is_empty = false;
+    }
+    lines.push(line);
+    lines
+}
+
+/// A table: a heading, and rows of cells; the first column is text, the others are numbers.
+fn table(heading: &[String], rows: &[Vec<String>]) -> String {
+    let line = |cells: &[String]| format!("| {} |\n", cells.join(" | "));
+    let ruler: Vec<String> =
+        heading.iter().enumerate().map(|(i, _)| if i == 0 { "---" } else { "--:" }.to_owned()).collect();
+    line(heading) + &line(&ruler) + &rows.iter().map(|row| line(row)).collect::<String>()
+}
+
+fn number(value: &Value, path: &str) -> anyhow::Result<f64> {
+    let found = path.split('.').try_fold(value, |value, name| value.get(name));
+    found.and_then(Value::as_f64).with_context(|| format!("there is no number {path}"))
+}
+
+fn text<'a>(value: &'a Value, path: &str) -> anyhow::Result<&'a str> {
+    value.get(path).and_then(Value::as_str).with_context(|| format!("there is no text {path}"))
+}
+
+fn list<'a>(value: &'a Value, path: &str) -> anyhow::Result<&'a Vec<Value>> {
+    let found = if path.is_empty() { Some(value) } else { value.get(path) };
+    found.and_then(Value::as_array).with_context(|| format!("there is no list '{path}'"))
+}
+
+/// Three digits that matter.
+fn short(value: f64) -> String {
+    if value.abs() >= 100.0 {
+        format!("{value:.0}")
+    } else if value.abs() >= 10.0 {
+        format!("{value:.1}")
+    } else {
+        format!("{value:.2}")
+    }
+}
+
+fn percent(ratio: f64) -> String {
+    format!("{:+.1} %", (ratio - 1.0) * 100.0).replace('-', "−")
+}
+
+/// `median (min–max)`, or the median alone where all are one.
+fn spread(value: &Value, path: &str) -> anyhow::Result<String> {
+    let of = |name: &str| number(value, &format!("{path}.{name}"));
+    let (median, min, max) = (of("median")?, of("min")?, of("max")?);
+    let three = |value: f64| format!("{value:.3}");
+    Ok(if min == max { three(median) } else { format!("{} ({}–{})", three(median), three(min), three(max)) })
+}
+
+/// `tenure bench`: a row for each command and memory, a column for each system.
+fn systems(record: &Record) -> anyhow::Result<String> {
+    let mut latency: Vec<Vec<String>> = Vec::new();
+    let mut misses: Vec<Vec<String>> = Vec::new();
+    let mut heading = vec![String::new()];
+    for run in &record.runs {
+        let mut by_memory: BTreeMap<String, Vec<&Value>> = BTreeMap::new();
+        for row in list(&run.result, "summary")? {
+            by_memory.entry(text(row, "memory")?.to_owned()).or_default().push(row);
+        }
+        for (memory, rows) in by_memory {
+            let mut names = vec![String::new()];
+            let (mut costs, mut ratios) =
+                (vec![format!("{}, {memory}", run.label)], vec![format!("{}, {memory}", run.label)]);
+            for (i, row) in rows.iter().enumerate() {
+                names.push(text(row, "system")?.to_owned());
+                let mean = short(number(row, "figures.latency_us_mean.median")?);
+                costs.push(if i == 0 {
+                    mean
+                } else {
+                    format!("{mean} ({})", percent(number(row, "latency_against_first.median")?))
+                });
+                ratios.push(format!("{:.3}", number(row, "figures.miss_ratio.median")?));
+            }
+            ensure!(heading.len() == 1 || heading == names, "commands compare different systems");
+            heading = names;
+            latency.push(costs);
+            misses.push(ratios);
+        }
+    }
+    heading[0] = "mean latency, µs".to_owned();
+    let latency = table(&heading, &latency);
+    heading[0] = "miss ratio".to_owned();
+    Ok(format!("{latency}\n{}", table(&heading, &misses)))
+}
+
+fn pairs(record: &Record) -> anyhow::Result<String> {
+    let heading = ["with Tenure / stock", "throughput", "server's CPU per command", "main thread's"].map(str::to_owned);
+    let rows = record.runs.iter().map(|run| {
+        let ratio = |name: &str| spread(&run.result, name);
+        Ok(vec![run.label.clone(), ratio("throughput_ratio")?, ratio("cpu_ratio")?, ratio("cpu_main_ratio")?])
+    });
+    Ok(table(&heading, &rows.collect::<anyhow::Result<Vec<_>>>()?))
+}
+
+fn ladder(record: &Record) -> anyhow::Result<String> {
+    let run = record.runs.first().context("there is no run")?;
+    let heading =
+        ["policy", "mean latency / redis", "best", "worst", "gap to the bound closed", "rungs"].map(str::to_owned);
+    let mut rows = Vec::new();
+    for row in list(&run.result, "all")? {
+        let closed =
+            number(row, "gap_closed").map_or_else(|_| "–".to_owned(), |share| format!("{:.1} %", share * 100.0));
+        let of = |name: &str| number(row, name).map(|value| format!("{value:.4}"));
+        rows.push(vec![
+            text(row, "policy")?.to_owned(),
+            of("relative_mean")?,
+            of("relative_best")?,
+            of("relative_worst")?,
+            closed,
+            number(row, "rungs")?.to_string(),
+        ]);
+    }
+    Ok(table(&heading, &rows))
+}
+
+/// `tenure simulate`: a row for each policy, a column for each memory.
+fn simulated(record: &Record) -> anyhow::Result<String> {
+    let mut text_of_all = String::new();
+    for run in &record.runs {
+        let mut memories: Vec<u64> = Vec::new();
+        let mut by_policy: Vec<(String, Vec<String>)> = Vec::new();
+        for row in list(&run.result, "")? {
+            let memory = number(row, "memory_bytes")? as u64;
+            if !memories.contains(&memory) {
+                memories.push(memory);
+            }
+            let name = text(row, "policy")?;
+            let cell = format!("{} ({:.3})", short(number(row, "mean_latency_us")?), number(row, "miss_ratio")?);
+            match by_policy.iter_mut().find(|(known, _)| known == name) {
+                Some((_, cells)) => cells.push(cell),
+                None => by_policy.push((name.to_owned(), vec![cell])),
+            }
+        }
+        let mut heading = vec![format!("{}: µs (miss ratio)", run.label)];
+        heading.extend(memories.iter().map(|&bytes| format!("{:.1} MB", bytes as f64 / 1e6)));
+        let rows: Vec<Vec<String>> = by_policy.into_iter().map(|(name, cells)| [vec![name], cells].concat()).collect();
+        text_of_all += &(table(&heading, &rows) + "\n");
+    }
+    Ok(text_of_all.trim_end().to_owned() + "\n")
+}
+
+/// `tenure mrc --accuracy`: the mean over traces by model and rate.
+fn accuracy(record: &Record) -> anyhow::Result<String> {
+    let mut sums: BTreeMap<(String, String, String), (f64, f64, usize)> = BTreeMap::new();
+    for run in &record.runs {
+        for row in list(&run.result, "")? {
+            let key =
+                (text(row, "model")?.to_owned(), number(row, "rate")?.to_string(), text(row, "variant")?.to_owned());
+            let (sum, worst, n) = sums.entry(key).or_default();
+            let error = number(row, "mean_absolute_error")?;
+            (*sum, *worst, *n) = (*sum + error, worst.max(error), *n + 1);
+        }
+    }
+    let heading = ["model", "rate", "sizes", "mean absolute error", "worst trace", "traces"].map(str::to_owned);
+    let rows: Vec<Vec<String>> = sums
+        .into_iter()
+        .map(|((model, rate, variant), (sum, worst, n))| {
+            vec![model, rate, variant, format!("{:.4}", sum / n as f64), format!("{worst:.4}"), n.to_string()]
+        })
+        .collect();
+    Ok(table(&heading, &rows))
+}
+
+fn tiers(record: &Record) -> anyhow::Result<String> {
+    let heading =
+        ["accesses", "places", "fast", "throughput / all fast", "with the modelled slow tier", "hits of fast memory"]
+            .map(str::to_owned);
+    let mut rows = Vec::new();
+    for run in &record.runs {
+        for row in list(&run.result, "rows")? {
+            rows.push(vec![
+                text(row, "accesses")?.to_owned(),
+                text(row, "system")?.to_owned(),
+                format!("{:.0} %", number(row, "fast")? * 100.0),
+                spread(row, "throughput_ratio")?,
+                spread(row, "throughput_ratio_modelled")?,
+                spread(row, "fast_hit_ratio").unwrap_or_else(|_| "–".to_owned()),
+            ]);
+        }
+    }
+    Ok(table(&heading, &rows))
+}
+
+fn loss(record: &Record) -> anyhow::Result<String> {
+    let heading =
+        ["way", "scenario", "runs", "acknowledged", "lost", "runs with a loss", "most in one"].map(str::to_owned);
+    let mut rows = Vec::new();
+    for run in &record.runs {
+        for row in list(&run.result, "rows")? {
+            let of = |name: &str| number(row, name).map(|value| value.to_string());
+            rows.push(vec![
+                text(row, "way")?.to_owned(),
+                text(row, "scenario")?.to_owned(),
+                of("n_runs")?,
+                of("n_acknowledged")?,
+                of("n_lost")?,
+                of("n_runs_with_loss")?,
+                of("n_lost_max")?,
+            ]);
+        }
+    }
+    Ok(table(&heading, &rows))
+}
+
+fn price(record: &Record) -> anyhow::Result<String> {
+    let heading = ["way", "connections", "deep", "writes / stock", "CPU per write / stock", "mean latency, µs"]
+        .map(str::to_owned);
+    let mut rows = Vec::new();
+    for run in &record.runs {
+        for row in list(&run.result, "rows")? {
+            rows.push(vec![
+                text(row, "way")?.to_owned(),
+                number(row, "n_connections")?.to_string(),
+                number(row, "depth")?.to_string(),
+                spread(row, "ratio")?,
+                spread(row, "cpu_ratio")?,
+                short(number(row, "latency_us_mean.median")?),
+            ]);
+        }
+    }
+    Ok(table(&heading, &rows))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::record::Run;
+    use crate::set::SET;
+
+    fn record(result: Value) -> Record {
+        let run = Run { label: "A".to_owned(), command: "tenure bench".to_owned(), result };
+        Record {
+            name: "x".into(),
+            length: "quick".into(),
+            date: "2026-01-01".into(),
+            commit: "0".into(),
+            machine: "m".into(),
+            runs: vec![run],
+        }
+    }
+
+    #[test]
+    fn systems_stand_side_by_side() {
+        let row = |system: &str, mean: f64, ratio: f64| {
+            json!({"system": system, "memory": "50%", "figures": {"latency_us_mean": {"median": mean}, "miss_ratio": {"median": 0.25}},
+                "latency_against_first": {"median": ratio}})
+        };
+        let made =
+            systems(&record(json!({"summary": [row("stock", 137.4, 1.0), row("tenure", 80.0, 0.582)]}))).unwrap();
+        assert!(made.contains("| mean latency, µs | stock | tenure |"), "{made}");
+        assert!(made.contains("| A, 50% | 137 | 80.0 (−41.8 %) |"), "{made}");
+        assert!(made.contains("| A, 50% | 0.250 | 0.250 |"), "{made}");
+    }
+
+    #[test]
+    fn a_missing_field_is_named() {
+        let error = pairs(&record(json!({"throughput_ratio": {"median": 1.0}}))).unwrap_err();
+        assert_eq!(error.to_string(), "there is no number throughput_ratio.min");
+    }
+
+    #[test]
+    fn no_line_is_wider_than_a_page() {
+        let words = "word ".repeat(100);
+        assert!(wrapped(words.trim(), "    ", "      ").iter().all(|line| line.len() <= WIDTH));
+    }
+
+    #[test]
+    fn every_name_is_told_once() {
+        let mut names: Vec<&str> = SET.iter().map(|one| one.name).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), SET.len());
+    }
+}

@@ -360,7 +360,8 @@ fn a_full_cache_is_measured_row_by_row() {
         loads: &loads,
         n_keys: Some(5000),
         n_warmup: Some(2000),
-        n_requests: Some(5000),
+        // Many times what fits, so that it doesn't matter what the module itself takes and gives back meanwhile.
+        n_requests: Some(50_000),
         n_connections: 10,
         n_pairs: 1,
         seed: 1,
@@ -371,8 +372,8 @@ fn a_full_cache_is_measured_row_by_row() {
     let [get, set] = &report.rows[..] else { panic!("{} rows", report.rows.len()) };
     assert_eq!((get.load.as_str(), get.evicted_by_module, set.load.as_str()), ("get-16", None, "set-16"));
     let (stock, module) = (set.pairs[0].stock, set.pairs[0].module);
-    assert!(stock.n_evicted_by_module == 0 && stock.n_evicted_by_server > 4000, "{stock:?}");
-    assert!(module.n_evicted_by_module + module.n_evicted_by_server > 4000, "{module:?}");
+    assert!(stock.n_evicted_by_module == 0 && stock.n_evicted_by_server > 40_000, "{stock:?}");
+    assert!(module.n_evicted_by_module + module.n_evicted_by_server > 40_000, "{module:?}");
     assert!(stock.side.cpu_main_ns_per_command > 0.0 && module.ping_us_p999 > 0.0);
     assert!(report.table().contains("evicted by module"), "{}", report.table());
 }

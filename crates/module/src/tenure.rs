@@ -21,7 +21,6 @@ use tenure_core::tiers::division::Division;
 use tenure_core::units::{KeyHash, PARTITIONS_MAX, PartitionId};
 
 use self::pressure::Pressure;
-use self::room::Room;
 use self::samples::ServerSamples;
 use self::status::EvictionStatus;
 pub use self::why::Why;

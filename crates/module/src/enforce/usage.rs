@@ -3,7 +3,8 @@
 //! Keys: where a database is one partition, their number is the server's own. Elsewhere every key that comes and goes
 //! is counted by its event (`new`, `del`, `expired`, …); keys that were there before Tenure are divided as the walk
 //! has met them, until it has come round once. Some ways to go have no event (a key overwritten by `RENAME`): when
-//! the counts no longer add up to the database's own, those of the next round are taken.
+//! the counts no longer add up to the database's own, those of the next round are taken. A round in which much came
+//! and went, or that didn't begin at the beginning, is itself in doubt: the first better one replaces it.
 //!
 //! Bytes: keys × mean size, said anew whenever a key comes or goes. The walk's last round is remembered in 16
 //! segments, each replaced when the walk has gone through it again: for keys at rest the sum is exact, and a changed
@@ -155,11 +156,14 @@ struct Database {
     total: f64,
     /// Keys that were there before Tenure, or came in without an event.
     uncounted: f64,
-    /// Keys by which the counts were too high since they were last taken.
+    /// Keys by which the counts may be wrong: they were too high by them, or were taken from a round in doubt.
     drift: f64,
     /// Keys that have changed partition in the walk's round under way: where it met them is not known, so a count by
     /// it may be off by them.
     moved: f64,
+    /// Variance, in keys, of what the round under way counts: each key that comes or goes lies in its walked part or
+    /// does not.
+    variance: f64,
     /// The walk's round under way as it would be met now: keys that came and went since are added and taken off by
     /// how likely they lie in the walked part.
     round: Vec<f64>,
@@ -184,6 +188,7 @@ impl Database {
             uncounted: 0.0,
             drift: 0.0,
             moved: 0.0,
+            variance: 0.0,
             round: none,
             met: Met::new(),
             spread: Spread::default(),
@@ -218,6 +223,7 @@ impl Database {
         ] {
             *keys = (*keys + change).max(0.0);
         }
+        self.variance += change.abs() * met * (1.0 - met);
     }
 
     /// Divides `total` keys as far as is known.
@@ -248,11 +254,14 @@ impl Database {
         self.met.come_round();
         self.spread.come_round();
         let visited: f64 = self.round.iter().sum();
-        if self.uncounted + self.drift > DRIFT_MAX * self.total && visited > 0.0 {
+        let wrong = self.uncounted + self.drift;
+        // A round that began half-way has met some of the keys, of which the rest is guessed.
+        let in_doubt = self.moved + self.variance.sqrt() + (self.total - visited).abs();
+        if wrong > DRIFT_MAX * self.total && wrong > in_doubt && visited > 0.0 {
             self.counted.iter_mut().zip(&self.round).for_each(|(keys, met)| *keys = met * self.total / visited);
-            (self.uncounted, self.drift) = (0.0, self.moved);
+            (self.uncounted, self.drift) = (0.0, in_doubt);
         }
-        self.moved = 0.0;
+        (self.moved, self.variance) = (0.0, 0.0);
         self.unseen = [0.0, self.unseen[0]];
         self.round.fill(0.0);
     }
@@ -618,6 +627,47 @@ mod tests {
         usage.came_round(0);
         usage.settle(&[(0, 80)], &partitions, &sizes);
         assert_eq!(&usage.keys()[..2], [50.0, 30.0]);
+    }
+
+    /// The walk was in the middle when the database became another. Half of the new keys are of each; what is left of
+    /// the round meets three of A for one of B.
+    #[test]
+    fn a_round_that_began_half_way_is_counted_again() {
+        let (mut usage, partitions, sizes) = (Usage::new(), prefixes(), Sizes::new());
+        usage.settle(&[(0, 100)], &partitions, &sizes);
+        visit(&mut usage, A, 30, 10);
+        visit(&mut usage, B, 10, 10);
+        usage.came_round(0);
+        usage.settle(&[(0, 100)], &partitions, &sizes);
+        assert_eq!(&usage.keys()[..2], [75.0, 25.0], "the best there is");
+        for _ in 0..2 {
+            visit(&mut usage, A, 50, 10);
+            visit(&mut usage, B, 50, 10);
+            usage.came_round(0);
+            usage.settle(&[(0, 100)], &partitions, &sizes);
+            assert_eq!(&usage.keys()[..2], [50.0, 50.0]);
+        }
+    }
+
+    /// 900 keys of A and 100 of B, counted while 500 of A went that the walk, half-way, had met all of, and 500 came
+    /// that it was still to meet: it takes half of them for met. At rest it counts right.
+    #[test]
+    fn what_was_counted_under_load_is_counted_again_at_rest() {
+        let (mut usage, partitions, sizes) = (Usage::new(), prefixes(), Sizes::new());
+        usage.settle(&[(0, 1000)], &partitions, &sizes);
+        visit(&mut usage, A, 500, 10);
+        (0..500).for_each(|_| usage.went(0, A, &known(&partitions, &sizes)));
+        (0..500).for_each(|_| usage.came(0, B, None, &known(&partitions, &sizes)));
+        visit(&mut usage, A, 400, 10);
+        visit(&mut usage, B, 600, 10);
+        usage.came_round(0);
+        usage.settle(&[(0, 1000)], &partitions, &sizes);
+        assert!((usage.keys()[0] - 400.0).abs() > 20.0, "{:?}", &usage.keys()[..2]);
+        visit(&mut usage, A, 400, 10);
+        visit(&mut usage, B, 600, 10);
+        usage.came_round(0);
+        usage.settle(&[(0, 1000)], &partitions, &sizes);
+        assert_eq!(&usage.keys()[..2], [400.0, 600.0]);
     }
 
     /// A burst takes most of a partition's keys in the middle of the first round; all had been met.

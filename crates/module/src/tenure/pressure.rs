@@ -2,6 +2,7 @@
 
 use tenure_core::policy::density::Load;
 
+use super::room::Room;
 use super::status::EvictionStatus;
 use crate::ffi::alloc;
 

@@ -8,7 +8,8 @@ use tenure_servers::{Cluster, Server, ServerBinary};
 
 use crate::cluster::{Checker, evicting, limit_all, start as start_cluster};
 use crate::harness::{
-    EvictedKeys, config_set, info, on_oldest_and_newest, partitions, send, servers, start, wait_for, with_module,
+    DEADLINE, EvictedKeys, config_set, info, on_oldest_and_newest, partitions, send, servers, start, wait_for,
+    with_module,
 };
 
 const MB: u64 = 1 << 20;
@@ -53,7 +54,8 @@ fn wait_for_right_books(nodes: &[Server]) {
                 *seen = (there.len(), partitions(connection)[tenant]["keys"]);
                 (seen.1 - seen.0 as f64).abs() <= 0.01 * seen.0 as f64 + 2.0
             };
-            wait_for(&format!("node {i} to know how many keys {tenant} has"), || is_right(&mut connection, &mut seen));
+            tenure_servers::wait_for(DEADLINE, "the books to be right", || is_right(&mut connection, &mut seen))
+                .unwrap_or_else(|why| panic!("node {i}, {tenant}: there are, and it says {seen:?}: {why:#}"));
         }
         assert_eq!(info(node, "panics"), 0.0);
     }

@@ -258,6 +258,11 @@ impl Shared {
         Some(published)
     }
 
+    /// Worker: what was published last.
+    fn published(&self) -> Arc<Published> {
+        self.published.lock().map(|place| place.clone()).unwrap_or_default()
+    }
+
     fn publish(&self, published: Published) {
         if let Ok(mut place) = self.published.lock() {
             *place = Arc::new(published);
@@ -623,7 +628,9 @@ impl Models {
             return;
         }
         let samples_per_second = requests as f64 * self.rate.rate() / elapsed.as_secs_f64().max(0.001);
-        let published = self.end_window(snapshot);
+        let before = shared.published();
+        let is_idle = requests == 0 && before.epoch == self.epoch && before.bins.len() == self.models.len();
+        let published = if is_idle { self.plan_again(snapshot, &before) } else { self.end_window(snapshot) };
         shared.publish(published);
         if self.is_paused {
             self.models.iter_mut().for_each(Model::skip);
@@ -733,6 +740,27 @@ impl Models {
             plans_adopted: self.plans_adopted,
             models_bytes: self.models_bytes(),
             ..Published::default()
+        }
+    }
+
+    /// Ends a window in which nobody asked for anything: what was known stands, and is planned on for the limits as
+    /// they are. Nights would be forgetful otherwise.
+    fn plan_again(&mut self, snapshot: &Snapshot, before: &Published) -> Published {
+        let began = Instant::now();
+        let views: Vec<PartitionView> =
+            before.partitions.iter().map(|view| PartitionView { miss_ratio: None, ..view.clone() }).collect();
+        self.plan = self.decide(snapshot, &views, &before.bins);
+        self.window += 1;
+        Published {
+            fast_target_bytes: self.divide_fast(snapshot, &before.bins),
+            partitions: views,
+            plan_us: began.elapsed().as_micros() as u64,
+            ..Published {
+                window: self.window,
+                plan: self.plan.clone(),
+                models_bytes: self.models_bytes(),
+                ..before.clone()
+            }
         }
     }
 
@@ -1259,6 +1287,29 @@ mod tests {
         }
         assert!(!second_has_it[7], "{second_has_it:?}");
         assert!(models.partitions[0].carried.is_none(), "what was taken over is forgotten in time");
+    }
+
+    /// A night in which nobody asks for anything; then the limit is halved, and there still is nobody.
+    #[test]
+    fn what_was_known_outlasts_windows_without_requests() {
+        let shared = Shared::new();
+        let mut models = Models::new(&shared);
+        let mut counters = vec![Counters::default(); PARTITIONS_MAX];
+        (counters[0].reads, counters[0].penalties, counters[0].penalty_us_sum) = (5000, 5, 5000.0);
+        counters[1].reads = 1000;
+        let mut look = |capacity_bytes| {
+            let mut now = snapshot(counters.clone(), capacity_bytes);
+            now.instructions.window = Duration::ZERO;
+            models.look_at(&shared, &now);
+            shared.news(&mut 0).unwrap()
+        };
+        let before = look(1000);
+        (0..1000).for_each(|_| _ = look(1000));
+        let after = look(500);
+        let weights = |published: &Published| published.partitions.iter().map(|view| view.weights).collect::<Vec<_>>();
+        assert_eq!(weights(&after), weights(&before));
+        assert_eq!((after.window, after.partitions[0].miss_ratio), (before.window + 1001, None));
+        assert_eq!(after.plan.as_ref().unwrap().target_bytes.iter().sum::<u64>(), 500);
     }
 
     #[test]

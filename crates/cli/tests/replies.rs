@@ -29,22 +29,27 @@ fn report(words: &str) -> Option<(tempfile::TempDir, Value)> {
     Some((folder, serde_json::from_slice(&output.stdout).expect("standard output is JSON")))
 }
 
+/// `sent` holds while the connection does, and Linux may reset it (docs/replies-and-clusters.md): a run without loss
+/// comes within three. `acked` loses nothing in any.
 #[test]
 fn nothing_acknowledged_is_lost_unless_all_die() {
     let words = "loss --runs 1 --connections 5 --scenarios slowed,both-die";
-    let Some((folder, report)) = report(words) else { return };
-    let row = |scenario: &str, way: &str| {
+    let row = |report: &Value, scenario: &str, way: &str| {
         let rows = report["rows"].as_array().unwrap();
         let row = rows.iter().find(|row| row["scenario"] == scenario && row["way"] == way).unwrap();
         ["n_acknowledged", "n_lost"].map(|field| row[field].as_u64().unwrap())
     };
-    for way in ["sent", "acked"] {
-        let [n_acknowledged, n_lost] = row("slowed", way);
-        assert!(n_acknowledged > 0 && n_lost == 0, "{report}");
+    let mut sent_lost = Vec::new();
+    while sent_lost.len() < 3 && !sent_lost.contains(&0) {
+        let Some((folder, report)) = report(words) else { return };
+        let (sent, acked) = (row(&report, "slowed", "sent"), row(&report, "slowed", "acked"));
+        assert!(sent[0] > 0 && acked[0] > 0 && acked[1] == 0, "{report}");
+        sent_lost.push(sent[1]);
+        // What is written when there is nobody to write it to, but for those whose word is waited for.
+        assert!(row(&report, "both-die", "async")[1] > 0 && row(&report, "both-die", "acked")[1] == 0, "{report}");
+        assert!(folder.path().join("report.txt").is_file());
     }
-    // What is written when there is nobody to write it to, but for those whose word is waited for.
-    assert!(row("both-die", "async")[1] > 0 && row("both-die", "acked")[1] == 0, "{report}");
-    assert!(folder.path().join("report.txt").is_file());
+    assert!(sent_lost.contains(&0), "lost in each run: {sent_lost:?}");
 }
 
 #[test]

@@ -187,7 +187,7 @@ fn status(runtime: &Runtime) -> Answer {
         ("plans_adopted", count(info::total(tenure, "plans_adopted"))),
         ("learned", Answer::Text(if published.is_taught { "by its primary" } else { "here" }.to_owned())),
         ("watching", Answer::Text(watching(tenure))),
-        ("sample_rate", Answer::Number(tenure.observer.rate.rate())),
+        ("sample_rate", Answer::Number(tenure.observer.sampler.rate.rate())),
         ("evictions", count(info::total(tenure, "evictions"))),
         ("memory_bytes", count(alloc::allocated_bytes() as u64)),
         ("panics", count(guard::panics())),
@@ -554,7 +554,7 @@ fn debug(tenure: &mut Tenure, server: &mut Server, arguments: &[&[u8]]) -> Answe
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     match words[..] {
         ["panic", "worker"] => tenure.worker.shared.panic_please.store(true, Ordering::Relaxed),
-        ["panic", "filter"] => tenure.observer.panic_at_next_command(),
+        ["panic", "filter"] => tenure.observer.commands.panic_at_next(),
         ["panic", "turn"] => tenure.faults.panic_please = true,
         ["panic", "command"] => panic!("asked to by TENURE.DEBUG"),
         ["panic", "visit"] => {

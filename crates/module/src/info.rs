@@ -74,12 +74,12 @@ const FIELDS: &[(&str, Read<Tenure>)] = &[
     ("penalties_measured", Read::Total(|t| t.observer.counters.iter().map(|c| c.penalties).sum())),
     ("watching", Read::Text(watching)),
     ("watched_time_share", Read::Number(|t| t.watching.slices.watched_share())),
-    ("sample_rate", Read::Number(|t| t.observer.rate.rate())),
+    ("sample_rate", Read::Number(|t| t.observer.sampler.rate.rate())),
     ("sampled_keys", Read::Count(|t| t.published.partitions.iter().map(|p| p.sampled_keys as u64).sum())),
-    ("samples_dropped_turn", Read::Total(|t| t.observer.losses.ring_full)),
-    ("samples_dropped_queue", Read::Total(|t| t.observer.losses.queue_full)),
-    ("unknown_commands", Read::Total(|t| t.observer.losses.unknown_commands)),
-    ("redirected_keys", Read::Total(|t| t.observer.redirected)),
+    ("samples_dropped_turn", Read::Total(|t| t.observer.sampler.losses.ring_full)),
+    ("samples_dropped_queue", Read::Total(|t| t.observer.sampler.losses.queue_full)),
+    ("unknown_commands", Read::Total(|t| t.observer.commands.unknown)),
+    ("redirected_keys", Read::Total(|t| t.observer.served.redirected)),
     ("windows", Read::Total(|t| t.published.window)),
     ("plans_adopted", Read::Total(|t| t.published.plans_adopted)),
     ("curves_us", Read::Count(|t| t.published.curves_us)),
@@ -109,8 +109,8 @@ const FIELDS: &[(&str, Read<Tenure>)] = &[
     ("ranking_cost_us_gdsf", Read::Number(|t| t.published.learned.costs_us[2])),
     ("ranking_cost_us_lru", Read::Number(|t| t.published.learned.costs_us[3])),
     ("density_table_bytes", Read::Count(|t| t.published.learned.table.memory_bytes() as u64)),
-    ("penalty_trust", Read::Number(|t| f64::from(t.observer.miss_costs.trust))),
-    ("delayed_misses", Read::Number(|t| t.observer.delays.share())),
+    ("penalty_trust", Read::Number(|t| f64::from(t.observer.misses.costs.trust))),
+    ("delayed_misses", Read::Number(|t| t.observer.misses.delays.share())),
     ("models_bytes", Read::Count(|t| t.published.models_bytes)),
     ("minimums", Read::Text(Tenure::minimums_status)),
 ];
@@ -122,7 +122,7 @@ pub fn prediction_error(tenure: &Tenure) -> Option<f64> {
 
 /// What of the commands is watched, for people.
 pub fn watching(tenure: &Tenure) -> String {
-    if tenure.watching.slices.are_on() { "slices".to_owned() } else { tenure.observer.watching().to_owned() }
+    if tenure.watching.slices.are_on() { "slices".to_owned() } else { tenure.observer.coverage.as_str().to_owned() }
 }
 
 fn keys(tenure: &Tenure) -> Option<&KeyTable> {

@@ -108,7 +108,7 @@ impl Runtime {
         for (feature, _) in self.features.all.iter_mut().filter(|(_, wants)| hears(wants)) {
             feature.command(&mut self.tenure, call, command);
         }
-        if self.tenure.observer.watched() != Watched::Nothing {
+        if self.tenure.observer.coverage.watched() != Watched::Nothing {
             self.tenure.observer.on_command(call, command, now_us);
         }
         for (feature, _) in self.features.all.iter_mut().filter(|(_, wants)| hears(wants)) {

@@ -313,7 +313,7 @@ impl Tenure {
     }
 
     fn apply(&mut self, settings: &Settings) {
-        self.observer.penalty_us_max = settings.penalty_max_ms as u64 * 1000;
+        self.observer.misses.penalty_us_max = settings.penalty_max_ms as u64 * 1000;
         self.memory.stale = true;
         self.pressure.may_be_short = true;
     }
@@ -327,7 +327,7 @@ impl Tenure {
     pub fn on_key_event(&mut self, server: &mut Server, db: u16, event: &CStr, name: &ScannedName) {
         let key = name.as_ref();
         match event.to_bytes() {
-            b"new" if self.observer.arrivals.have(key) => self.count_arrival(db, key, 1),
+            b"new" if self.observer.served.arrivals.have(key) => self.count_arrival(db, key, 1),
             b"new" => self.on_new_key(server, db, name),
             b"del" | b"rename_from" | b"move_from" => self.on_gone(db, key, Cause::Deleted),
             b"expired" => self.on_gone(db, key, Cause::Expired),
@@ -337,7 +337,7 @@ impl Tenure {
     }
 
     fn on_gone(&mut self, db: u16, key: &[u8], cause: Cause) {
-        if self.observer.arrivals.have(key) {
+        if self.observer.served.arrivals.have(key) {
             return self.count_arrival(db, key, -1);
         }
         let partition = self.observer.partitions.of(db, key);
@@ -363,13 +363,13 @@ impl Tenure {
 
     fn count_arrival(&mut self, db: u16, key: &[u8], change: i64) {
         let partition = self.observer.partitions.of(db, key);
-        self.observer.arrivals.count(key, (db, partition), change);
+        self.observer.served.arrivals.count(key, (db, partition), change);
     }
 
     /// Slots are on their way here, or have come: then their keys are, of sizes not known.
     pub fn on_arrival(&mut self, arrival: Arrival) {
-        let Some((slots, came)) = self.observer.arrivals.take(arrival) else { return };
-        if let Some(own) = &mut self.observer.slots {
+        let Some((slots, came)) = self.observer.served.arrivals.take(arrival) else { return };
+        if let Some(own) = &mut self.observer.served.own {
             own.add_all(&slots);
         }
         let known = self.observer.known();
@@ -462,7 +462,7 @@ impl Tenure {
     /// The end of a turn: bounded work, see the file's opening.
     pub fn end_turn(&mut self, server: &mut Server, now_us: u64) {
         assert!(!self.faults.panic_please, "asked to by TENURE.DEBUG");
-        self.observer.rate = self.worker.shared.rate();
+        self.observer.sampler.rate = self.worker.shared.rate();
         let dropped = self.observer.end_turn(server, now_us);
         self.end_slice(server, now_us);
         if dropped > 0 {
@@ -486,8 +486,8 @@ impl Tenure {
             self.news.at_us = now_us;
             let penalties_us = self.penalties_us();
             let noise = self.observer.partitions.keys.noise;
-            self.observer.miss_costs.take(penalties_us, self.observer.delays, &noise);
-            self.observer.miss_costs.weight = self.observer.partitions.weights();
+            self.observer.misses.costs.take(penalties_us, self.observer.misses.delays, &noise);
+            self.observer.misses.costs.weight = self.observer.partitions.weights();
         }
         self.follow_sample_size(server);
     }
@@ -517,9 +517,9 @@ impl Tenure {
     /// Features want other things to be heard than before.
     pub fn heed(&mut self, server: &mut Server, wants: Wants) {
         self.watching.wanted = wants;
-        let sampled = self.observer.sampled_keys.take();
-        self.observer.sampled_keys = wants.has(Wants::SAMPLES).then(|| sampled.unwrap_or_default());
-        let wanted = if wants.has(Wants::OBSERVED) { Watched::All } else { self.observer.watched() };
+        let sampled = self.observer.sampler.kept.take();
+        self.observer.sampler.kept = wants.has(Wants::SAMPLES).then(|| sampled.unwrap_or_default());
+        let wanted = if wants.has(Wants::OBSERVED) { Watched::All } else { self.observer.coverage.watched() };
         self.watch(server, wanted);
     }
 
@@ -771,11 +771,11 @@ impl Tenure {
         self.times.ticked_at_us = now_us;
         self.pressure.own.tick();
         self.look_after_worker(server);
-        if self.observer.table_is_stale {
+        if self.observer.commands.is_stale {
             if let Ok(commands) = read_command_table(server) {
-                self.observer.set_commands(commands);
+                self.observer.commands.renew(commands);
             }
-            self.observer.table_is_stale = false;
+            self.observer.commands.is_stale = false;
         }
         self.pressure.load.look(now_us, thread_cpu_us());
         self.count_keys(server);
@@ -963,7 +963,7 @@ impl Tenure {
             evictions: (self.evictor.work.evicted.iter().sum(), self.evictor.work.spent_us),
             fast: self.memory.fast_to_divide,
             key_table_bytes,
-            is_watching: self.observer.watched() == Watched::All || self.watching.slices.is_pausing(),
+            is_watching: self.observer.coverage.watched() == Watched::All || self.watching.slices.is_pausing(),
             are_accesses_noted: partitions.keys.accesses.is_on(),
             is_replica: server.flags().is_replica(),
             instructions: self.instructions(used_bytes),

@@ -13,6 +13,8 @@
 //! hits, long ones many (docs/results/costs.md). Misses and new keys are known all the same, by their events, and how old a
 //! key is by the server's own clock.
 
+use super::command_table::Entry;
+
 /// How long commands are watched between two pauses, at the least, in µs: what the models can see of reuse times.
 const STRETCH_US: u64 = 1_000_000;
 /// The longest pause, in µs.
@@ -21,14 +23,55 @@ const PAUSE_US_MAX: u64 = 20_000_000;
 const READS_PAUSE_US_MAX: u64 = 3_000_000;
 
 /// Which commands are watched.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Watched {
     /// All.
+    #[default]
     All,
     /// All but reads.
     Writes,
     /// None: misses and new keys are all that is known.
     Nothing,
+}
+
+/// Which commands are seen now, and what has gone by unseen.
+#[derive(Debug, Default)]
+pub struct Coverage {
+    watched: Watched,
+    /// Reads of one key, hits and misses, while writes alone were watched.
+    pub unseen_reads: u64,
+    /// Of them, those that found nothing.
+    pub unseen_misses: u64,
+}
+
+impl Coverage {
+    /// Which commands are seen. Where not all are, counters and clocks stand still.
+    #[inline]
+    pub fn watched(&self) -> Watched {
+        self.watched
+    }
+
+    /// Others are from now on. Returns those that were.
+    pub fn change(&mut self, watched: Watched) -> Watched {
+        std::mem::replace(&mut self.watched, watched)
+    }
+
+    /// True where nothing is to be done about a command: it reads, and reads go unseen.
+    #[inline]
+    pub fn passes(&mut self, command: Option<Entry>) -> bool {
+        let passes = self.watched == Watched::Writes && command.is_some_and(Entry::only_reads);
+        self.unseen_reads += u64::from(passes);
+        passes
+    }
+
+    /// The same as a word, for people.
+    pub fn as_str(&self) -> &'static str {
+        match self.watched {
+            Watched::All => "all",
+            Watched::Writes => "writes",
+            Watched::Nothing => "paused",
+        }
+    }
 }
 
 /// Whether commands are watched now. See the file's opening.

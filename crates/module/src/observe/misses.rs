@@ -6,6 +6,7 @@
 //! one that joined it: the first counts, and where each client writes what it fetched, the writes after the first are
 //! answers too. 128 KiB, one memory access per miss, and one per write while any miss waits.
 
+use tenure_core::policy::density::{Delays, MissCosts};
 use tenure_core::units::KeyHash;
 
 const SLOTS: usize = 1 << 13;
@@ -119,6 +120,49 @@ impl MissTable {
             self.waiting -= 1;
         }
         true
+    }
+}
+
+/// The longest penalty before any setting says so, in µs.
+const PENALTY_US_MAX: u64 = 10_000_000;
+
+/// What is known of misses: those that wait, and what one costs.
+pub struct Misses {
+    /// Those that wait for their answers.
+    pub table: MissTable,
+    /// What misses cost, where the key's own isn't known.
+    pub costs: MissCosts,
+    /// How many misses meet a fetch of the same key.
+    pub delays: Delays,
+    /// Penalties above this count as this, in µs.
+    pub penalty_us_max: u64,
+    /// How many misses the command that runs now may still bring: as many as it has reads. Others (a `GETSET`'s look
+    /// at the old value) belong to no read. Queued commands were seen earlier, so `EXEC` may bring any number.
+    pub due: u32,
+}
+
+impl Misses {
+    /// None waits.
+    pub fn new() -> Self {
+        Misses {
+            table: MissTable::new(),
+            costs: MissCosts::default(),
+            delays: Delays::default(),
+            penalty_us_max: PENALTY_US_MAX,
+            due: 0,
+        }
+    }
+
+    /// A read found nothing: it waits, or joins who waits already.
+    pub fn begins(&mut self, key: KeyHash, now_us: u64, is_regretted: bool) {
+        let is_first = self.table.note(key, now_us, is_regretted);
+        self.delays.count(!is_first);
+    }
+
+    /// The key is written: what that tells of a miss that waits for it.
+    #[inline]
+    pub fn answered(&mut self, key: KeyHash, now_us: impl Fn() -> u64) -> Option<Answer> {
+        self.table.take(key, now_us, self.penalty_us_max)
     }
 }
 

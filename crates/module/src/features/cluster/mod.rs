@@ -113,7 +113,7 @@ impl Clustered {
         let reply = turn.server.call(c"CLUSTER", &[b"NODES"]);
         let view = reply.as_ref().and_then(|reply| View::parse(reply.text()?));
         let observer = &mut turn.tenure.observer;
-        observer.slots = view.as_ref().map(|view| view.slots.clone());
+        observer.served.own = view.as_ref().map(|view| view.slots.clone());
         observer.follow(view.as_ref().is_some_and(|view| view.primary.is_some()));
         self.view = view;
         let spent_us = now_us().saturating_sub(turn.now_us);
@@ -204,7 +204,7 @@ fn keys_by_tenant(tenure: &Tenure) -> KeysByTenant {
     let views = tenure.current().map_or(&[][..], |published| &published.partitions);
     let mut by_tenant = KeysByTenant::new();
     for (i, (tenant, _)) in partitions.of_what().iter().enumerate() {
-        let asked_for = views.get(i).map_or(0.0, |view| view.sampled_keys as f64 / tenure.observer.rate.rate());
+        let asked_for = views.get(i).map_or(0.0, |view| view.sampled_keys as f64 / tenure.observer.sampler.rate.rate());
         let name = &partitions.tenants().names()[tenant.0 as usize];
         *by_tenant.entry(name.clone()).or_default() += asked_for.max(tenure.usage.keys()[i]) as u64;
     }

@@ -436,7 +436,7 @@ impl Sleep {
 impl Sleep {
     /// How long ago sampled keys were used before tells whether a class is periodic.
     fn note_reuses(&mut self, turn: &mut Turn) {
-        if let (Some(sampled), Some(spill)) = (&mut turn.tenure.observer.sampled_keys, &mut self.spill) {
+        if let (Some(sampled), Some(spill)) = (&mut turn.tenure.observer.sampler.kept, &mut self.spill) {
             sampled.drain(..).for_each(|(partition, key)| spill.sampled(partition, key, turn.now_us));
         }
     }

@@ -279,7 +279,7 @@ impl MemoryTiers {
     fn reads_are_needed(&mut self, turn: &mut Turn) -> bool {
         let observer = &turn.tenure.observer;
         let (Some(tiers), Some(placements)) = (&self.tiers, &observer.partitions.keys.placements) else { return false };
-        self.settled.unseen(observer.unseen_reads - observer.unseen_misses.min(observer.unseen_reads));
+        self.settled.unseen(observer.coverage.unseen_reads.saturating_sub(observer.coverage.unseen_misses));
         let collected = tiers.collected_share(turn.tenure.usage.bytes_by_bin());
         !self.settled.look(turn.now_us, placements.fast_reuses, placements.slow_hits, collected)
             || tiers.is_draining()

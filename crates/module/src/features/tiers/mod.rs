@@ -735,7 +735,7 @@ fn known_slow(observer: &Observer, hash: KeyHash, partition: PartitionId, size_b
 fn known(observer: &Observer, hash: KeyHash, partition: PartitionId, tier: Tier, size_bytes: u32) -> Value {
     let keys = &observer.partitions.keys;
     let (entry, clock) = (keys.entry(hash), keys.accesses.clock());
-    let (feature, _) = observer.miss_costs.of(entry.as_ref(), partition, clock.ticks_per_us);
+    let (feature, _) = observer.misses.costs.of(entry.as_ref(), partition, clock.ticks_per_us);
     Value { feature, ..value_of(entry.as_ref(), partition, size_bytes, tier, clock.now, clock.since) }
 }
 

@@ -47,7 +47,7 @@ use crate::observe::keys::{Keys, Remembers, Table};
 use crate::observe::partitions::{Partitions, in_database};
 use crate::observe::sizes::LARGE_BYTES;
 use crate::observe::tenants::Tenants;
-use crate::worker::{Instructions, Published, Snapshot, Worker};
+use crate::worker::{Instructions, Published, Snapshot, TenantTerms, Worker};
 
 /// Between two ticks.
 pub const TICK_US: u64 = 100_000;
@@ -954,9 +954,11 @@ impl Tenure {
             counters: self.observer.counters.to_vec(),
             tenant_of: partitions.of_what().iter().map(|(tenant, _)| *tenant).collect(),
             bins: partitions.binning.all().to_vec(),
-            bytes_min: partitions.tenants().guaranteed().to_vec(),
-            bytes_max: partitions.tenants().bytes_max().to_vec(),
-            weights: partitions.tenants().weights().to_vec(),
+            tenants: TenantTerms {
+                bytes_min: partitions.tenants().guaranteed().to_vec(),
+                bytes_max: partitions.tenants().bytes_max().to_vec(),
+                weights: partitions.tenants().weights().to_vec(),
+            },
             memory_bytes: limit_bytes,
             capacity_bytes,
             keys: self.usage.keys()[..partitions.len()].iter().map(|&keys| keys as u64).collect(),

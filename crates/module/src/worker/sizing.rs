@@ -14,7 +14,7 @@ use tenure_core::policy::density::{Expectations, Expected, Learned, Measured, Ow
 use tenure_core::sampling::SampleRate;
 use tenure_core::units::PartitionId;
 
-use super::Snapshot;
+use super::shared::Snapshot;
 use crate::observe::Counters;
 
 /// The part of the limit that the sample may take.
@@ -222,8 +222,8 @@ fn capacities(snapshot: &Snapshot) -> [u64; SCALES.len()] {
 fn owners(snapshot: &Snapshot) -> Vec<Owner> {
     let of = |tenant: usize| Owner {
         tenant: tenant as u8,
-        bytes_min: snapshot.bytes_min.get(tenant).copied().unwrap_or(0),
-        bytes_max: snapshot.bytes_max.get(tenant).copied().unwrap_or(u64::MAX),
+        bytes_min: snapshot.tenants.bytes_min.get(tenant).copied().unwrap_or(0),
+        bytes_max: snapshot.tenants.bytes_max.get(tenant).copied().unwrap_or(u64::MAX),
     };
     snapshot.tenant_of.iter().map(|tenant| of(usize::from(tenant.0))).collect()
 }

@@ -1,0 +1,77 @@
+//! The rate at which keys are sampled: low enough that watching costs the main thread little and memory lasts, high
+//! enough that a small working set is seen well.
+
+use std::time::{Duration, Instant};
+
+use tenure_core::sampling::SampleRate;
+
+use super::shared::Instructions;
+
+/// With fewer sampled keys than this the rate is raised, where the stream allows it.
+const SAMPLED_KEYS_ENOUGH: usize = 1 << 14;
+/// How often the rate is looked at.
+const RATE_EVERY: Duration = Duration::from_millis(100);
+
+/// The rate in force, and what it is steered by. Keys are those that the models remember.
+pub struct RateControl {
+    rate: SampleRate,
+    /// Sampled accesses since it was last looked at.
+    samples: u64,
+    looked_at: Instant,
+    keys_max: usize,
+}
+
+impl RateControl {
+    /// `rate` is in force, and so many keys may be remembered.
+    pub fn new(rate: SampleRate, keys_max: usize) -> Self {
+        RateControl { rate, samples: 0, looked_at: Instant::now(), keys_max }
+    }
+
+    /// The rate in force.
+    pub fn rate(&self) -> SampleRate {
+        self.rate
+    }
+
+    /// Another is in force from now on.
+    pub fn set(&mut self, rate: SampleRate) {
+        self.rate = rate;
+    }
+
+    /// So many keys may be remembered from now on.
+    pub fn allow_keys(&mut self, keys_max: usize) {
+        self.keys_max = keys_max;
+    }
+
+    /// A sampled access was taken.
+    pub fn count(&mut self) {
+        self.samples += 1;
+    }
+
+    /// True where it is time to look whether the rate is too high.
+    pub fn is_due(&self) -> bool {
+        self.looked_at.elapsed() >= RATE_EVERY
+    }
+
+    /// The rate that there should be where watching costs too much or remembers too much. What was dropped on the way
+    /// cost the main thread as much as what came.
+    pub fn lowered(&mut self, dropped: u64, keys: usize, instructions: &Instructions) -> Option<f64> {
+        let per_second = (self.samples + dropped) as f64 / self.looked_at.elapsed().as_secs_f64();
+        self.samples = 0;
+        self.looked_at = Instant::now();
+        let allowed = instructions.samples_per_second as f64;
+        if keys > self.keys_max {
+            return Some(self.rate.rate() / 2.0);
+        }
+        let is_too_high = per_second > 1.25 * allowed && self.rate > instructions.rate_min;
+        let wanted = self.rate.rate() * (allowed / per_second).max(0.1);
+        is_too_high.then(|| wanted.max(instructions.rate_min.rate()))
+    }
+
+    /// The rate that there should be at the end of a window in which few keys were seen and watching cost little.
+    pub fn raised(&self, keys: usize, samples_per_second: f64, allowed: u64) -> Option<f64> {
+        let may_be_raised = keys < SAMPLED_KEYS_ENOUGH.min(self.keys_max / 4)
+            && samples_per_second < allowed as f64 / 4.0
+            && self.rate < SampleRate::ALL;
+        may_be_raised.then(|| self.rate.rate() * 2.0)
+    }
+}

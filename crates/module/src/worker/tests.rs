@@ -1,0 +1,297 @@
+//! What the worker makes of sampled accesses and counters, without its thread.
+
+use tenure_core::access::Access;
+use tenure_core::curve::{CurvePoint, MissRatioCurve};
+use tenure_core::decide::objective::Objective;
+use tenure_core::units::{KeyHash, PARTITIONS_MAX, PartitionId, TenantId};
+
+use super::*;
+use crate::observe::bins::Binning;
+
+pub(super) fn instructions() -> Instructions {
+    Instructions {
+        window_requests: 1000,
+        window: Duration::from_secs(3600),
+        granularity_bytes: 0,
+        gain_min: 0.01,
+        objective: Objective::Penalty,
+        rate_min: SampleRate::new(0.01).unwrap(),
+        samples_per_second: 1_000_000,
+        modelling: Modelling::Recency,
+        sample_size: 5,
+    }
+}
+
+/// Two partitions of `size_classes` bins, or of one.
+fn binning(size_classes: usize) -> Binning {
+    let mut binning = Binning::new(size_classes);
+    (0..2).for_each(|_| binning.add(0));
+    binning
+}
+
+fn sampled(access: Access, at: u64, partition: u16) -> Sampled {
+    let partition = PartitionId(partition);
+    Sampled { access, at, partition, bins: binning(1).of(partition), is_sized: true, epoch: 0, shown: None }
+}
+
+fn tenants(weights: Vec<u32>) -> TenantTerms {
+    TenantTerms { bytes_min: vec![0; 2], bytes_max: vec![u64::MAX; 2], weights }
+}
+
+fn snapshot(counters: Vec<Counters>, capacity_bytes: u64) -> Snapshot {
+    Snapshot {
+        epoch: 0,
+        counters,
+        tenant_of: vec![TenantId(0), TenantId(1)],
+        bins: binning(1).all().to_vec(),
+        tenants: tenants(vec![1; 2]),
+        memory_bytes: capacity_bytes,
+        capacity_bytes,
+        keys: vec![10_000; 2],
+        evictions: (0, 0),
+        fast: None,
+        key_table_bytes: 0,
+        is_watching: true,
+        are_accesses_noted: true,
+        is_replica: false,
+        instructions: instructions(),
+    }
+}
+
+/// On a busy core accesses may come faster than a worker takes them.
+#[test]
+fn a_queue_that_is_never_empty_keeps_no_window_from_ending() {
+    let mut models = Models::new(&Shared::new());
+    let access = Access::read(KeyHash::of_number(1), 10);
+    assert!(models.take_some(|| Some(sampled(access, 0, 0))));
+    assert!(!models.take_some(|| None));
+}
+
+/// Two partitions, each a loop over 100 keys of 10 bytes, misses of the second ten times as expensive, memory for
+/// one: it goes to the second.
+#[test]
+fn a_window_gives_memory_to_the_dear_misses() {
+    let shared = Shared::new();
+    let mut models = Models::new(&shared);
+    let mut counters = vec![Counters::default(); PARTITIONS_MAX];
+    for round in 0..20u64 {
+        for key in 0..100u64 {
+            for partition in 0..2u16 {
+                let counted = &mut counters[partition as usize];
+                counted.reads += 1;
+                let key = KeyHash::of_number(u64::from(partition) * 1000 + key);
+                models.take(&sampled(Access::read(key, 10), counted.requests(), partition));
+                if round == 0 {
+                    counted.misses += 1;
+                    counted.penalties += 1;
+                    counted.penalty_us_sum += if partition == 0 { 100.0 } else { 1000.0 };
+                }
+            }
+        }
+    }
+    models.look_at(&shared, &snapshot(counters, 1050));
+    let mut version = 0;
+    let published = shared.news(&mut version).expect("a window has ended");
+    let targets = &published.plan.as_ref().unwrap().target_bytes;
+    assert!(targets[1] >= 1000, "{targets:?}");
+    assert_eq!(published.partitions[1].penalty_us_mean, 1000.0);
+    assert!(shared.news(&mut version).is_none());
+}
+
+/// A loop over 1.2 times what fits beside keys of recency, both in need of all memory: the loop is to be evicted
+/// at random, or to fit; the other by recency.
+#[test]
+fn each_partition_gets_a_k_with_its_target() {
+    let shared = Shared::new();
+    let mut models = Models::new(&shared);
+    let mut settings = instructions();
+    settings.modelling = Modelling::SampleSizes;
+    let mut counters = vec![Counters::default(); PARTITIONS_MAX];
+    models.look_at(&shared, &Snapshot { instructions: settings, ..snapshot(counters.clone(), 1_900) });
+    let mut random = tenure_core::random::Random::new(7);
+    for i in 0..100_000_u64 {
+        let recent = 1_000_000 + i / 4 + random.below(1_500);
+        for (partition, key) in [i % 1_100, recent].into_iter().enumerate() {
+            counters[partition].reads += 1;
+            let access = Access::read(KeyHash::of_number(key), 1);
+            models.take(&sampled(access, counters[partition].requests(), partition as u16));
+        }
+    }
+    models.look_at(&shared, &Snapshot { instructions: settings, ..snapshot(counters, 1_900) });
+    let published = shared.news(&mut 0).expect("a window has ended");
+    let targets = &published.plan.as_ref().unwrap().target_bytes;
+    let k = &published.sample_sizes;
+    assert!(k[1] >= 8, "{k:?} {targets:?}");
+    assert!(k[0] < 5 || targets[0] >= 1_100, "{k:?} {targets:?}");
+}
+
+/// As above, but every miss counts alike, or the cheap tenant a hundredfold: it has the memory.
+#[test]
+fn objective_and_weight_change_whose_misses_count() {
+    for (objective, weights, dear_has_it) in [
+        (Objective::Penalty, vec![1, 1], true),
+        (Objective::Penalty, vec![100, 1], false),
+        (Objective::Hits, vec![3, 2], false),
+        (Objective::Hits, vec![2, 3], true),
+    ] {
+        let shared = Shared::new();
+        let mut models = Models::new(&shared);
+        let mut counters = vec![Counters::default(); PARTITIONS_MAX];
+        for i in 0..4000_u64 {
+            let (partition, key) = (i as u16 % 2, i / 2 % 100);
+            let counted = &mut counters[usize::from(partition)];
+            counted.reads += 1;
+            counted.penalties += 1;
+            counted.penalty_us_sum += [100.0, 1000.0][usize::from(partition)];
+            let access = Access::read(KeyHash::of_number(u64::from(partition) * 1000 + key), 10);
+            models.take(&sampled(access, counted.requests(), partition));
+        }
+        let instructions = Instructions { objective, ..instructions() };
+        models.look_at(
+            &shared,
+            &Snapshot { instructions, tenants: tenants(weights.clone()), ..snapshot(counters, 1050) },
+        );
+        let published = shared.news(&mut 0).expect("a window has ended");
+        let targets = &published.plan.as_ref().unwrap().target_bytes;
+        assert_eq!(targets[1] >= 1000, dear_has_it, "{objective:?} {weights:?}: {targets:?}");
+    }
+}
+
+/// Two partitions that loop over small values and large ones in turn, with room for all of the small: those have
+/// it, of either partition, and the curve of a partition as a whole says that this is half of its misses.
+#[test]
+fn a_divided_partition_keeps_its_small_values() {
+    let shared = Shared::new();
+    let mut models = Models::new(&shared);
+    let mut counters = vec![Counters::default(); PARTITIONS_MAX];
+    let divided = binning(2);
+    let mut published = Arc::default();
+    for i in 0..320_000_u64 {
+        let (partition, key) = (i as u16 % 2, i / 2 % 1000);
+        let counted = &mut counters[usize::from(partition)];
+        counted.reads += 1;
+        let access =
+            Access::read(KeyHash::of_number(u64::from(partition) * 10_000 + key), [200, 900][key as usize % 2]);
+        let sampled = sampled(access, counted.requests(), partition);
+        models.take(&Sampled { bins: divided.of(sampled.partition), ..sampled });
+        // The first window says where the classes begin; those after divide by that, and forget what they knew.
+        if i % 40_000 == 39_999 {
+            let bins = divided.all().to_vec();
+            models.look_at(&shared, &Snapshot { bins, ..snapshot(counters.clone(), 240_000) });
+            published = shared.news(&mut 0).expect("a window has ended");
+        }
+    }
+    let targets = &published.plan.as_ref().unwrap().target_bytes;
+    assert!(targets.len() == 4 && [0, 2].iter().all(|&small| targets[small] >= 100_000), "{targets:?}");
+    let begins: Vec<u32> = published.limits.iter().filter_map(|limits| limits.begins_bytes(1)).collect();
+    assert!(begins.iter().all(|begins| (201..=900).contains(begins)) && begins.len() == 2, "{begins:?}");
+    let of_first = &published.partitions[0].curve;
+    assert!((of_first.miss_ratio_at(120_000) - 0.5).abs() < 0.06, "{}", of_first.miss_ratio_at(120_000));
+}
+
+/// A backend slows down from one window to the next: the mean is the new one at once, where enough misses say so.
+#[test]
+fn the_penalty_is_that_of_the_last_window() {
+    let shared = Shared::new();
+    let mut models = Models::new(&shared);
+    let mut counted = Counters::default();
+    let mut mean_after = |reads: u64, penalties: u64, us: f64| {
+        counted.reads += reads;
+        counted.penalties += penalties;
+        counted.penalty_us_sum += penalties as f64 * us;
+        let mut counters = vec![Counters::default(); PARTITIONS_MAX];
+        counters[0] = counted;
+        models.look_at(&shared, &snapshot(counters, 0));
+        shared.news(&mut 0).unwrap().partitions[0].penalty_us_mean
+    };
+    assert_eq!(mean_after(2000, 100, 1000.0), 1000.0);
+    assert_eq!(mean_after(2000, 100, 2000.0), 2000.0);
+    let few = mean_after(2000, 7, 1000.0);
+    assert!((1900.0..2000.0).contains(&few), "seven do not outweigh a hundred: {few}");
+}
+
+/// A replica is taught that the second partition is expensive and fits; it plans so, also as the primary's heir,
+/// until it has seen for several windows that it is the first.
+#[test]
+fn a_replica_plans_on_what_it_was_taught_and_so_does_the_heir_until_it_knows_better() {
+    let shared = Shared::new();
+    let mut models = Models::new(&shared);
+    let mut version = 0;
+    let curve = MissRatioCurve::new(vec![CurvePoint { bytes: 1000, miss_ratio: 0.0 }]);
+    let lesson = |i: u16, penalty_us: f64, target_bytes| {
+        let weights =
+            Weights { reads: 1000.0, penalties: 100.0, penalty_us_sum: 100.0 * penalty_us, ..Weights::default() };
+        (PartitionId(i), Lesson { target_bytes, weights, curve: curve.clone(), ..Lesson::default() })
+    };
+    let taught = || Taught {
+        epoch: 0,
+        partitions: vec![lesson(0, 10.0, 0), lesson(1, 1000.0, 1050)],
+        sample_size: None,
+        heard: Instant::now(),
+    };
+    let mut counters = vec![Counters::default(); PARTITIONS_MAX];
+    let now = |counters: &[Counters], is_replica| Snapshot { is_replica, ..snapshot(counters.to_vec(), 1050) };
+    let targets = |published: Option<Arc<Published>>| published.unwrap().plan.as_ref().unwrap().target_bytes.clone();
+    // What a replica sees itself counts for nothing while it is taught.
+    counters[0].writes = 5000;
+    shared.teach(taught());
+    models.look_at(&shared, &now(&counters, true));
+    let published = shared.news(&mut version);
+    assert!(published.as_ref().unwrap().is_taught);
+    assert!(targets(published)[1] >= 1000);
+    models.look_at(&shared, &now(&counters, true));
+    assert!(shared.news(&mut version).is_none());
+    models.look_at(&shared, &now(&counters, false));
+    assert!(targets(shared.news(&mut version))[1] >= 1000, "the heir begins with it");
+
+    let mut second_has_it = Vec::new();
+    for _ in 0..8 {
+        for i in 0..2000_u64 {
+            let counted = &mut counters[0];
+            counted.reads += 1;
+            counted.penalties += 1;
+            counted.penalty_us_sum += 5000.0;
+            let access = Access::read(KeyHash::of_number(i % 100), 10);
+            models.take(&sampled(access, counted.requests(), 0));
+        }
+        models.look_at(&shared, &now(&counters, false));
+        let published = shared.news(&mut version);
+        assert!(!published.as_ref().unwrap().is_taught);
+        second_has_it.push(targets(published)[1] >= 1000);
+    }
+    assert!(!second_has_it[7], "{second_has_it:?}");
+    assert!(!models.kept.is_any_carried(), "what was taken over is forgotten in time");
+}
+
+/// A night in which nobody asks for anything; then the limit is halved, and there still is nobody.
+#[test]
+fn what_was_known_outlasts_windows_without_requests() {
+    let shared = Shared::new();
+    let mut models = Models::new(&shared);
+    let mut counters = vec![Counters::default(); PARTITIONS_MAX];
+    (counters[0].reads, counters[0].penalties, counters[0].penalty_us_sum) = (5000, 5, 5000.0);
+    counters[1].reads = 1000;
+    let mut look = |capacity_bytes| {
+        let mut now = snapshot(counters.clone(), capacity_bytes);
+        now.instructions.window = Duration::ZERO;
+        models.look_at(&shared, &now);
+        shared.news(&mut 0).unwrap()
+    };
+    let before = look(1000);
+    (0..1000).for_each(|_| _ = look(1000));
+    let after = look(500);
+    let weights = |published: &Published| published.partitions.iter().map(|view| view.weights).collect::<Vec<_>>();
+    assert_eq!(weights(&after), weights(&before));
+    assert_eq!((after.window, after.partitions[0].miss_ratio), (before.window + 1001, None));
+    assert_eq!(after.plan.as_ref().unwrap().target_bytes.iter().sum::<u64>(), 500);
+}
+
+#[test]
+fn without_a_limit_there_is_no_plan() {
+    let shared = Shared::new();
+    let mut models = Models::new(&shared);
+    let mut counters = vec![Counters::default(); PARTITIONS_MAX];
+    counters[0].reads = 5000;
+    models.look_at(&shared, &snapshot(counters, 0));
+    assert!(shared.news(&mut 0).unwrap().plan.is_none());
+}

@@ -253,9 +253,9 @@ fn tenant(row: &info::TenantRow, of_features: Vec<(&'static str, Answer)>) -> An
         ("keys", sum(|row| row.keys)),
         ("used_bytes", sum(|row| row.used_bytes)),
         ("target_bytes", or_none(row.target_bytes())),
-        ("bytes_min", count(first.map_or(0, |row| row.bytes_min))),
-        ("bytes_guaranteed", count(first.map_or(0, |row| row.bytes_guaranteed))),
-        ("bytes_max", or_none(first.and_then(|row| row.bytes_max))),
+        ("bytes_min", count(first.map_or(0, |row| row.bounds.bytes_min))),
+        ("bytes_guaranteed", count(first.map_or(0, |row| row.bounds.bytes_guaranteed))),
+        ("bytes_max", or_none(first.and_then(|row| row.bounds.bytes_max))),
         ("reads", count(row.counted.reads)),
         ("hits", count(row.counted.reads.saturating_sub(row.counted.misses))),
         ("misses", count(row.counted.misses)),
@@ -280,20 +280,20 @@ fn partition(row: &info::PartitionRow) -> Vec<(&'static str, Answer)> {
         ("keys", count(row.keys)),
         ("used_bytes", count(row.used_bytes)),
         ("target_bytes", or_none(row.target_bytes)),
-        ("bytes_min", count(row.bytes_min)),
-        ("bytes_max", or_none(row.bytes_max)),
+        ("bytes_min", count(row.bounds.bytes_min)),
+        ("bytes_max", or_none(row.bounds.bytes_max)),
         ("reads", count(row.counted.reads)),
         ("writes", count(row.counted.writes)),
         ("deletes", count(row.counted.deletes)),
         ("misses", count(row.counted.misses)),
         ("miss_ratio", Answer::Number(row.miss_ratio())),
-        ("miss_ratio_window", Answer::Number(row.miss_ratio_window)),
-        ("miss_ratio_predicted", Answer::Number(row.miss_ratio_predicted)),
-        ("penalty_us_mean", Answer::Number(row.penalty_us_mean)),
-        ("penalty_us_spread", Answer::Number(row.penalty_us_spread)),
+        ("miss_ratio_window", Answer::Number(row.of_late.miss_ratio)),
+        ("miss_ratio_predicted", Answer::Number(row.of_late.miss_ratio_predicted)),
+        ("penalty_us_mean", Answer::Number(row.of_late.penalty_us_mean)),
+        ("penalty_us_spread", Answer::Number(row.of_late.penalty_us_spread)),
         ("evictions", count(row.counted.evictions)),
         ("k", count(row.k)),
-        ("reads_weighed", Answer::Number(row.reads_weighed)),
+        ("reads_weighed", Answer::Number(row.of_late.reads_weighed)),
     ];
     fields.extend(row.counted.of_misses().map(|(name, value)| (name, value.into())));
     fields
@@ -534,7 +534,7 @@ fn list_classes(tenure: &Tenure) -> Answer {
     let entry = |(class, of_class): (String, Vec<info::PartitionRow>)| {
         let sum = |part: fn(&info::PartitionRow) -> u64| Answer::Integer(of_class.iter().map(part).sum::<u64>() as i64);
         let penalties: u64 = of_class.iter().map(|row| row.counters.penalties).sum();
-        let weighed: f64 = of_class.iter().map(|row| row.penalty_us_mean * row.counters.penalties as f64).sum();
+        let weighed: f64 = of_class.iter().map(|row| row.of_late.penalty_us_mean * row.counters.penalties as f64).sum();
         Answer::Map(vec![
             ("class", Answer::Text(class)),
             ("partitions", Answer::Integer(of_class.len() as i64)),

@@ -82,8 +82,8 @@ const FIELDS: &[(&str, Read<Tenure>)] = &[
     ("redirected_keys", Read::Total(|t| t.observer.served.redirected)),
     ("windows", Read::Total(|t| t.published.window)),
     ("plans_adopted", Read::Total(|t| t.published.plans_adopted)),
-    ("curves_us", Read::Count(|t| t.published.curves_us)),
-    ("plan_us", Read::Count(|t| t.published.plan_us)),
+    ("curves_us", Read::Count(|t| t.published.effort.curves_us)),
+    ("plan_us", Read::Count(|t| t.published.effort.plan_us)),
     ("predicted_windows", Read::Count(|t| t.published.choice.error.windows)),
     ("miss_ratio_error_mean", Read::Number(|t| t.published.choice.error.mean().unwrap_or(0.0))),
     ("prediction_error", Read::Number(|t| prediction_error(t).unwrap_or(-1.0))),
@@ -111,7 +111,7 @@ const FIELDS: &[(&str, Read<Tenure>)] = &[
     ("density_table_bytes", Read::Count(|t| t.published.learned.table.memory_bytes() as u64)),
     ("penalty_trust", Read::Number(|t| f64::from(t.observer.misses.costs.trust))),
     ("delayed_misses", Read::Number(|t| t.observer.misses.delays.share())),
-    ("models_bytes", Read::Count(|t| t.published.models_bytes)),
+    ("models_bytes", Read::Count(|t| t.published.effort.models_bytes)),
     ("minimums", Read::Text(Tenure::minimums_status)),
 ];
 
@@ -226,30 +226,57 @@ pub struct PartitionRow {
     pub used_bytes: u64,
     /// Planned bytes; `None` without a plan.
     pub target_bytes: Option<u64>,
-    /// Promised to the tenant, all its partitions together, in bytes.
-    pub bytes_min: u64,
-    /// What of that it has: less where minimums don't fit.
-    pub bytes_guaranteed: u64,
-    /// Allowed to the tenant, in bytes; `None` = no maximum.
-    pub bytes_max: Option<u64>,
+    /// What its tenant may have.
+    pub bounds: TenantBounds,
     /// Counted since these partitions are in force.
     pub counters: crate::observe::Counters,
     /// Counted under this name since the module was loaded.
     pub counted: Counted,
-    /// Measured in the last window.
-    pub miss_ratio_window: f64,
-    /// Predicted for the target, or for what is used where there is none.
-    pub miss_ratio_predicted: f64,
-    /// Mean miss penalty of late, in µs.
-    pub penalty_us_mean: f64,
-    /// Its standard deviation, in µs.
-    pub penalty_us_spread: f64,
+    /// What the worker knows of it.
+    pub of_late: OfLate,
     /// Keys evicted since these partitions are in force.
     pub evicted: u64,
     /// Sampling size.
     pub k: u64,
-    /// Reads of late as the plan counts them: those of each window weigh 0.7 of the next one's.
+}
+
+/// What a tenant may have, all its partitions together.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct TenantBounds {
+    /// Promised, in bytes.
+    pub bytes_min: u64,
+    /// What of that it has: less where minimums don't fit.
+    pub bytes_guaranteed: u64,
+    /// Allowed, in bytes; `None` = no maximum.
+    pub bytes_max: Option<u64>,
+}
+
+/// What the worker has published of a partition.
+#[derive(Clone, Copy, Debug)]
+pub struct OfLate {
+    /// Measured in the last window.
+    pub miss_ratio: f64,
+    /// Predicted for the target, or for what is used where there is none.
+    pub miss_ratio_predicted: f64,
+    /// Mean miss penalty, in µs.
+    pub penalty_us_mean: f64,
+    /// Its standard deviation, in µs.
+    pub penalty_us_spread: f64,
+    /// Reads as the plan counts them: those of each window weigh 0.7 of the next one's.
     pub reads_weighed: f64,
+}
+
+impl OfLate {
+    /// Of a partition that has so many bytes, or will.
+    fn new(view: &PartitionView, bytes: u64) -> OfLate {
+        OfLate {
+            miss_ratio: view.miss_ratio.unwrap_or(0.0),
+            miss_ratio_predicted: view.curve.miss_ratio_at(bytes),
+            penalty_us_mean: view.penalty_us_mean,
+            penalty_us_spread: view.penalty_us_spread,
+            reads_weighed: view.weights.reads,
+        }
+    }
 }
 
 impl PartitionRow {
@@ -264,17 +291,17 @@ impl PartitionRow {
             ("keys", Count(self.keys)),
             ("used_bytes", Count(self.used_bytes)),
             ("target_bytes", OrNone(self.target_bytes)),
-            ("bytes_min", Count(self.bytes_min)),
-            ("bytes_max", OrNone(self.bytes_max)),
+            ("bytes_min", Count(self.bounds.bytes_min)),
+            ("bytes_max", OrNone(self.bounds.bytes_max)),
             ("reads", Count(self.counted.reads)),
             ("writes", Count(self.counted.writes)),
             ("deletes", Count(self.counted.deletes)),
             ("misses", Count(self.counted.misses)),
             ("miss_ratio", Number(self.miss_ratio())),
-            ("miss_ratio_window", Number(self.miss_ratio_window)),
-            ("miss_ratio_predicted", Number(self.miss_ratio_predicted)),
-            ("penalty_us_mean", Number(self.penalty_us_mean)),
-            ("penalty_us_spread", Number(self.penalty_us_spread)),
+            ("miss_ratio_window", Number(self.of_late.miss_ratio)),
+            ("miss_ratio_predicted", Number(self.of_late.miss_ratio_predicted)),
+            ("penalty_us_mean", Number(self.of_late.penalty_us_mean)),
+            ("penalty_us_spread", Number(self.of_late.penalty_us_spread)),
             ("evictions", Count(self.counted.evictions)),
             ("k", Count(self.k)),
         ];
@@ -316,15 +343,15 @@ impl TenantRow {
 
     /// The same in the last window, each partition's by its reads of late.
     pub fn miss_ratio_window(&self) -> f64 {
-        let weighed: f64 = self.partitions.iter().map(|row| row.miss_ratio_window * row.reads_weighed).sum();
-        let reads: f64 = self.partitions.iter().map(|row| row.reads_weighed).sum();
+        let weighed: f64 = self.partitions.iter().map(|row| row.of_late.miss_ratio * row.of_late.reads_weighed).sum();
+        let reads: f64 = self.partitions.iter().map(|row| row.of_late.reads_weighed).sum();
         if reads > 0.0 { weighed / reads } else { 0.0 }
     }
 
     /// Mean miss penalty of late, each partition's by its misses, in µs.
     pub fn penalty_us_mean(&self) -> f64 {
         let misses = |row: &PartitionRow| row.counters.misses as f64;
-        let weighed: f64 = self.partitions.iter().map(|row| row.penalty_us_mean * misses(row)).sum();
+        let weighed: f64 = self.partitions.iter().map(|row| row.of_late.penalty_us_mean * misses(row)).sum();
         weighed / self.partitions.iter().map(misses).sum::<f64>().max(1.0)
     }
 
@@ -341,9 +368,9 @@ impl TenantRow {
             ("keys", Count(self.sum(|row| row.keys))),
             ("used_bytes", Count(self.sum(|row| row.used_bytes))),
             ("target_bytes", OrNone(self.target_bytes())),
-            ("bytes_min", Count(first.map_or(0, |row| row.bytes_min))),
-            ("bytes_guaranteed", Count(first.map_or(0, |row| row.bytes_guaranteed))),
-            ("bytes_max", OrNone(first.and_then(|row| row.bytes_max))),
+            ("bytes_min", Count(first.map_or(0, |row| row.bounds.bytes_min))),
+            ("bytes_guaranteed", Count(first.map_or(0, |row| row.bounds.bytes_guaranteed))),
+            ("bytes_max", OrNone(first.and_then(|row| row.bounds.bytes_max))),
             ("hits", Count(self.counted.reads.saturating_sub(self.counted.misses))),
             ("misses", Count(self.counted.misses)),
             ("miss_ratio", Number(self.miss_ratio())),
@@ -399,18 +426,16 @@ pub fn partitions(tenure: &Tenure) -> Vec<PartitionRow> {
             keys: tenure.usage.keys()[i].round() as u64,
             used_bytes,
             target_bytes,
-            bytes_min: tenants.bytes_min()[tenant],
-            bytes_guaranteed: tenants.guaranteed()[tenant],
-            bytes_max: Some(tenants.bytes_max()[tenant]).filter(|&bytes| bytes < u64::MAX),
+            bounds: TenantBounds {
+                bytes_min: tenants.bytes_min()[tenant],
+                bytes_guaranteed: tenants.guaranteed()[tenant],
+                bytes_max: Some(tenants.bytes_max()[tenant]).filter(|&bytes| bytes < u64::MAX),
+            },
             counters: observer.counters[i],
             counted: Counted::of(&observer.counters[i], evicted) + past_of_partition(name),
-            miss_ratio_window: view.miss_ratio.unwrap_or(0.0),
-            miss_ratio_predicted: view.curve.miss_ratio_at(target_bytes.unwrap_or(used_bytes)),
-            penalty_us_mean: view.penalty_us_mean,
-            penalty_us_spread: view.penalty_us_spread,
+            of_late: OfLate::new(view, target_bytes.unwrap_or(used_bytes)),
             evicted,
             k: u64::from(tenure.sample_size_of(bins.largest(targets))),
-            reads_weighed: view.weights.reads,
         }
     };
     observer.partitions.names().iter().enumerate().map(row).collect()

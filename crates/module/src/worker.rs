@@ -1,6 +1,6 @@
 //! The worker: one background thread that turns the sampled stream into curves, and curves into plans.
 //!
-//! What it has in common with the main thread is in `worker/shared.rs`. Here: the thread, the order of things in it, and
+//! What it shares with the main thread is in `worker/shared.rs`. Here: the thread, the order of things in it, and
 //! when a window ends.
 
 #[cfg(test)]
@@ -232,8 +232,11 @@ impl Models {
         }
         let samples_per_second = requests as f64 * self.rate.rate().rate() / elapsed.as_secs_f64().max(0.001);
         let before = shared.published();
-        let is_idle = requests == 0 && before.epoch == self.epoch && before.bins.len() == self.kept.n_bins();
-        let published = if is_idle { self.plan_again(snapshot, &before) } else { self.end_window(snapshot) };
+        let published = if requests == 0 && self.stands(&before) {
+            self.plan_again(snapshot, &before)
+        } else {
+            self.end_window(snapshot)
+        };
         shared.publish(published);
         if self.window.is_paused {
             self.kept.skip();
@@ -336,6 +339,14 @@ impl Models {
             plans_adopted: self.planner.adopted(),
             ..Published::default()
         }
+    }
+
+    /// True where what was published is about these partitions, divided as they are now: limits between sizes that the
+    /// last window moved have not been published yet.
+    fn stands(&self, published: &Published) -> bool {
+        published.epoch == self.epoch
+            && published.bins.len() == self.kept.n_bins()
+            && published.limits == self.kept.limits()
     }
 
     /// Ends a window in which nobody asked for anything: what was known stands, and is planned on for the limits as

@@ -336,10 +336,10 @@ impl PartitionModels {
         self.partitions.iter().zip(&snapshot.bins).flat_map(of).collect()
     }
 
-    /// For tests: something that was taken over still counts.
+    /// For tests: what was taken over of a partition still counts.
     #[cfg(test)]
-    pub fn is_any_carried(&self) -> bool {
-        self.partitions.iter().any(|held| held.carried.is_some())
+    pub fn is_carried(&self, partition: usize) -> bool {
+        self.partitions[partition].carried.is_some()
     }
 }
 

@@ -260,7 +260,7 @@ fn a_replica_plans_on_what_it_was_taught_and_so_does_the_heir_until_it_knows_bet
         second_has_it.push(targets(published)[1] >= 1000);
     }
     assert!(!second_has_it[7], "{second_has_it:?}");
-    assert!(!models.kept.is_any_carried(), "what was taken over is forgotten in time");
+    assert!(!models.kept.is_carried(0), "what was taken over is forgotten in time");
 }
 
 /// A night in which nobody asks for anything; then the limit is halved, and there still is nobody.

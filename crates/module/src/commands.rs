@@ -204,7 +204,8 @@ fn watching(tenure: &Tenure) -> String {
     let (watched, busy) = (100.0 * tenure.watching.slices.watched_share(), 100.0 * tenure.pressure.load.share());
     let percent = tenure.settings().watch_percent;
     format!(
-        "slices: {watched:.0} % of the time, since the main thread is busy for {busy:.0} % of it and watching may take {percent} %"
+        "slices: {watched:.0} % of the time, since the main thread is busy for {busy:.0} % of it and watching may take \
+         {percent} %"
     )
 }
 
@@ -319,7 +320,8 @@ fn size_class(row: &info::SizeRow) -> Answer {
 fn sizes(tenure: &Tenure) -> Answer {
     let Some(sizes) = tenure.current().map(|published| &published.sizes).filter(|sizes| !sizes.is_empty()) else {
         return error(
-            "nothing is known of other sizes yet; under tenure.policy density it is, once memory has been full for a window"
+            "nothing is known of other sizes yet; under tenure.policy density it is, once memory has been full for a \
+             window"
                 .to_owned(),
         );
     };

@@ -10,8 +10,8 @@
 //!
 //! At the limit, where keys go by rank, everything is watched while the main thread has time. While it is busy, only
 //! as many turns are as a share of its time buys ([`Slices`]), spread as finely as turns are: fine slices cost few
-//! hits, long ones many (docs/results/costs.md). Misses and new keys are known all the same, by their events, and how old a
-//! key is by the server's own clock.
+//! hits, long ones many (docs/results/costs.md). Misses and new keys are known all the same, by their events, and how
+//! old a key is by the server's own clock.
 
 use super::command_table::Entry;
 

@@ -14,7 +14,10 @@ pub mod disk;
 pub mod ends;
 pub mod feature;
 pub mod file;
+mod pace;
+mod rhythms;
 pub mod sleepers;
+mod sweep;
 pub mod touches;
 pub mod warm;
 
@@ -23,17 +26,21 @@ use std::ops::AddAssign;
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use tenure_core::decide::diurnal::{Diurnal, DiurnalConfig, Phase, ReuseTimes};
+use tenure_core::decide::diurnal::{DiurnalConfig, Phase};
 use tenure_core::departure::Departure;
 use tenure_core::units::{KeyHash, PARTITIONS_MAX, PartitionId};
 
 use self::disk::{Blocked, Disk, Done};
 use self::file::{Folder, Place, Record};
+use self::pace::Pace;
+pub use self::rhythms::SleepState;
+use self::rhythms::{HISTORY_RUNS, ROUNDS, Rhythms};
 use self::sleepers::{Sleeper, Sleepers};
+use self::sweep::Sweep;
 use self::touches::Touches;
 use crate::config::Settings;
 use crate::enforce::usage::Usage;
-use crate::ffi::server::{Kind, Level, ScanCursor, Server, Text};
+use crate::ffi::server::{Kind, Level, Server, Text};
 use crate::observe::Observer;
 use crate::observe::partitions::{Partitions, in_database};
 
@@ -46,40 +53,10 @@ const SEGMENT_BYTES_MAX: u64 = 64 << 20;
 const UNDER_WAY_MAX: usize = 512;
 /// Steps of the walk between two looks at the clock.
 const STEPS_PER_LOOK: usize = 8;
-/// Of each tick, what falling asleep and waking may take of the main thread's time, in µs.
-const TICK_SHARE_US: u64 = 20_000;
-/// So many reads of sleeping keys in an interval wake their partition.
-const READS_TO_WAKE: u64 = 100;
 /// Keys that one command may wake while the server waits for the disk; more are forgotten.
 const WAKE_NOW_MAX: usize = 256;
 /// After the disk has refused a value nothing falls asleep for so long.
 const REFUSED_REST_US: u64 = 30_000_000;
-/// A partition that has woken keeps what it had before at least until so many plans were made, and so long: plans
-/// have to see that it is used again.
-const WINDOWS_HELD: u64 = 3;
-const HELD_US: u64 = 20_000_000;
-/// What fell asleep least recently used goes first: in a first round what was idle for an interval, then for a
-/// quarter, then all.
-const ROUNDS: [u64; 3] = [4, 1, 0];
-/// History in runs: with ten minutes each, two days of minutes and two hours. Less remembers shorter rhythms better.
-const HISTORY_RUNS: usize = 300;
-/// Sampled keys whose last access is remembered, to tell how long reuses are.
-const REUSE_SLOTS: usize = 1 << 14;
-
-/// What a partition is about.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum SleepState {
-    /// Nothing of it sleeps, or what little does may.
-    #[default]
-    Awake,
-    /// Its values are on their way to the disk; which round of [`ROUNDS`], and the first sweep through the keys that
-    /// counts for it.
-    FallingAsleep { round: usize, sweep: u64 },
-    /// What could fall asleep has.
-    Asleep,
-    /// Its values are on their way back.
-    Waking,
-}
 
 /// A value on its way to the disk.
 struct Pending {
@@ -120,43 +97,6 @@ impl AddAssign for Counts {
     }
 }
 
-/// One partition's rhythm.
-struct Rhythm {
-    rest: SleepState,
-    diurnal: Diurnal,
-    reuses: ReuseTimes,
-    /// Accesses counted when the interval began.
-    requests_before: u64,
-    /// Sleeping keys touched in this interval.
-    touched: u64,
-    /// What it held when it began to fall asleep, in bytes, and from which window and time on that no longer counts.
-    held_bytes: u64,
-    held_until: u64,
-    held_until_us: u64,
-}
-
-impl Rhythm {
-    fn new(config: DiurnalConfig) -> Self {
-        Rhythm {
-            rest: SleepState::Awake,
-            diurnal: Diurnal::new(config),
-            reuses: ReuseTimes::default(),
-            requests_before: 0,
-            touched: 0,
-            held_bytes: 0,
-            held_until: 0,
-            held_until_us: 0,
-        }
-    }
-}
-
-impl Rhythm {
-    /// True while it keeps what it had.
-    fn is_held(&self, window: u64, now_us: u64) -> bool {
-        self.rest == SleepState::Waking || window < self.held_until || now_us < self.held_until_us
-    }
-}
-
 /// What the rest of Tenure lends for a moment.
 pub struct SleepContext<'a> {
     /// The server.
@@ -189,25 +129,12 @@ pub struct Spill {
     pending: HashMap<u64, Pending>,
     /// What the disk has done and nobody has looked at.
     arrived: VecDeque<Done>,
-    rhythms: Vec<Rhythm>,
-    config: DiurnalConfig,
-    interval_us: u64,
-    interval_ends_us: u64,
+    rhythms: Rhythms,
     auto: bool,
     bytes_max: u64,
-    bytes_per_tick: u64,
-    /// What may still be written, and taken of the main thread's time, in this tick.
-    bytes_left: u64,
-    us_left: u64,
+    pace: Pace,
     refused_until_us: u64,
-    /// Writes are paused, or were when the turn before this ended: what was held back runs unseen after that.
-    is_paused: bool,
-    was_paused: bool,
-    last_seen: Vec<(u32, u32)>,
-    /// The sweep under way for those that are to fall asleep: its number, and the databases that it has not ended,
-    /// the last first.
-    sweep: u64,
-    sweep_dbs: Vec<(u16, ScanCursor)>,
+    sweep: Sweep,
     /// For `INFO`.
     pub counts: Counts,
 }
@@ -236,21 +163,12 @@ impl Spill {
             folder,
             pending: HashMap::new(),
             arrived: VecDeque::new(),
-            rhythms: Vec::new(),
-            config: DiurnalConfig::default(),
-            interval_us: 0,
-            interval_ends_us: 0,
+            rhythms: Rhythms::new(),
             auto: false,
             bytes_max,
-            bytes_per_tick: 0,
-            bytes_left: 0,
-            us_left: 0,
+            pace: Pace::default(),
             refused_until_us: 0,
-            is_paused: false,
-            was_paused: false,
-            last_seen: vec![(0, 0); REUSE_SLOTS],
-            sweep: 0,
-            sweep_dbs: Vec::new(),
+            sweep: Sweep::default(),
             counts: Counts::default(),
         };
         spill.take_settings(settings, now_us);
@@ -261,28 +179,16 @@ impl Spill {
     pub fn take_settings(&mut self, settings: &Settings, now_us: u64) {
         self.bytes_max = settings.spill_max_bytes as u64;
         self.disk.set_segment_bytes(segment_bytes(self.bytes_max));
-        self.bytes_per_tick = settings.spill_bytes_per_second as u64 / 10;
+        self.pace.allow(settings.spill_bytes_per_second as u64);
         self.auto = settings.spill_auto;
         let run_intervals = settings.spill_run_intervals as usize;
         let config = DiurnalConfig { run_intervals, history_intervals: run_intervals * HISTORY_RUNS };
-        let interval_us = settings.spill_interval_seconds as u64 * 1_000_000;
-        if (config, interval_us) != (self.config, self.interval_us) {
-            (self.config, self.interval_us) = (config, interval_us);
-            self.interval_ends_us = now_us + interval_us;
-            self.rhythms.iter_mut().for_each(|rhythm| rhythm.diurnal = Diurnal::new(config));
-        }
+        self.rhythms.keep_time(config, settings.spill_interval_seconds as u64 * 1_000_000, now_us);
     }
 
     /// Where the files are.
     pub fn path(&self) -> &Path {
         self.folder.path()
-    }
-
-    fn rhythm(&mut self, partition: PartitionId) -> &mut Rhythm {
-        while self.rhythms.len() <= partition.index() {
-            self.rhythms.push(Rhythm::new(self.config));
-        }
-        &mut self.rhythms[partition.index()]
     }
 
     /// Partitions are divided otherwise: sleepers are the new ones', rhythms begin anew.
@@ -296,21 +202,15 @@ impl Spill {
     /// A partition is to fall asleep.
     pub fn sleep(&mut self, context: &SleepContext, partition: PartitionId) {
         let held_bytes = context.usage.bytes()[partition.index()];
-        let sweep = if self.sweep_dbs.is_empty() { self.sweep } else { self.sweep + 1 };
-        let rhythm = self.rhythm(partition);
-        rhythm.held_bytes = held_bytes.max(if rhythm.rest == SleepState::Asleep { rhythm.held_bytes } else { 0 });
-        rhythm.rest = SleepState::FallingAsleep { round: 0, sweep };
-        rhythm.touched = 0;
-        if self.sweep_dbs.is_empty() {
-            self.begin_sweep(context);
+        self.rhythms.fall_asleep(partition, held_bytes, self.sweep.next());
+        if !self.sweep.is_under_way() {
+            self.sweep.begin(context.server, context.db_sizes);
         }
     }
 
     /// A partition is to wake.
     pub fn wake(&mut self, partition: PartitionId, window: u64, now_us: u64) {
-        let rhythm = self.rhythm(partition);
-        rhythm.rest = SleepState::Waking;
-        (rhythm.held_until, rhythm.held_until_us) = (window + WINDOWS_HELD, now_us + HELD_US);
+        self.rhythms.wake(partition, window, now_us);
     }
 
     /// All that sleep are to wake.
@@ -326,48 +226,37 @@ impl Spill {
 
     /// What a partition is about.
     pub fn rest(&self, partition: PartitionId) -> SleepState {
-        self.rhythms.get(partition.index()).map_or(SleepState::Awake, |rhythm| rhythm.rest)
+        self.rhythms.rest(partition)
     }
 
     /// At the end of each turn, whether writes are paused. Commands that were held back run after that, and the
     /// filter doesn't see them again, so nothing that they may name falls asleep until the turn after.
     pub fn note_pause(&mut self, is_paused: bool) {
-        self.was_paused = std::mem::replace(&mut self.is_paused, is_paused);
+        self.pace.note_pause(is_paused);
     }
 
     /// True where there is something to do that a turn may do some of.
     pub fn is_busy(&self) -> bool {
-        let moves = |rhythm: &Rhythm| matches!(rhythm.rest, SleepState::FallingAsleep { .. } | SleepState::Waking);
-        self.us_left > 0
-            && !self.is_paused
-            && !self.was_paused
-            && (!self.pending.is_empty()
-                || !self.arrived.is_empty()
-                || self.disk.under_way() > 0
-                || self.rhythms.iter().any(moves))
+        let is_any_under_way = || !self.pending.is_empty() || !self.arrived.is_empty() || self.disk.under_way() > 0;
+        self.pace.may_work() && (is_any_under_way() || self.rhythms.any_moves())
     }
 
     /// True where keys are about to sleep, so that no command may pass unseen.
     pub fn needs_watching(&self) -> bool {
-        let falls = |rhythm: &Rhythm| matches!(rhythm.rest, SleepState::FallingAsleep { .. });
-        !self.pending.is_empty() || self.rhythms.iter().any(falls)
+        !self.pending.is_empty() || self.rhythms.any_falls()
     }
 
     /// What partitions that wake had before they fell asleep, in bytes by partition; empty where none wakes.
     pub fn held_bytes(&self, window: u64, now_us: u64) -> Vec<u64> {
-        if !self.rhythms.iter().any(|rhythm| rhythm.is_held(window, now_us)) {
-            return Vec::new();
-        }
-        let held = |rhythm: &Rhythm| if rhythm.is_held(window, now_us) { rhythm.held_bytes } else { 0 };
-        self.rhythms.iter().map(held).collect()
+        self.rhythms.held_bytes(window, now_us)
     }
 
     /// A slice of work: takes what the disk has done, lets some fall asleep, wakes some. False where there was
     /// nothing to do.
     pub fn work(&mut self, context: &mut SleepContext, budget: Duration) -> bool {
-        let before = (self.disk.under_way(), self.sweep_dbs.len());
+        let before = (self.disk.under_way(), self.sweep.dbs_left());
         let started = Instant::now();
-        let budget = budget.min(Duration::from_micros(self.us_left));
+        let budget = budget.min(self.pace.time_left());
         let is_over = || started.elapsed() >= budget;
         self.arrived.extend(self.disk.take_done());
         let mut has_worked = !self.arrived.is_empty();
@@ -378,15 +267,17 @@ impl Spill {
             burst_left -= self.take_done(context, done) as i64;
         }
         for i in 0..self.rhythms.len() {
-            match self.rhythms[i].rest {
-                SleepState::Waking => self.wake_some(context, PartitionId(i as u16), is_over),
+            let partition = PartitionId(i as u16);
+            match self.rest(partition) {
+                SleepState::Waking => self.wake_some(context, partition, is_over),
                 SleepState::FallingAsleep { .. } => self.fall_asleep_some(context, is_over),
                 SleepState::Awake | SleepState::Asleep => {}
             }
         }
-        has_worked |= before != (self.disk.under_way(), self.sweep_dbs.len()) || !self.sweep_dbs.is_empty();
+        let after = (self.disk.under_way(), self.sweep.dbs_left());
+        has_worked |= before != after || self.sweep.is_under_way();
         let spent_us = started.elapsed().as_micros() as u64;
-        self.us_left = self.us_left.saturating_sub(spent_us);
+        self.pace.spend_us(spent_us);
         context.server.note_latency(c"tenure-sleep", spent_us);
         has_worked
     }
@@ -403,10 +294,7 @@ impl Spill {
                     return if is_awake && !has_room { u64::from(place.len) } else { 0 };
                 } else {
                     context.touches.sleepers.list_again(key);
-                    self.rhythms
-                        .iter_mut()
-                        .filter(|r| r.rest == SleepState::Waking)
-                        .for_each(|r| r.rest = SleepState::Asleep);
+                    self.rhythms.stop_waking();
                 }
             }
             Done::Refused { key, why } => {
@@ -426,15 +314,14 @@ impl Spill {
     fn is_held(&self, context: &SleepContext, key: KeyHash) -> bool {
         let Some(sleeper) = context.touches.sleepers.get(key) else { return false };
         let used = context.usage.bytes()[sleeper.partition.index()];
-        let rhythm = self.rhythms.get(sleeper.partition.index());
-        rhythm.is_some_and(|rhythm| rhythm.is_held(context.window, context.now_us) && used < rhythm.held_bytes)
+        self.rhythms.is_held_below(sleeper.partition, used, context.window, context.now_us)
     }
 
     /// Keys of partitions that fall asleep, as a sweep meets them.
     fn fall_asleep_some(&mut self, context: &mut SleepContext, is_over: impl Fn() -> bool) {
         let mut steps = 0;
         loop {
-            let is_full = self.bytes_left == 0 || self.pending.len() >= UNDER_WAY_MAX;
+            let is_full = self.pace.is_written_out() || self.pending.len() >= UNDER_WAY_MAX;
             steps += 1;
             if is_full || context.now_us < self.refused_until_us || (steps % STEPS_PER_LOOK == 0 && is_over()) {
                 return;
@@ -454,32 +341,17 @@ impl Spill {
     /// The sweep has met all keys: partitions enter their next round, and it begins anew. True where nothing falls
     /// asleep any more.
     fn end_sweep(&mut self, context: &SleepContext) -> bool {
-        let mut none_falls = true;
-        for rhythm in &mut self.rhythms {
-            if let SleepState::FallingAsleep { round, sweep } = rhythm.rest {
-                rhythm.rest = match round + 1 {
-                    _ if sweep > self.sweep => rhythm.rest,
-                    next if next < ROUNDS.len() => SleepState::FallingAsleep { round: next, sweep: self.sweep + 1 },
-                    _ => SleepState::Asleep,
-                };
-                none_falls &= rhythm.rest == SleepState::Asleep;
-            }
-        }
-        self.sweep += 1;
+        let next = self.sweep.end();
+        let none_falls = self.rhythms.end_round(next);
         if !none_falls {
-            self.begin_sweep(context);
+            self.sweep.begin(context.server, context.db_sizes);
         }
         none_falls
     }
 
-    fn begin_sweep(&mut self, context: &SleepContext) {
-        self.sweep_dbs = context.db_sizes.iter().map(|&(db, _)| (db, ScanCursor::new(context.server))).collect();
-    }
-
     /// One step of the sweep: a database and the names of those of its keys that are to fall asleep. `None` at the end.
     fn meet(&mut self, context: &mut SleepContext) -> Option<(u16, Vec<Text>)> {
-        let (db, cursor) = self.sweep_dbs.last()?;
-        let db = *db;
+        let (db, cursor) = self.sweep.current()?;
         let mut due = Vec::new();
         let mut came_round = true;
         if context.server.select_db(db) {
@@ -489,14 +361,14 @@ impl Spill {
                 let SleepState::FallingAsleep { round, .. } = self.rest(partitions.of(db, name.as_ref())) else {
                     return;
                 };
-                let is_due = key.idle() >= self.interval_us / 1000 * ROUNDS[round] / 4;
+                let is_due = key.idle() >= self.rhythms.interval_us() / 1000 * ROUNDS[round] / 4;
                 if is_due && (!volatile_only || key.expires_at_ms() > 0) {
                     due.push(name.keep());
                 }
             });
         }
         if came_round {
-            self.sweep_dbs.pop();
+            self.sweep.end_db();
         }
         Some((db, due))
     }
@@ -519,7 +391,7 @@ impl Spill {
         let Some(record) = record_of(context.server, &pending) else { return };
         // To look at it was no use of it.
         context.server.open(name).set_idle(idle_ms);
-        self.bytes_left = self.bytes_left.saturating_sub(record.len() as u64);
+        self.pace.write(record.len() as u64);
         let pending = Pending { hash: KeyHash::of(&record).0, ..pending };
         if self.disk.append(hash, record) {
             self.pending.insert(hash.0, pending);
@@ -572,7 +444,7 @@ impl Spill {
                 if self.disk.under_way() == 0 && self.arrived.is_empty() {
                     // Here the time begins in which plans have to see that it is used.
                     self.wake(partition, context.window, context.now_us);
-                    self.rhythm(partition).rest = SleepState::Awake;
+                    self.rhythms.of(partition).rest = SleepState::Awake;
                 }
                 return;
             };
@@ -647,24 +519,18 @@ impl Spill {
 
     fn touched(&mut self, partition: PartitionId) {
         self.counts.touched += 1;
-        self.rhythm(partition).touched += 1;
+        self.rhythms.of(partition).touched += 1;
     }
 
     /// A sampled key was accessed: how long after its last time counts for its partition.
     pub fn sampled(&mut self, partition: PartitionId, key: KeyHash, now_us: u64) {
-        let seconds = (now_us / 1_000_000) as u32;
-        let slot = &mut self.last_seen[key.0 as usize % REUSE_SLOTS];
-        let fingerprint = (key.0 >> 32) as u32 | 1;
-        let (held, last) = std::mem::replace(slot, (fingerprint, seconds));
-        let interval_seconds = (self.interval_us / 1_000_000).max(1) as u32;
-        let intervals = (held == fingerprint).then(|| seconds.saturating_sub(last) / interval_seconds);
-        self.rhythm(partition).reuses.add(intervals);
+        self.rhythms.sampled(partition, key, now_us);
     }
 
     /// Ten times a second: fresh budgets, room on the disk, and at the end of an interval who falls asleep and who
     /// wakes.
     pub fn tick(&mut self, context: &mut SleepContext, may_sleep: bool) {
-        (self.bytes_left, self.us_left) = (self.bytes_per_tick, TICK_SHARE_US);
+        self.pace.tick();
         let sleepers = &mut context.touches.sleepers;
         let before = sleepers.len();
         while sleepers.disk_bytes() > self.bytes_max {
@@ -676,19 +542,19 @@ impl Spill {
             self.disk.remove(segment);
         }
         for i in 0..self.rhythms.len() {
-            let rhythm = &mut self.rhythms[i];
+            let partition = PartitionId(i as u16);
             // Values on their way to a slow disk may be all that is to sleep.
             let none_comes = self.pending.is_empty() && self.arrived.is_empty();
-            let none_sleeps = || context.touches.sleepers.of(PartitionId(i as u16)) == 0;
+            let none_sleeps = || context.touches.sleepers.of(partition) == 0;
+            let rhythm = self.rhythms.of(partition);
             if rhythm.rest == SleepState::Asleep && none_comes && none_sleeps() {
                 rhythm.rest = SleepState::Awake;
             }
-            if rhythm.rest == SleepState::Asleep && rhythm.touched >= READS_TO_WAKE {
-                self.wake(PartitionId(i as u16), context.window, context.now_us);
+            if rhythm.is_to_wake() {
+                self.wake(partition, context.window, context.now_us);
             }
         }
-        if context.now_us >= self.interval_ends_us {
-            self.interval_ends_us = context.now_us + self.interval_us;
+        if self.rhythms.ends_interval(context.now_us) {
             self.end_interval(context, may_sleep);
         }
     }
@@ -699,11 +565,8 @@ impl Spill {
             let requests = context.observer.counters[i].unprompted();
             let may_sleep =
                 may_sleep && self.auto && context.now_us >= self.refused_until_us && context.usage.keys()[i] >= 1.0;
-            let rhythm = self.rhythm(partition);
-            let accesses = requests.saturating_sub(std::mem::replace(&mut rhythm.requests_before, requests));
-            rhythm.diurnal.record(accesses.min(u64::from(u32::MAX)) as u32, &std::mem::take(&mut rhythm.reuses));
-            rhythm.touched = 0;
-            let pattern = rhythm.diurnal.pattern();
+            let rhythm = self.rhythms.of(partition);
+            let pattern = rhythm.end_interval(requests);
             match (pattern.map(|p| p.phase), rhythm.rest) {
                 (Some(Phase::Valley), SleepState::Awake)
                     if may_sleep && pattern.is_some_and(|p| p.next_peak_in > 1) =>

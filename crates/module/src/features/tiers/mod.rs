@@ -13,7 +13,9 @@
 //! right what has changed since. Cost: about K visited keys and one move per demotion, one move per promotion;
 //! bounded per turn, and by a share of the time ([`share`]).
 
+mod balance;
 pub mod collections;
+mod drain;
 mod feature;
 pub mod mover;
 mod settled;
@@ -26,20 +28,21 @@ use tenure_core::policy::density::DensityTable;
 use tenure_core::policy::over_target::OverTarget;
 use tenure_core::policy::pools::{Donor, PATIENCE, Pools, next_donor};
 use tenure_core::random::Random;
-use tenure_core::tiers::marks::{FreeSpace, Marks, Overflow, Usage as TierUsage};
 use tenure_core::tiers::placed::Placed;
 use tenure_core::tiers::placer::PlacerConfig;
 use tenure_core::tiers::{Tier, Value};
 use tenure_core::units::{KeyHash, PARTITIONS_MAX, PartitionId};
 
+use self::balance::Balance;
 use self::collections::Collections;
+use self::drain::Drain;
 pub use self::feature::MemoryTiers;
-use self::mover::{MOVED_MAX_BYTES, Moved, Mover, allocated_bytes};
+use self::mover::{Moved, Mover, allocated_bytes};
 use self::share::TimeShare;
 use crate::enforce::UNBOUNDED;
 use crate::enforce::usage::Usage;
 use crate::enforce::walk::{Guides, SizesOf, Walk, draw_db};
-use crate::ffi::jemalloc::{ArenaUse, Jemalloc, server_used_bytes};
+use crate::ffi::jemalloc::{ArenaUse, Jemalloc};
 use crate::ffi::place::Place;
 use crate::ffi::server::{Kind, Server, Text};
 use crate::ffi::slow_strings::SlowStrings;
@@ -70,12 +73,8 @@ const MOVES_PER_DONOR: usize = 16;
 const PAGES_PER_SLICE: usize = 64;
 /// The same where too many wait: a millisecond, at the end of a turn that stored as much.
 const PAGES_BEHIND: usize = 512;
-/// Of so many rounds of the walk that meet nothing slow, one tries what may be: see [`Tiers::tries_unknown`].
-const ROUNDS_PER_TRIAL: u64 = 4;
 /// What the mean of a partition's bytes met is moved by, of the difference.
 const SHARE_WEIGHT: f64 = 1.0 / 256.0;
-/// Without `tenure.tier-fast-bytes`, this share of the limit is fast: the chapter's.
-const FAST_SHARE: u64 = 5;
 
 /// What has been done since the tiers were opened.
 #[derive(Clone, Copy, Debug, Default)]
@@ -152,25 +151,13 @@ pub struct Tiers {
     mover: Mover,
     /// Hashes, lists, sets and sorted sets that move.
     pub collections: Collections,
-    space: FreeSpace,
+    balance: Balance,
     pools: Pools<Candidate>,
     met: [Met; PARTITIONS_MAX],
     random: Random,
-    /// What the slow tier held when it was last counted.
-    counted: ArenaUse,
-    /// Moved down since, less what moved up, in bytes.
-    moved_since: i64,
-    fast_limit_bytes: u64,
-    /// What newcomers may still take of the fast tier in this turn, in bytes.
-    room_bytes: i64,
-    /// Nothing is slow, and there is room.
-    is_all_fast: bool,
     /// How much of the time moves may take.
     pub time: TimeShare,
-    /// All values go up: the slow tier is to be given up.
-    is_draining: bool,
-    /// Keys met since the last that went up so.
-    met_since_drained: u64,
+    drain: Drain,
     /// When the policy's window began: ticks, and µs.
     window_began: (u64, u64),
     /// What has been done.
@@ -190,18 +177,12 @@ impl Tiers {
             strings: SlowStrings::default(),
             mover: Mover::new(memory, tcache_bytes.max(LENGTH_MIN)),
             collections: Collections::new(memory),
-            space: FreeSpace::new(Marks::default(), Overflow::DownWhereRoom),
+            balance: Balance::new(),
             pools: Pools::new(1),
             met: [Met::default(); PARTITIONS_MAX],
             random: Random::new(1),
-            counted: ArenaUse::default(),
-            moved_since: 0,
-            fast_limit_bytes: u64::MAX,
-            room_bytes: i64::MAX,
-            is_all_fast: true,
             time: TimeShare::default(),
-            is_draining: false,
-            met_since_drained: 0,
+            drain: Drain::default(),
             window_began: (0, 0),
             counts: Counts::default(),
         };
@@ -216,9 +197,9 @@ impl Tiers {
 
     /// Counts what the slow tier holds. Tens of microseconds.
     pub fn count(&mut self, slow_collections: &SlowCollections) -> ArenaUse {
-        self.counted = self.used(slow_collections);
-        self.moved_since = 0;
-        self.counted
+        let used = self.used(slow_collections);
+        self.balance.count(used);
+        used
     }
 
     /// What values take in the slow tier, as of now. Tens of microseconds.
@@ -234,17 +215,17 @@ impl Tiers {
 
     /// Bytes in the slow tier: as counted, and moved since.
     pub fn slow_bytes(&self) -> u64 {
-        self.counted.allocated_bytes.saturating_add_signed(self.moved_since)
+        self.balance.slow_bytes()
     }
 
     /// All other bytes that the server uses.
     pub fn fast_bytes(&self) -> u64 {
-        server_used_bytes().saturating_sub(self.slow_bytes())
+        self.balance.fast_bytes()
     }
 
     /// What of the server's memory may be fast, in bytes.
     pub fn fast_limit_bytes(&self) -> u64 {
-        self.fast_limit_bytes
+        self.balance.fast_limit_bytes()
     }
 
     /// Ten times a second: what the settings and the server's limit say, and whether the slow tier is to be given up.
@@ -261,20 +242,14 @@ impl Tiers {
         self.collections.tick(server);
         let used = self.count(slow_collections);
         self.memory.look_at_nodes(used.active_bytes);
-        self.is_draining = !is_wanted;
-        self.fast_limit_bytes = match (fast_bytes, limit_bytes) {
-            (0, 0) => u64::MAX,
-            (0, limit) => limit / FAST_SHARE,
-            (set, _) => set,
-        };
+        self.drain.turn(!is_wanted);
+        self.balance.limit(fast_bytes, limit_bytes);
     }
 
     /// A turn of the event loop is over; `is_busy` says that commands came.
     pub fn end_turn(&mut self, now_us: u64, is_busy: bool) {
-        let free = i128::from(self.fast_limit_bytes) - i128::from(self.fast_bytes());
-        self.room_bytes = free.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64;
-        self.is_all_fast = self.slow_bytes() == 0 && self.room_bytes > MOVED_MAX_BYTES as i64;
-        self.time.go_on(now_us, is_busy, self.room_bytes < 0);
+        self.balance.end_turn();
+        self.time.go_on(now_us, is_busy, self.balance.is_fast_full());
     }
 
     /// What was stored in a file faster than slices put it there goes there now, so that memory doesn't fill with it.
@@ -288,24 +263,13 @@ impl Tiers {
     /// memory, and where the fast tier has no room for another. A key that was forgotten counts as a newcomer.
     #[inline]
     pub fn stores_slow(&mut self, observer: &Observer, key: KeyHash, length: usize) -> bool {
-        if self.is_all_fast || self.is_draining || !self.mover.is_of_size(length) {
+        if self.balance.is_all_fast() || self.drain.is_on() || !self.mover.is_of_size(length) {
             return false;
         }
         match observer.partitions.keys.entry(key).filter(|entry| entry.n_requests > 0) {
             Some(entry) => entry.placed().tier() == Tier::Slow,
-            None => !self.takes_room(allocated_bytes(length) as i64),
+            None => !self.balance.takes_room(allocated_bytes(length) as i64),
         }
-    }
-
-    /// Whether a newcomer finds room in the fast tier. It is counted where it goes.
-    fn takes_room(&mut self, bytes: i64) -> bool {
-        let has_room = self.room_bytes >= bytes;
-        if has_room {
-            self.room_bytes -= bytes;
-        } else {
-            self.moved_since += bytes;
-        }
-        has_room
     }
 
     /// A copy of a string in slow memory; `None` where it would lie elsewhere.
@@ -317,12 +281,12 @@ impl Tiers {
 
     /// True while all values go up.
     pub fn is_draining(&self) -> bool {
-        self.is_draining
+        self.drain.is_on()
     }
 
     /// True once nothing is left in a slow tier that is to be given up.
     pub fn is_drained(&self) -> bool {
-        self.is_draining && self.counted.allocations == 0
+        self.drain.is_on() && self.balance.is_slow_empty()
     }
 
     /// Forgets whose keys are whose.
@@ -342,7 +306,7 @@ impl Tiers {
     /// The part of the fast tier's values that one collecting takes down, by bytes, estimated; 0 to 1.
     pub fn collected_share(&self, used_bytes: &[u64]) -> f64 {
         let movable: u64 = self.fast_bytes_by_bin(used_bytes).iter().sum();
-        (self.space.collected_bytes(self.fast_limit_bytes) as f64 / movable.max(1) as f64).min(1.0)
+        (self.balance.collected_bytes() as f64 / movable.max(1) as f64).min(1.0)
     }
 
     /// One slice: hot values up, cold ones down, written pages into the file. True where there is more to do.
@@ -352,7 +316,7 @@ impl Tiers {
         context.observer.partitions.keys.settle();
         let Some(mut placements) = context.observer.partitions.keys.placements.take() else { return false };
         let mut is_left = false;
-        if self.is_draining {
+        if self.drain.is_on() {
             is_left = self.drain(context, &mut placements, started);
         } else {
             is_left |= self.demote(context, &mut placements, started);
@@ -372,15 +336,15 @@ impl Tiers {
     /// True where a slice has something to do.
     pub fn is_busy(&mut self, observer: &Observer) -> bool {
         let placements = observer.partitions.keys.placements.as_ref();
-        self.is_draining
+        self.drain.is_on()
             || self.memory.wants_flush()
             || placements.is_some_and(|placements| placements.slow_reads().next().is_some())
-            || self.space.due(self.tier_usage()).demote_bytes > 0
+            || self.balance.demote_bytes() > 0
     }
 
     /// True when inserts outpace demotions.
     pub fn is_crowded(&self) -> bool {
-        !self.space.has_some(self.tier_usage())
+        !self.balance.has_some()
     }
 
     /// Ends the policy's window where it is over.
@@ -399,19 +363,9 @@ impl Tiers {
         }
     }
 
-    fn tier_usage(&self) -> TierUsage {
-        TierUsage {
-            fast_bytes: self.fast_bytes(),
-            fast_limit_bytes: self.fast_limit_bytes,
-            slow_bytes: self.slow_bytes(),
-            // Both tiers together are held to the server's own limit by the evictor.
-            slow_limit_bytes: u64::MAX,
-        }
-    }
-
     /// What was read in the slow tier and is hot goes up, the hottest first, as far as there are room and time.
     fn promote(&mut self, context: &mut MoveContext, placements: &mut Placements, started: Instant) {
-        let has_spare = self.space.has_spare(self.tier_usage());
+        let has_spare = self.balance.has_spare();
         let hot = |read: SlowRead| {
             let size_bytes = context.observer.known().sizes.mean_bytes(read.partition);
             let value = known_slow(context.observer, read.key, read.partition, size_bytes)?;
@@ -424,7 +378,7 @@ impl Tiers {
         let hot: Vec<_> = reads.into_iter().filter_map(hot).take(PROMOTIONS_MAX).collect();
         for (n, (hash, db, name, value)) in hot.into_iter().enumerate() {
             let is_over = n > 0 && Instant::now() >= context.until(started, n);
-            if is_over || !self.space.has_room(self.tier_usage()) {
+            if is_over || !self.balance.has_room() {
                 return;
             }
             self.carry_out(context, placements, (hash, db, &name), value, Tier::Fast);
@@ -438,7 +392,7 @@ impl Tiers {
         let mut donor = None;
         for n in 0.. {
             let until = context.until(started, n);
-            if self.space.due(self.tier_usage()).demote_bytes == 0 || failures > FAILURES_MAX {
+            if self.balance.demote_bytes() == 0 || failures > FAILURES_MAX {
                 return false;
             }
             if n > 0 && Instant::now() >= until {
@@ -525,11 +479,11 @@ impl Tiers {
         let mut found: Vec<(KeyHash, Tier)> = Vec::new();
         let clock = context.observer.partitions.keys.accesses.clock();
         let (partitions, sizes, costs) = context.observer.guides();
-        let tries_unknown = self.tries_unknown(context.db_sizes);
+        let tries_unknown = self.drain.tries_unknown(context.db_sizes);
         let sizes_of = if self.collections.refusal().is_none() { SizesOf::Collections } else { SizesOf::Account };
         let mut guides = Guides { partitions, sizes, usage: context.usage, sizes_of };
-        let Tiers { mover, collections, pools, met, is_draining, .. } = self;
-        let (table, is_draining) = (context.table, *is_draining);
+        let Tiers { mover, collections, pools, met, drain, .. } = self;
+        let (table, is_draining) = (context.table, drain.is_on());
         let mut offered = 0;
         context.walk.step(context.server, db, &mut guides, |seen, keys| {
             let hash = || in_database(KeyHash::of(seen.name.as_ref()), seen.db);
@@ -583,9 +537,7 @@ impl Tiers {
             for (value, (hash, db, name)) in slow {
                 self.carry_out(context, placements, (hash, db, &name), value, Tier::Fast);
             }
-            let has_moved = self.counts.promoted > before.0;
-            self.met_since_drained =
-                if has_moved { 0 } else { self.met_since_drained + context.walk.visited - before.1 };
+            self.drain.met(context.walk.visited - before.1, self.counts.promoted > before.0);
         }
         self.slow_bytes() > 0
     }
@@ -593,14 +545,7 @@ impl Tiers {
     /// True while a slow tier is given up and the walk hasn't met all of so many keys since the last value that went
     /// up.
     pub fn looks_for_slow_values(&self, keys: u64) -> bool {
-        self.is_draining && self.met_since_drained <= 2 * keys
-    }
-
-    /// While all values go up and the walk has met as many keys as there are without one: collections that lie in
-    /// slow memory may have other names now, and in one round of some each is made anew, wherever it lies.
-    fn tries_unknown(&self, db_sizes: &[(u16, u64)]) -> bool {
-        let keys: u64 = db_sizes.iter().map(|(_, keys)| keys).sum();
-        self.is_draining && self.met_since_drained / keys.max(1) % ROUNDS_PER_TRIAL == 1
+        self.drain.looks(keys)
     }
 
     /// Moves one value, and remembers where it is.
@@ -633,7 +578,7 @@ impl Tiers {
                     Tier::Fast => (&mut self.counts.promoted, -(bytes as i64)),
                 };
                 *count += 1;
-                self.moved_since += bytes;
+                self.balance.moved_down(bytes);
                 let value = Value { size_bytes: bytes.unsigned_abs() as u32, ..value };
                 let placed = placements.placer.moved(&value);
                 context.observer.partitions.keys.set_placed(hash, placed);

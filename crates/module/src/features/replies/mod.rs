@@ -388,7 +388,6 @@ impl Replies {
         turn.server.log(Level::Notice, &text);
         turn.server.publish(CHANNEL, format!("restored {}", mode.name()).as_bytes());
     }
-
 }
 
 /// When it is on at all.

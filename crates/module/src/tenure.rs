@@ -66,8 +66,6 @@ const CALIBRATED_KEYS_AT_FIRST: usize = 16;
 const CALIBRATED_EVERY: u64 = 50;
 /// What an idle slice may take: a request that comes meanwhile waits so long at the most.
 const IDLE_BUDGET_US: i64 = 100;
-/// Where so many keys are to go, it pays to ask whether anybody is told of each.
-const ASKED_FROM: u64 = 8;
 /// An event loop that hasn't been idle for so long isn't waited for.
 const IDLE_WAIT_US: u64 = 5_000;
 /// Between two slices of a walk that meets keys, but none that may go.
@@ -592,7 +590,8 @@ impl Tenure {
         self.evict_some(server, now_us, when, &published, &need);
     }
 
-    /// A slice of eviction.
+    /// A slice of eviction. By itself, so that a profile shows what it takes: `scripts/instructions` counts it.
+    #[inline(never)]
     fn evict_some(&mut self, server: &mut Server, now_us: u64, when: When, published: &Published, need: &Need) {
         let budget_us = match when {
             When::BeforeReplies => self.settings.turn_budget_us,
@@ -601,8 +600,7 @@ impl Tenure {
         self.need_key_counts(server);
         let sample_sizes = if self.sample_sizes().is_empty() { &[][..] } else { &published.sample_sizes };
         let bytes_max = need.bytes_max.unwrap_or(&UNBOUNDED[..self.observer.partitions.binning.len()]);
-        let (sample_size, basis) = (self.sample_size() as usize, self.ranking_basis());
-        let is_told = need.free_bytes < ASKED_FROM * self.mean_key_bytes() || server.tells_of_changes();
+        let (sample_size, basis) = (self.sample_size(when) as usize, self.ranking_basis());
         let (partitions, sizes, costs) = self.observer.guides();
         partitions.keys.settle();
         let orders = Orders {
@@ -618,7 +616,6 @@ impl Tenure {
             },
             penalty_us: &costs.penalty_us,
             volatile_only: self.memory.policy.starts_with("volatile"),
-            is_told,
             db_sizes: &self.databases.sizes,
             budget: Duration::from_micros(budget_us as u64),
             evicted_min: if when == When::BeforeReplies && need.is_urgent { EVICTED_MIN } else { 0 },
@@ -628,7 +625,9 @@ impl Tenure {
         let sizes_of = if by_size { SizesOf::All } else { SizesOf::Account };
         let mut guides = Guides { partitions, sizes, usage: &mut self.usage, sizes_of };
         let visited = self.walk.visited;
-        let evicted = self.evictor.relieve(server, &mut self.walk, &mut guides, &orders);
+        let (evictor, walk) = (&mut self.evictor, &mut self.walk);
+        let evicted =
+            server.telling_of_unlinks(|server, unlinks| evictor.relieve(server, unlinks, walk, &mut guides, &orders));
         self.pressure.short_since_us = None;
         self.memory.nothing_expires &= evicted == 0;
         if evicted == 0 {
@@ -652,12 +651,6 @@ impl Tenure {
         let to_be_closed = clients_bytes.saturating_sub(self.memory.clients_limit_bytes);
         let above_limit = used_bytes.saturating_sub(to_be_closed).saturating_sub(limit_bytes);
         above_limit.max(used_bytes.saturating_sub(clients_bytes).saturating_sub(keys_limit_bytes))
-    }
-
-    /// What a key takes in the mean, in bytes.
-    fn mean_key_bytes(&self) -> u64 {
-        let bytes: u64 = self.usage.bytes().iter().sum();
-        (bytes / self.all_keys().max(1)).max(1)
     }
 
     /// What the ranks of keys go by at this moment, under Tenure's own policy.
@@ -686,10 +679,11 @@ impl Tenure {
         current.map_or(&[], |published| &published.sample_sizes)
     }
 
-    /// Keys sampled per eviction, whoever gives: as set, or as chosen.
-    fn sample_size(&self) -> u32 {
+    /// Keys sampled per eviction, whoever gives: as set, or as chosen; fewer where replies wait on a busy main thread.
+    fn sample_size(&self, when: When) -> u32 {
+        let are_waiting = when == When::BeforeReplies;
         let set = match self.settings.policy {
-            Policy::Density => return self.pressure.load.samples(self.settings.density_samples as u32),
+            Policy::Density => return self.pressure.load.samples(self.settings.density_samples as u32, are_waiting),
             _ => self.settings.samples,
         };
         self.chosen_sample_size().unwrap_or(set as u32)
@@ -700,9 +694,9 @@ impl Tenure {
         self.current()?.choice.sample_size.filter(|_| self.settings.policy == Policy::Dlru)
     }
 
-    /// Keys sampled per eviction of a bin.
+    /// Keys sampled per eviction of a bin, where no reply waits.
     pub fn sample_size_of(&self, bin: BinId) -> u32 {
-        self.sample_sizes().get(bin.index()).copied().unwrap_or_else(|| self.sample_size())
+        self.sample_sizes().get(bin.index()).copied().unwrap_or_else(|| self.sample_size(When::Idle))
     }
 
     /// Target bytes by bin; empty without a plan.

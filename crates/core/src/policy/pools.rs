@@ -162,11 +162,20 @@ impl<T> Pools<T> {
 
     /// True once the donor has a candidate and K of its keys were met.
     pub fn is_ready(&self, donor: Donor) -> bool {
-        let met = match donor {
+        self.met(donor) >= self.sample_size(donor)
+    }
+
+    /// Keys of the donor that are to be met before it is ready.
+    pub fn missing(&self, donor: Donor) -> usize {
+        self.sample_size(donor).saturating_sub(self.met(donor))
+    }
+
+    /// Keys of the donor that were met and aren't used up; 0 where it has no candidate.
+    fn met(&self, donor: Donor) -> usize {
+        match donor {
             Donor::Partition(id) => self.pools.get(id.index()).filter(|p| !p.victims.is_empty()).map_or(0, |p| p.met),
             Donor::Anyone => self.pools.iter().filter(|p| !p.victims.is_empty()).map(|p| p.met).sum(),
-        };
-        met >= self.sample_size(donor)
+        }
     }
 
     /// Takes the donor's candidate of the lowest score, ready or not; K of the keys that were met are used up by it.
@@ -253,9 +262,9 @@ mod tests {
         for (partition, score, name) in offers {
             pools.offer(PartitionId(partition), score, || name);
         }
-        assert!(pools.is_ready(A));
+        assert!(pools.is_ready(A) && pools.missing(A) == 0);
         assert_eq!(pools.take(A), Some("a7"));
-        assert!(!pools.is_ready(A), "one key for two met");
+        assert!(!pools.is_ready(A) && pools.missing(A) == 2, "one key for two met");
         assert_eq!(pools.take(Donor::Anyone), Some("b9"));
         let b_is_over = OverTarget::new(&[1, 1], &[1, 0]);
         assert_eq!(pools.take_or(A, b_is_over), Some("a5"));

@@ -21,8 +21,8 @@ use tenure_core::units::{KeyHash, PARTITIONS_MAX, PartitionId};
 
 use super::newcomers::{Newcomers, Oldest};
 use super::ranks;
-use super::walk::{Guides, Visit, Walk, draw_db};
-use crate::ffi::server::{Kind, ScannedName, Server, Text};
+use super::walk::{Guides, Stretch, Visit, Walk, draw_db};
+use crate::ffi::server::{Kind, ScannedName, Server, Text, Unlinks};
 use crate::observe::bins::BinId;
 use crate::observe::keys::Keys;
 use crate::observe::partitions::in_database;
@@ -74,8 +74,6 @@ pub struct Orders<'a> {
     pub penalty_us: &'a [f32; PARTITIONS_MAX],
     /// Only keys that expire may go.
     pub volatile_only: bool,
-    /// Replicas, or whoever else follows the changes, are told of each that goes.
-    pub is_told: bool,
     /// The databases that hold keys, with their number of keys.
     pub db_sizes: &'a [(u16, u64)],
     /// The turn's share of time.
@@ -108,8 +106,10 @@ struct Sight {
     n_requests: u32,
     /// When it was last accessed, where that is remembered.
     last: Option<u32>,
-    /// Its time was up: it takes so many bytes until it is looked up.
-    expired_bytes: Option<u32>,
+    /// What it takes, in bytes; 0 where nobody looked.
+    size_bytes: u32,
+    /// Its time was up: it takes that until it is looked up.
+    is_expired: bool,
 }
 
 struct Victim {
@@ -162,12 +162,20 @@ impl Evictor {
         (name, db): (&ScannedName, u16),
     ) {
         let score = ranks.ranker(&self.ages).score(subject);
-        let sight = Sight { last: entry.map(|entry| entry.last), ..Sight::default() };
+        let last = entry.map(|entry| entry.last);
+        let sight = Sight { last, size_bytes: subject.size_bytes, ..Sight::default() };
         self.pools.offer(partition, f64::from(score), || Victim { name: name.keep(), db, sight, was_met: false });
     }
 
-    /// One slice of work; how many keys went.
-    pub fn relieve(&mut self, server: &mut Server, walk: &mut Walk, guides: &mut Guides, orders: &Orders) -> usize {
+    /// One slice of work; how many keys went, which are among the `unlinks` then.
+    pub fn relieve(
+        &mut self,
+        server: &mut Server,
+        unlinks: &mut Unlinks,
+        walk: &mut Walk,
+        guides: &mut Guides,
+        orders: &Orders,
+    ) -> usize {
         let started = Instant::now();
         self.pools.set_sample_sizes(orders.sample_size, orders.sample_sizes);
         self.pools.keep_to_sample_sizes(orders.keeps_to_samples);
@@ -187,7 +195,7 @@ impl Evictor {
                 }
                 break;
             };
-            match self.evict(server, guides, orders, &victim) {
+            match self.evict(server, unlinks, guides, orders, victim) {
                 Some(bytes) => (freed_bytes, failures, evicted) = (freed_bytes + bytes, 0, evicted + 1),
                 None => failures += 1,
             }
@@ -219,14 +227,20 @@ impl Evictor {
         }
         let patience = PATIENCE * self.pools.sample_size(donor);
         let may_give = may_give(guides, orders);
-        let (mut met, mut steps, mut selected) = (0, 0, None);
+        // Where there are more, each step is in a database drawn for it.
+        let steps_at_once = if orders.db_sizes.len() == 1 { STEPS_PER_LOOK } else { 1 };
+        let (mut met, mut steps, mut looked_after, mut selected) = (0, 0, 0, None);
         loop {
             if self.pools.will_do(donor, met)
                 && let Some(victim) = self.take(donor, may_give)
             {
                 return Some(victim);
             }
-            let out_of_time = steps % STEPS_PER_LOOK == STEPS_PER_LOOK - 1 && Instant::now() >= until;
+            let is_look_due = steps + 1 >= looked_after + STEPS_PER_LOOK;
+            if is_look_due {
+                looked_after = steps;
+            }
+            let out_of_time = is_look_due && Instant::now() >= until;
             if met >= patience || steps >= 2 * patience || out_of_time {
                 let taken = self.take(donor, may_give);
                 return match short && out_of_time {
@@ -235,13 +249,14 @@ impl Evictor {
                 };
             }
             let db = self.pick_db(guides, orders, donor)?;
-            steps += 1;
             // Nobody turns to another database within the search.
             if selected.replace(db) != Some(db) && !server.select_db(db) {
+                steps += 1;
                 continue;
             }
+            let stretch = Stretch { keys: self.pools.missing(donor).max(1), steps: steps_at_once };
             let Evictor { pools, ages, .. } = self;
-            met += walk.step_here(server, db, guides, |visit, keys| {
+            let gone = walk.steps_here(server, db, guides, stretch, |visit, keys| {
                 if !may_give.holds(visit.partition) || (orders.volatile_only && visit.key.expires_in_ms().is_none()) {
                     return;
                 }
@@ -249,6 +264,8 @@ impl Evictor {
                 let victim = || Victim { name: visit.name.keep(), db: visit.db, sight, was_met: true };
                 pools.offer(visit.bin.in_pools(), score, victim);
             });
+            met += gone.keys;
+            steps += gone.steps;
         }
     }
 
@@ -295,7 +312,14 @@ impl Evictor {
     }
 
     /// Evicts one key, unless it was used since it was shortlisted. Bytes freed.
-    fn evict(&mut self, server: &mut Server, guides: &mut Guides, orders: &Orders, victim: &Victim) -> Option<u64> {
+    fn evict(
+        &mut self,
+        server: &mut Server,
+        unlinks: &mut Unlinks,
+        guides: &mut Guides,
+        orders: &Orders,
+        victim: Victim,
+    ) -> Option<u64> {
         server.select_db(victim.db);
         let keys_before = server.db_size();
         let key = server.open(&victim.name);
@@ -305,7 +329,8 @@ impl Evictor {
         if key.kind() == Kind::Absent {
             drop(key);
             // Looking it up has removed it, if nothing else has.
-            let size_bytes = victim.sight.expired_bytes.filter(|_| server.db_size() < keys_before)?;
+            let has_expired = victim.sight.is_expired && server.db_size() < keys_before;
+            let size_bytes = has_expired.then_some(victim.sight.size_bytes)?;
             guides.partitions.gone(victim.db, hash, Departure::by(Cause::Expired));
             guides.evicted(victim.db, partition, size_bytes, victim.was_met);
             return Some(u64::from(size_bytes));
@@ -325,10 +350,14 @@ impl Evictor {
         if was_used {
             return None;
         }
-        let size_bytes = guides.sizes.of(partition, &victim.name, hash, &key);
-        let subject = match orders.scoring {
+        // Who wasn't accessed since takes what it took.
+        let size_bytes = match victim.sight.size_bytes {
+            0 => guides.sizes.of(partition, &victim.name, hash, &key),
+            seen => seen,
+        };
+        let subject = match &orders.scoring {
             Scoring::Ranked(ranks) => {
-                Some((ranks::subject(&ranks, entry.as_ref(), partition, size_bytes, &key), ranks.clock.now))
+                Some((ranks::subject(ranks, entry.as_ref(), partition, size_bytes, &key), ranks.clock.now))
             }
             _ => None,
         };
@@ -340,11 +369,9 @@ impl Evictor {
             self.ages.evicted(&subject, now);
         }
         guides.partitions.gone(victim.db, hash, Departure::evicted_at(key_table::tick(orders.now_us)));
-        if orders.is_told {
-            server.replicate_unlink(&victim.name);
-        }
         server.signal_removed(&victim.name);
         server.notify_evicted(&victim.name);
+        unlinks.add(server, victim.db, victim.name);
         guides.evicted(victim.db, partition, size_bytes, victim.was_met);
         self.work.evicted[partition.index()] += 1;
         self.work.evicted_bytes += u64::from(size_bytes);
@@ -409,17 +436,14 @@ fn others(guides: &Guides, orders: &Orders, may_give: OverTarget) -> OverTarget 
 
 /// What a visited key is worth, and how to know it again.
 fn look_at(visit: &Visit, keys: &Keys, orders: &Orders, ages: &GreedyAges) -> (f64, Sight) {
-    let entry = || keys.entry(in_database(KeyHash::of(visit.name.as_ref()), visit.db));
-    let idle = || visit.key.idle();
-    let sight = |idle| Sight { idle, ..Sight::default() };
-    match orders.scoring {
+    match &orders.scoring {
         Scoring::Idle => {
-            let idle = idle();
-            (Lru.score(&candidate(visit, idle)), sight(idle))
+            let idle = visit.key.idle();
+            (Lru.score(&candidate(visit, idle)), Sight { idle, ..Sight::default() })
         }
         Scoring::Scored(scorer) => {
-            let idle = idle();
-            let entry = entry();
+            let idle = visit.key.idle();
+            let entry = keys.entry(visit.hash());
             let remembered = entry.filter(|entry| entry.n_requests > 0);
             // Where its requests are not remembered, it counts as asked for once, when it was last used.
             let (n_requests, resident) = match remembered {
@@ -432,20 +456,25 @@ fn look_at(visit: &Visit, keys: &Keys, orders: &Orders, ages: &GreedyAges) -> (f
             let penalty_us = penalty_us.unwrap_or_else(|| orders.penalty_us[visit.partition.index()]);
             let size_bytes = visit.size_bytes.unwrap_or(1);
             let candidate = Candidate { resident, n_requests, size_bytes, penalty_us, ..candidate(visit, idle) };
-            (scorer.score(&candidate), Sight { n_requests, ..sight(idle) })
+            (scorer.score(&candidate), Sight { idle, n_requests, ..Sight::default() })
         }
-        Scoring::Ranked(ranks) => {
-            let entry = entry();
-            let size_bytes = visit.size_bytes.unwrap_or(1);
-            let subject = ranks::subject(&ranks, entry.as_ref(), visit.partition, size_bytes, visit.key);
-            let expired_bytes = (subject.expires <= ranks.clock.now).then_some(size_bytes);
-            let last = entry.map(|entry| entry.last);
-            // What is remembered of a key tells whether it was used since, where all is seen; the server has to be
-            // asked of others alone.
-            let sight = sight(if last.is_none() || ranks.sees_part { idle() } else { 0 });
-            (f64::from(ranks.ranker(ages).score(&subject)), Sight { last, expired_bytes, ..sight })
-        }
+        Scoring::Ranked(ranks) => rank(visit, keys, ranks, ages),
     }
+}
+
+/// The same under Tenure's own policy.
+#[inline]
+fn rank(visit: &Visit, keys: &Keys, ranks: &Ranks, ages: &GreedyAges) -> (f64, Sight) {
+    let entry = keys.entry(visit.hash());
+    let last = entry.map(|entry| entry.last);
+    // What is remembered of a key tells whether it was used since, where all is seen; the server has to be asked of
+    // others alone.
+    let idle = if last.is_none() || ranks.sees_part { visit.key.idle() } else { 0 };
+    let size_bytes = visit.size_bytes.unwrap_or(1);
+    let subject = ranks::subject_idle(ranks, entry.as_ref(), (visit.partition, size_bytes), visit.key, || idle);
+    let is_expired = subject.expires <= ranks.clock.now;
+    let score = f64::from(ranks.ranker(ages).score(&subject));
+    (score, Sight { idle, last, size_bytes, is_expired, ..Sight::default() })
 }
 
 fn candidate(visit: &Visit, idle: u64) -> Candidate {

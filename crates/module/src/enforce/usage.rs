@@ -85,8 +85,8 @@ impl Met {
         }
     }
 
-    /// A key was met in a database of `total` keys.
-    fn add(&mut self, partition: usize, bytes: Option<f64>, total: f64) {
+    /// Some `keys` were met in a database of `total` keys, those looked at with their bytes.
+    fn add(&mut self, partition: usize, keys: u64, sized: Option<(f64, f64)>, total: f64) {
         // A product, not a quotient: this runs for each key that the walk meets.
         let visited = self.visited as f64 * SEGMENTS as f64;
         if visited >= (self.at + 1) as f64 * total && self.at + 1 < SEGMENTS {
@@ -96,9 +96,9 @@ impl Met {
                 self.at = at;
             }
         }
-        self.visited += 1;
-        if let Some(bytes) = bytes {
-            self.open.add(partition, 1.0, bytes);
+        self.visited += keys;
+        if let Some((sized, bytes)) = sized {
+            self.open.add(partition, sized, bytes);
         }
     }
 
@@ -409,7 +409,15 @@ impl Usage {
         let place = self.place(db);
         let database = &mut self.databases[place];
         database.round[partition.index()] += 1.0;
-        database.met.add(partition.index(), size_bytes.map(f64::from), database.total);
+        database.met.add(partition.index(), 1, size_bytes.map(|bytes| (1.0, f64::from(bytes))), database.total);
+    }
+
+    /// The same of a few keys, of which some were looked at, and took so many bytes together.
+    pub fn visited_many(&mut self, db: u16, partition: PartitionId, keys: u64, (sized, bytes): (u64, u64)) {
+        let place = self.place(db);
+        let database = &mut self.databases[place];
+        database.round[partition.index()] += keys as f64;
+        database.met.add(partition.index(), keys, Some((sized as f64, bytes as f64)), database.total);
     }
 
     /// The same of a divided partition.

@@ -10,7 +10,7 @@ use super::usage::Usage;
 use crate::ffi::server::{Key, Kind, ScanCursor, ScannedName, Server};
 use crate::observe::bins::BinId;
 use crate::observe::keys::Keys;
-use crate::observe::partitions::Partitions;
+use crate::observe::partitions::{Partitions, in_database};
 use crate::observe::sizes::{Known, Sizes};
 
 /// A key as the walk meets it.
@@ -19,6 +19,7 @@ pub struct Visit<'a> {
     pub name: &'a ScannedName<'a>,
     /// The key, open for reading.
     pub key: &'a Key<'a>,
+    hash: Option<KeyHash>,
     /// Its database.
     pub db: u16,
     /// Where it belongs.
@@ -27,6 +28,14 @@ pub struct Visit<'a> {
     pub bin: BinId,
     /// What it takes, where that was looked at.
     pub size_bytes: Option<u32>,
+}
+
+impl Visit<'_> {
+    /// Its hash in its database.
+    #[inline]
+    pub fn hash(&self) -> KeyHash {
+        self.hash.unwrap_or_else(|| in_database(KeyHash::of(self.name.as_ref()), self.db))
+    }
 }
 
 /// What every visited key is shown to.
@@ -57,6 +66,70 @@ impl Guides<'_> {
     pub fn evicted(&mut self, db: u16, partition: PartitionId, size_bytes: u32, was_met: bool) {
         let known = Known { binning: &self.partitions.binning, sizes: self.sizes };
         self.usage.evicted(db, partition, size_bytes, was_met, &known);
+    }
+
+    /// The hash of a key that is about to be looked up among those that are remembered: that line of memory comes
+    /// while the server is asked for the value.
+    #[inline]
+    fn hash_of(&self, db: u16, name: &ScannedName) -> Option<KeyHash> {
+        let keys = self.partitions.keys.table.as_ref().filter(|_| self.sizes_of == SizesOf::All)?;
+        let hash = in_database(KeyHash::of(name.as_ref()), db);
+        std::hint::black_box(keys.warm(hash));
+        Some(hash)
+    }
+
+    /// As [`Guides::met`], of an undivided partition that the database is as a whole.
+    #[inline]
+    fn tallied(
+        &mut self,
+        tally: &mut Tally,
+        partition: PartitionId,
+        name: &ScannedName,
+        key: &Key,
+    ) -> (BinId, Option<u32>) {
+        let is_counted = self.sizes_of == SizesOf::All || self.usage.wants_size(partition);
+        let is_sized = is_counted || (self.sizes_of == SizesOf::Collections && key.kind() == Kind::Collection);
+        let size_bytes = is_sized.then(|| self.sizes.of(partition, name, || KeyHash::of(name.as_ref()), key));
+        tally.keys += 1;
+        if let Some(size_bytes) = size_bytes.filter(|_| is_counted) {
+            tally.sized += 1;
+            tally.bytes += u64::from(size_bytes);
+        }
+        (self.partitions.binning.of(partition).of_class(0), size_bytes)
+    }
+
+    /// What was tallied counts.
+    fn settle(&mut self, tally: &mut Tally, db: u16, partition: Option<PartitionId>) {
+        let Tally { keys, sized, bytes } = std::mem::take(tally);
+        if let Some(partition) = partition.filter(|_| keys > 0) {
+            self.sizes.met_many(partition, sized, bytes);
+            self.usage.visited_many(db, partition, keys, (sized, bytes));
+        }
+    }
+
+    /// The walk met a key: it counts, and where its size matters to anybody it is looked at. Its bin and size.
+    #[inline]
+    fn met(&mut self, db: u16, partition: PartitionId, name: &ScannedName, key: &Key) -> (BinId, Option<u32>) {
+        let bins = self.partitions.binning.of(partition);
+        let is_counted = self.usage.wants_size(partition) || self.sizes_of == SizesOf::All || bins.are_many();
+        let is_sized = is_counted || (self.sizes_of == SizesOf::Collections && key.kind() == Kind::Collection);
+        // The hash only finds a remembered size; strings don't need it.
+        let hash = || KeyHash::of(name.as_ref());
+        let size_bytes = is_sized.then(|| self.sizes.of(partition, name, hash, key));
+        // Means are of all kinds alike: what was asked for collections' sake doesn't count.
+        let counted_bytes = size_bytes.filter(|_| is_counted);
+        if let Some(size_bytes) = counted_bytes {
+            self.sizes.met(partition, size_bytes);
+        }
+        self.usage.visited(db, partition, counted_bytes);
+        let bin = match size_bytes.filter(|_| bins.are_many()) {
+            Some(size_bytes) => {
+                self.usage.visited_of_size(db, partition, size_bytes);
+                self.partitions.binning.bin_of(partition, size_bytes)
+            }
+            None => bins.of_class(0),
+        };
+        (bin, size_bytes)
     }
 }
 
@@ -94,54 +167,68 @@ impl Walk {
         guides: &mut Guides,
         visit: impl FnMut(&Visit, &Keys),
     ) -> usize {
-        if server.select_db(db) { self.step_here(server, db, guides, visit) } else { 0 }
+        let one = Stretch { keys: 1, steps: 1 };
+        if server.select_db(db) { self.steps_here(server, db, guides, one, visit).keys } else { 0 }
     }
 
-    /// The same where the server has turned to database `db` already.
-    pub fn step_here(
+    /// Steps in database `db`, to which the server has turned already, until the stretch is walked: how far it went.
+    pub fn steps_here(
         &mut self,
         server: &mut Server,
         db: u16,
         guides: &mut Guides,
+        stretch: Stretch,
         mut visit: impl FnMut(&Visit, &Keys),
-    ) -> usize {
+    ) -> Stretch {
         // Whose all keys of a database are needs no look at their names.
         let whole = guides.partitions.whole_database(db);
         let place = self.cursors.iter().position(|(held, _)| *held == db).unwrap_or_else(|| {
             self.cursors.push((db, ScanCursor::new(server)));
             self.cursors.len() - 1
         });
-        let mut visited = 0;
-        let came_round = server.scan_step(&self.cursors[place].1, |name, key| {
-            let partition = whole.unwrap_or_else(|| guides.partitions.of(db, name.as_ref()));
-            visited += 1;
-            let bins = guides.partitions.binning.of(partition);
-            let is_counted = guides.usage.wants_size(partition) || guides.sizes_of == SizesOf::All || bins.are_many();
-            let is_sized = is_counted || (guides.sizes_of == SizesOf::Collections && key.kind() == Kind::Collection);
-            // The hash only finds a remembered size; strings don't need it.
-            let hash = || KeyHash::of(name.as_ref());
-            let size_bytes = is_sized.then(|| guides.sizes.of(partition, name, hash, key));
-            // Means are of all kinds alike: what was asked for collections' sake doesn't count.
-            let counted_bytes = size_bytes.filter(|_| is_counted);
-            if let Some(size_bytes) = counted_bytes {
-                guides.sizes.met(partition, size_bytes);
+        let cursor = &self.cursors[place].1;
+        let undivided = whole.filter(|partition| !guides.partitions.binning.of(*partition).are_many());
+        let (mut gone, mut tally) = (Stretch { keys: 0, steps: 0 }, Tally::default());
+        while gone.keys < stretch.keys && gone.steps < stretch.steps {
+            gone.steps += 1;
+            let came_round = server.scan_step(cursor, |name, key| {
+                gone.keys += 1;
+                let hash = guides.hash_of(db, name);
+                let (partition, (bin, size_bytes)) = match undivided {
+                    Some(partition) => (partition, guides.tallied(&mut tally, partition, name, key)),
+                    None => {
+                        let partition = whole.unwrap_or_else(|| guides.partitions.of(db, name.as_ref()));
+                        (partition, guides.met(db, partition, name, key))
+                    }
+                };
+                visit(&Visit { name, key, hash, db, partition, bin, size_bytes }, &guides.partitions.keys);
+            });
+            if came_round {
+                guides.settle(&mut tally, db, undivided);
+                guides.usage.came_round(db);
             }
-            guides.usage.visited(db, partition, counted_bytes);
-            let bin = match size_bytes.filter(|_| bins.are_many()) {
-                Some(size_bytes) => {
-                    guides.usage.visited_of_size(db, partition, size_bytes);
-                    guides.partitions.binning.bin_of(partition, size_bytes)
-                }
-                None => bins.of_class(0),
-            };
-            visit(&Visit { name, key, db, partition, bin, size_bytes }, &guides.partitions.keys);
-        });
-        if came_round {
-            guides.usage.came_round(db);
         }
-        self.visited += visited as u64;
-        visited
+        guides.settle(&mut tally, db, undivided);
+        self.visited += gone.keys as u64;
+        gone
     }
+}
+
+/// Keys that were met, those of them whose size was looked at, and theirs.
+#[derive(Clone, Copy, Debug, Default)]
+struct Tally {
+    keys: u64,
+    sized: u64,
+    bytes: u64,
+}
+
+/// How far the walk is to go, or went: to so many keys, in so many steps at the most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stretch {
+    /// Keys. The last step's may be more.
+    pub keys: usize,
+    /// Steps.
+    pub steps: usize,
 }
 
 #[cfg(test)]

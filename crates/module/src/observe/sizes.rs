@@ -42,8 +42,13 @@ struct Mean {
 
 impl Mean {
     fn add(&mut self, sample: f64) {
-        self.n = (self.n + 1.0).min(MEAN_OVER);
-        self.value += (sample - self.value) / self.n;
+        self.add_all(1.0, sample);
+    }
+
+    /// Some samples, by their sum.
+    fn add_all(&mut self, samples: f64, sum: f64) {
+        self.n = (self.n + samples).min(MEAN_OVER);
+        self.value += (sum - samples * self.value) / self.n;
     }
 }
 
@@ -94,7 +99,7 @@ impl Sizes {
         let name = name.as_ref();
         let length = key.length();
         if length < LARGE_BYTES && key.kind() == Kind::String {
-            return saturate(string_bytes(name.len(), length) + self.overhead_bytes(partition));
+            return (string_bytes(name.len(), length) as u32).saturating_add(self.overhead_bytes(partition)).max(1);
         }
         if self.cache.is_empty() {
             self.cache = vec![Remembered::default(); CACHE_SLOTS];
@@ -119,7 +124,7 @@ impl Sizes {
     /// Learns the overhead of a string from the server's own word. Costs a call: for a few keys now and then.
     pub fn calibrate(&mut self, server: &mut Server, partition: PartitionId, name: &[u8], length: usize) {
         if let Some(usage) = memory_usage(server, name) {
-            self.overhead[partition.index()].add(usage - string_bytes(name.len(), length));
+            self.overhead[partition.index()].add(usage - string_bytes(name.len(), length) as f64);
         }
     }
 
@@ -133,6 +138,13 @@ impl Sizes {
         self.mean[partition.index()].add(f64::from(size_bytes));
     }
 
+    /// A few of its keys were, that take so many bytes together.
+    pub fn met_many(&mut self, partition: PartitionId, keys: u64, bytes: u64) {
+        if keys > 0 {
+            self.mean[partition.index()].add_all(keys as f64, bytes as f64);
+        }
+    }
+
     /// True where so few keys were met that each new one is worth a look.
     pub fn are_unmet(&self, partition: PartitionId) -> bool {
         self.mean[partition.index()].n < UNMET_BELOW
@@ -144,26 +156,26 @@ impl Sizes {
         saturate(if mean.n > 0.0 { mean.value } else { 2.0 * OVERHEAD_GUESS_BYTES })
     }
 
-    fn overhead_bytes(&self, partition: PartitionId) -> f64 {
+    fn overhead_bytes(&self, partition: PartitionId) -> u32 {
         let overhead = self.overhead[partition.index()];
-        if overhead.n > 0.0 { overhead.value } else { OVERHEAD_GUESS_BYTES }
+        (if overhead.n > 0.0 { overhead.value } else { OVERHEAD_GUESS_BYTES }) as u32
     }
 }
 
 /// A string and its name as the allocator rounds them, less what every key has alike.
-fn string_bytes(name_len: usize, length: usize) -> f64 {
+#[inline]
+fn string_bytes(name_len: usize, length: usize) -> usize {
     /// A header of 1 to 9 bytes and a closing zero, as it is for most lengths.
     const AROUND: usize = 4;
-    (size_class(name_len + AROUND) + size_class(length + AROUND)) as f64
+    size_class(name_len + AROUND) + size_class(length + AROUND)
 }
 
 /// What jemalloc gives for `bytes`: multiples of 16 up to 128, then four sizes an octave.
+#[inline]
 fn size_class(bytes: usize) -> usize {
-    if bytes <= 128 {
-        return bytes.next_multiple_of(16);
-    }
-    let step = 1 << ((bytes - 1).ilog2() - 2);
-    bytes.next_multiple_of(step)
+    // Steps are powers of two: a mask rounds up, without a division.
+    let step = if bytes <= 128 { 16 } else { 1 << ((bytes - 1).ilog2() - 2) };
+    (bytes + step - 1) & !(step - 1)
 }
 
 /// What the server says that a key of the selected database takes, in bytes; `None` where it isn't there. Up to 64

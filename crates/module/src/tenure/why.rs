@@ -112,8 +112,7 @@ impl Tenure {
             }
             let db = db_at(&self.databases.sizes, all_keys * step / STEPS_MAX as u64);
             self.walk.step(server, db, &mut guides, |visit, keys| {
-                let hash = in_database(KeyHash::of(visit.name.as_ref()), visit.db);
-                let entry = keys.entry(hash);
+                let entry = keys.entry(visit.hash());
                 let size_bytes = visit.size_bytes.unwrap_or(1);
                 let other = subject(&ranks, entry.as_ref(), visit.partition, size_bytes, visit.key);
                 why.compared += 1;

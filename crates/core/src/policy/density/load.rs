@@ -36,9 +36,13 @@ impl Load {
         self.share
     }
 
-    /// How many keys to look at where `set` were if there is time.
-    pub fn samples(&self, set: u32) -> u32 {
-        let spare = ((FULL - self.share) / (FULL - BUSY)).clamp(0.0, 1.0);
+    /// How many keys to look at where `set` were if there is time; `are_waiting` says that replies do: a busy main
+    /// thread has no time for more then.
+    pub fn samples(&self, set: u32, are_waiting: bool) -> u32 {
+        let spare = match self.share {
+            share if are_waiting && share >= BUSY => 0.0,
+            share => ((FULL - share) / (FULL - BUSY)).clamp(0.0, 1.0),
+        };
         // As many as the server itself looks at.
         let few = set.min(SAMPLE_SIZE_DEFAULT);
         few + (f64::from(set - few) * spare).round() as u32
@@ -64,9 +68,11 @@ mod tests {
 
     #[test]
     fn the_busier_the_fewer_keys_are_looked_at_but_as_many_as_the_server_would() {
-        let samples = |share, set| after(200, share).samples(set);
+        let samples = |share, set| after(200, share).samples(set, false);
         assert_eq!([0.1, 0.79, 0.875, 1.0].map(|share| samples(share, 10)), [10, 10, 8, 5]);
         assert_eq!([0.1, 1.0].map(|share| samples(share, 64)), [64, 5]);
         assert_eq!([0.1, 1.0].map(|share| samples(share, 3)), [3, 3], "fewer were asked for");
+        let before_replies = |share| after(200, share).samples(10, true);
+        assert_eq!([0.1, 0.79, 0.875, 1.0].map(before_replies), [10, 10, 5, 5]);
     }
 }

@@ -248,7 +248,7 @@ settings! {
     c"samples", samples: i64 = 5, number(1..=64),
         "Keys sampled per eviction (K), where the policy doesn't choose. More find older keys, and cost main-thread time for each.";
     c"density-samples", density_samples: i64 = 10, number(1..=64),
-        "Keys sampled per eviction under the policy density. More find keys worth less, and cost main-thread time for each: while the main thread is busy for more than 80 % of the time fewer are, from 95 % on 5.";
+        "Keys sampled per eviction under the policy density. More find keys worth less, and cost main-thread time for each: while the main thread is busy for more than 80 % of the time fewer are, from 95 % on 5, and 5 too where replies wait for it.";
     c"kredis-k", kredis_k: KredisK = KredisK::ByCurve, choice(&[c"by-curve", c"as-set"], [KredisK::ByCurve, KredisK::AsSet]),
         "Under which K the policy kredis plans and evicts: 'by-curve' each partition under that of 1, 5, 8 and 16 that misses least there, 'as-set' all under tenure.samples, for a quarter of the model's time and memory.";
     c"dlru-evictor", dlru_evictor: DlruEvictor = DlruEvictor::Server, choice(&[c"server", c"tenure"], [DlruEvictor::Server, DlruEvictor::Tenure]),

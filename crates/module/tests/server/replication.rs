@@ -40,6 +40,11 @@ fn wait_for_equality(primary: &Server, replica: &Server) {
     wait_for("the replica to have the same values", || digest(primary) == digest(replica));
 }
 
+fn calls_of(server: &Server, command: &str) -> f64 {
+    let calls = server.info("commandstats").unwrap().remove(&format!("cmdstat_{command}")).unwrap_or_default();
+    calls.trim_start_matches("calls=").split(',').next().and_then(|calls| calls.parse().ok()).unwrap_or(0.0)
+}
+
 fn stands_by_as_replica(connection: &mut Connection) -> bool {
     status(connection)["eviction"] == "standing by: this server is a replica"
 }
@@ -95,6 +100,28 @@ fn a_replica_that_becomes_primary_evicts() {
             info(&replica, "evictions") > 500.0
         });
         assert!(used_memory(&replica) <= limit + limit / 100);
+    }
+}
+
+/// Each turn brings as many keys as the server reads at once, and one command tells of all that go for them.
+#[test]
+fn one_command_tells_of_all_keys_that_a_slice_evicts() {
+    for binary in oldest_and_newest() {
+        let (primary, replica) = (start(&binary, &evicting()), start(&binary, &ServerOptions::default()));
+        replica.replica_of(&primary).unwrap();
+        evict_much(&primary);
+        limit_memory(&primary, MB);
+        let counts = || (calls_of(&replica, "unlink"), info(&primary, "evictions"), evicted_by_server(&primary));
+        let before = counts();
+        let mut pipeline = redis::pipe();
+        let value = "v".repeat(1000);
+        (0..6000).for_each(|i| _ = pipeline.cmd("SET").arg(format!("new:{i}")).arg(&value).ignore());
+        pipeline.exec(&mut primary.connection().unwrap()).unwrap();
+        wait_for_equality(&primary, &replica);
+        let after = counts();
+        let (told, evicted, by_server) = (after.0 - before.0, after.1 - before.1, (after.2 - before.2) as f64);
+        assert!(evicted > 1000.0, "{evicted} by Tenure, {by_server} by the server");
+        assert!(told < evicted / 2.0 + by_server, "{told} commands for {evicted} keys and the server's {by_server}");
     }
 }
 

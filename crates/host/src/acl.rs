@@ -18,6 +18,25 @@ pub fn user_name(server: &Server, client_id: u64) -> Option<Text> {
     unsafe { Text::owned(name_of(server.raw(), client_id)) }
 }
 
+/// The first rule of any user that names a command beginning with `prefix`, in lower case, and whose it is; `None`
+/// where there is none, or the server doesn't tell. Asks for the list of users: for rare moments.
+pub fn rule_naming(server: &mut Server, prefix: &str) -> Option<(String, String)> {
+    let reply = server.call(c"ACL", &[b"LIST"])?;
+    reply.elements().iter().find_map(|line| find_rule(line.text()?, prefix))
+}
+
+/// The same in one line of `ACL LIST`: `user NAME RULE...`, some of the rules in parentheses.
+fn find_rule(line: &str, prefix: &str) -> Option<(String, String)> {
+    let mut words = line.split_whitespace().skip(1);
+    let user = words.next()?;
+    let names = |rule: &&str| {
+        let name = rule.strip_prefix(['+', '-']).unwrap_or_default().to_ascii_lowercase();
+        name.starts_with(prefix)
+    };
+    let rule = words.map(|word| word.trim_matches(['(', ')'])).find(names)?;
+    Some((user.to_owned(), rule.to_owned()))
+}
+
 /// A user.
 pub struct User(*mut raw::RedisModuleUser);
 
@@ -53,5 +72,19 @@ impl Drop for User {
     fn drop(&mut self) {
         // SAFETY: made by `named`, freed once; the server's own user stays.
         unsafe { api!(RedisModule_FreeModuleUser(self.0)) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::find_rule;
+
+    #[test]
+    fn a_rule_that_names_a_command_is_found() {
+        let found = |line| find_rule(line, "tenure.").map(|(user, rule)| format!("{user} {rule}"));
+        assert_eq!(found("user bob on ~* -@all +get +Tenure.Class|get").unwrap(), "bob +Tenure.Class|get");
+        assert_eq!(found("user eve on ~tenure.* +@all (~k* -tenure.sleep)").unwrap(), "eve -tenure.sleep");
+        assert_eq!(found("user default on nopass ~* &* +@all +@tenure"), None);
+        assert_eq!(found(""), None);
     }
 }

@@ -9,7 +9,7 @@ use super::hooks::Hooks;
 use super::module::Module;
 use super::server::{Level, Server, words_of};
 use super::{
-    api, awaits, bus, callbacks, filter, guard, holding, home_db, migration, registry, server, settings, soon,
+    acl, api, awaits, bus, callbacks, filter, guard, holding, home_db, migration, registry, server, settings, soon,
 };
 
 const OK: c_int = raw::REDISMODULE_OK as c_int;
@@ -278,6 +278,9 @@ fn watch<M: Module>(server: &mut Server) -> Result<(), String> {
 pub unsafe fn on_unload<M: Module>(ctx: *mut raw::RedisModuleCtx) -> c_int {
     // SAFETY: the server runs this callback now, with this context.
     let mut server = unsafe { Server::new(ctx) };
+    if guard::counted("the unload", || is_named_in_rights::<M>(&mut server)) == Some(true) {
+        return ERR;
+    }
     let freed = guard::counted("the unload", || {
         bus::release();
         callbacks::retire::<M>(&mut server);
@@ -287,6 +290,20 @@ pub unsafe fn on_unload<M: Module>(ctx: *mut raw::RedisModuleCtx) -> c_int {
     });
     guard::release_panic_messages();
     if freed.is_some() { OK } else { ERR }
+}
+
+/// True where the rights of a user name one of the module's commands: servers from 7.2 on abort over such a rule once
+/// the command has gone, if they don't refuse first. The server answers that the operation isn't possible; the log
+/// says why.
+fn is_named_in_rights<M: Module>(server: &mut Server) -> bool {
+    let prefix = format!("{}.", M::NAME.to_string_lossy());
+    let Some((user, rule)) = acl::rule_naming(server, &prefix) else { return false };
+    let text = format!(
+        "{} stays loaded: rights of the user '{user}' name a command of its ({rule}); servers end over that without it. Give the user its commands anew without (ACL SETUSER {user} nocommands ...), then unload again",
+        M::TITLE
+    );
+    server.log(Level::Warning, &text);
+    true
 }
 
 /// Makes a library a module: the symbols that the server looks up when it loads one, for a type that is a [`Module`].

@@ -54,9 +54,9 @@ impl settings::Settings for Settings {
             .iter()
             .position(|setting| setting.name.to_bytes() == name.as_bytes())
             .ok_or_else(|| no_setting(name))?;
-        let wrong = || format!("setting '{name}' is '{value}'; allowed: {}", allowed(&TABLE[i]));
+        let wrong = || format!("tenure.{name} is '{value}'; allowed: {}", allowed(&TABLE[i]));
         let given = given(&TABLE[i].kind, value).ok_or_else(wrong)?;
-        self.set(i, given)
+        self.set(i, given).map_err(|why| format!("tenure.{name}: {why}"))
     }
 
     fn is_enabled(&self) -> bool {
@@ -90,11 +90,11 @@ fn given<'a>(kind: &Kind, value: &'a str) -> Option<Given<'a>> {
 
 fn no_setting(name: &str) -> String {
     if let Some(feature) = left_out(name) {
-        return format!("setting '{name}' is of the feature '{feature}', which this module was built without");
+        return format!("tenure.{name} is of the feature '{feature}', which this module was built without");
     }
     let names: Vec<_> = TABLE.iter().map(|setting| setting.name.to_string_lossy()).collect();
     match closest(name, names.iter().map(AsRef::as_ref)) {
-        Some(known) => format!("there is no setting '{name}'; did you mean '{known}'?"),
-        None => format!("there is no setting '{name}'; TENURE.HELP settings lists them"),
+        Some(known) => format!("there is no setting tenure.{name}; did you mean tenure.{known}?"),
+        None => format!("there is no setting tenure.{name}; TENURE.HELP settings lists them"),
     }
 }

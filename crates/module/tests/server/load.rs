@@ -58,14 +58,14 @@ fn a_wrong_argument_ends_the_start_with_a_line_that_says_what_is_allowed() {
     for binary in servers() {
         for (arguments, expected) in [
             (&["samples"][..], "argument 'samples' has no value"),
-            (&["samples", "0"], "setting 'samples' is '0'; allowed: 1 to 64"),
-            (&["sample", "5"], "there is no setting 'sample'; did you mean 'samples'?"),
-            (&["no-such", "5"], "there is no setting 'no-such'; TENURE.HELP settings lists them"),
+            (&["samples", "0"], "tenure.samples is '0'; allowed: 1 to 64"),
+            (&["sample", "5"], "there is no setting tenure.sample; did you mean tenure.samples?"),
+            (&["no-such", "5"], "there is no setting tenure.no-such; TENURE.HELP settings lists them"),
             (
                 &["policy", "mru"],
-                "setting 'policy' is 'mru'; allowed: density, predis, kredis, dlru, hyperbolic, hyperbolic-size, lru, off",
+                "tenure.policy is 'mru'; allowed: density, predis, kredis, dlru, hyperbolic, hyperbolic-size, lru, off",
             ),
-            (&["enabled", "maybe"], "setting 'enabled' is 'maybe'; allowed: yes or no"),
+            (&["enabled", "maybe"], "tenure.enabled is 'maybe'; allowed: yes or no"),
             (&["tenants", "a"], "tenant 'a' has no selector"),
         ] {
             let log = refusal(&binary, &with_arguments(arguments));
@@ -91,7 +91,7 @@ fn a_running_server_survives_a_module_that_it_cannot_load_and_loads_it_afterward
             assert_eq!(send::<String>(&mut connection, "GET kept"), "1", "{wrong}");
         }
         let log = server.log();
-        for expected in ["Tenure can't be loaded: setting 'samples' is '0'", "no setting 'no-such'", "min of 2 MiB"] {
+        for expected in ["Tenure can't be loaded: tenure.samples is '0'", "no setting tenure.no-such", "min of 2 MiB"] {
             assert!(log.contains(expected), "{expected}: {log}");
         }
         send::<()>(&mut connection, &format!("MODULE LOAD {} samples 9", module()));

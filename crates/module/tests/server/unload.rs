@@ -3,7 +3,8 @@
 use tenure_servers::{Server, ServerOptions, module_path};
 
 use crate::harness::{
-    Checker, config_set, info, limit_memory, on_every_server, on_oldest_and_newest, send, status, used_memory, wait_for,
+    Checker, config_set, error_of, info, limit_memory, on_every_server, on_oldest_and_newest, send, status,
+    used_memory, wait_for,
 };
 
 fn without_module() -> ServerOptions {
@@ -50,6 +51,32 @@ fn it_is_unloaded_while_it_evicts() {
         }
         unload(server);
         checker.finish(server);
+    });
+}
+
+/// Without the refusal Valkey 8.0 and Redis 8.0 abort: a rule names a command that is gone. Under load, and with what
+/// to do about it in the log or in the answer.
+#[test]
+fn it_stays_while_rights_name_its_commands() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("log");
+    on_every_server(&without_module().set("logfile", log.display()), |server| {
+        let checker = Checker::start(server, 2_000, 100);
+        let mut connection = server.connection().unwrap();
+        for rules in ["-@all +get +tenure.status", "+@all -tenure.class|prefix"] {
+            load(server);
+            send::<()>(&mut connection, &format!("ACL SETUSER bob reset on ~* {rules}"));
+            let error = error_of(&mut connection, "MODULE UNLOAD tenure");
+            let log = std::fs::read_to_string(&log).unwrap();
+            assert!(error.contains("unloading module"), "{error}");
+            assert!(error.contains("ACL rules") || log.contains("rights of the user 'bob' name"), "{error}: {log}");
+            assert_eq!(status(&mut connection)["state"], "running");
+            checker.wait_for_rounds(5);
+            send::<()>(&mut connection, "ACL SETUSER bob nocommands +get");
+            unload(server);
+            checker.wait_for_rounds(5);
+        }
+        assert_eq!(checker.finish(server), Vec::<Vec<u8>>::new());
     });
 }
 

@@ -386,8 +386,7 @@ fn curves(tenure: &Tenure, of: &[u8], rest: &[&[u8]]) -> Answer {
             return curve(&its, &even_sizes(last.bytes, points));
         }
     }
-    let views = tenure.current().map_or(&[][..], |published| &published.partitions);
-    let views: Vec<&PartitionView> = ids.into_iter().filter_map(|id| views.get(id)).collect();
+    let views: Vec<&PartitionView> = ids.into_iter().filter_map(|id| tenure.view(id)).collect();
     let together = shared(&views, |view| Some(&view.curve));
     if together.is_empty() {
         return error(format!(

@@ -25,6 +25,10 @@ use crate::observe::tenants::TenantSpec;
 use crate::worker::Instructions;
 use crate::worker::model::Modelling;
 
+/// The longest `tenure.auto-tenants-delimiter`, in bytes.
+#[cfg(feature = "prefixes")]
+const DELIMITER_BYTES_MAX: usize = 8;
+
 /// What evicts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Policy {
@@ -235,6 +239,9 @@ settings! {
         "What evicts: 'density' evicts what keeping saves least (miss penalty x expected reads / byte and time, learned from the accesses; or GDSF or the longest idle, where miniature caches find that better), 'predis' holds partitions to the plan's targets, 'kredis' too, each under the K (1, 5, 8 or 16) that misses least there, 'dlru' evicts the longest idle of K keys, whoever's they are, with the K (1, 2, 5, 10 or 16) that costs least, which the server's maxmemory-samples follows, 'hyperbolic' evicts what is worth least (miss penalty x requests / time in the cache; 'hyperbolic-size' per byte), best with 64 samples, 'lru' evicts the longest idle whoever's it is, 'off' leaves eviction to the server.";
     c"tenants", tenants_text: String = String::new(), text(set_tenants),
         "Who is a tenant: entries NAME=PREFIX*, NAME=user:USERNAME (keys that this ACL user creates) or NAME=db:N, separated by spaces, each with ,min=BYTES, ,max=BYTES (-1: no maximum, as without), ,weight=N (how much its misses count, 1 to 1000) and ,replies=async|sent|acked (in place of tenure.replies) if wanted. Empty: one per logical database in use.";
+    #[cfg(feature = "prefixes")]
+    c"auto-tenants-delimiter", auto_tenants_delimiter: String = String::new(), text(set_auto_tenants_delimiter),
+        "Tenants that appear by themselves: each first part of a key, up to this text of 1 to 8 bytes, such as ':', becomes a tenant, the up to 64 that are accessed most (fewer by those of tenure.tenants, whose keys stay theirs); all other keys are of the tenant 'other'. Who they are changes at the end of a window alone. Costs a second look at each command's keys. Empty: none appears.";
     c"classes", classes: ClassSpec = ClassSpec::default(), choice_of(classes.source, Source::Off, &[c"off", c"auto", c"hinted"], [Source::Off, Source::Auto, Source::Hinted]),
         "Whether a tenant's keys are divided into miss-penalty classes, each with a curve and a target of its own: 'auto' by the penalty measured for the key, where no hint says otherwise, 'hinted' by hints alone (TENURE.CLASS, class-rules), 'off' not at all.";
     c"class-limits", class_limits_text: String = String::new(), text(set_class_limits),
@@ -366,6 +373,27 @@ impl Settings {
         self.tenants = tenants;
         self.tenants_text = text.to_owned();
         Ok(())
+    }
+
+    /// Takes a new `tenure.auto-tenants-delimiter`.
+    ///
+    /// # Errors
+    /// More than 8 bytes; nothing changes then.
+    #[cfg(feature = "prefixes")]
+    pub fn set_auto_tenants_delimiter(&mut self, text: &str) -> Result<(), String> {
+        if text.len() > DELIMITER_BYTES_MAX {
+            return Err(format!("delimiter of {} bytes; allowed are 1 to {DELIMITER_BYTES_MAX}, or none", text.len()));
+        }
+        self.auto_tenants_delimiter = text.to_owned();
+        Ok(())
+    }
+
+    /// Up to which text first parts of keys become tenants; empty where none does.
+    pub fn delimiter(&self) -> &str {
+        #[cfg(feature = "prefixes")]
+        return &self.auto_tenants_delimiter;
+        #[cfg(not(feature = "prefixes"))]
+        ""
     }
 
     /// Takes a new text for `tenure.class-limits`.

@@ -88,6 +88,7 @@ const FIELDS: &[(&str, Read<Tenure>)] = &[
     ("miss_ratio_error_mean", Read::Number(|t| t.published.choice.error.mean().unwrap_or(0.0))),
     ("prediction_error", Read::Number(|t| prediction_error(t).unwrap_or(-1.0))),
     ("evictions", Read::Total(|t| t.evictor.work.evicted.iter().sum())),
+    ("evictions_and_servers", Read::Count(|t| total(t, "evictions") + t.memory.evicted_by_server)),
     ("evicted_bytes", Read::Total(|t| t.evictor.work.evicted_bytes)),
     ("eviction_us", Read::Total(|t| t.evictor.work.spent_us)),
     ("eviction_slice_us_max", Read::Count(|t| t.evictor.work.slice_us_max)),
@@ -406,10 +407,9 @@ pub fn tenants(tenure: &Tenure) -> Vec<TenantRow> {
 /// All partitions.
 pub fn partitions(tenure: &Tenure) -> Vec<PartitionRow> {
     let observer = &tenure.observer;
-    let views = tenure.current().map_or(&[][..], |published| &published.partitions);
     let unknown = PartitionView::default();
     let row = |(i, name): (usize, &String)| {
-        let view = views.get(i).unwrap_or(&unknown);
+        let view = tenure.view(i).unwrap_or(&unknown);
         let evicted = tenure.evictor.work.evicted[i];
         let used_bytes = tenure.usage.bytes()[i];
         let bins = observer.partitions.binning.of(PartitionId(i as u16));

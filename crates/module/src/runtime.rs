@@ -94,7 +94,7 @@ impl Runtime {
     /// Such a command is about to run, as [`Runtime::named`] has told.
     #[inline]
     pub fn on_command(&mut self, call: &mut FilterCall, command: Option<Entry>, now_us: impl Fn() -> u64) {
-        if self.features.wants.has(Wants::ANY_COMMAND) {
+        if self.features.wants.has(Wants::HEARS_COMMANDS) {
             return self.on_command_heard(call, command, now_us);
         }
         // Where nobody wants to hear of commands and nothing is watched, there is no filter.
@@ -104,7 +104,7 @@ impl Runtime {
     /// The same where features hear of it.
     #[inline(never)]
     fn on_command_heard(&mut self, call: &mut FilterCall, command: Option<Entry>, now_us: impl Fn() -> u64) {
-        let hears = |wants: &Wants| wants.has(Wants::ANY_COMMAND);
+        let hears = |wants: &Wants| wants.has(Wants::HEARS_COMMANDS);
         for (feature, _) in self.features.all.iter_mut().filter(|(_, wants)| hears(wants)) {
             feature.command(&mut self.tenure, call, command);
         }
@@ -183,6 +183,9 @@ impl Runtime {
         if self.tenure.is_tick(now_us) {
             if self.tenure.is_key_table_outgrown() {
                 info::keep_counts(self, |runtime| runtime.tenure.fit_key_table());
+            }
+            if self.tenure.has_tenants_to_change() {
+                info::keep_counts(self, |runtime| runtime.tenure.change_tenants());
             }
             self.tenure.tick(server, now_us);
             let epoch = self.tenure.observer.epoch();

@@ -1,6 +1,7 @@
 //! Tenure's state on the main thread, and what happens at the end of each turn of the event loop: look at what was
 //! sampled, take a new plan, free memory, and, ten times a second, settle the accounts.
 
+pub mod appearing;
 mod held;
 pub mod minimums;
 mod pressure;
@@ -20,6 +21,7 @@ use tenure_core::policy::density::{Basis, Ranking, Ranks, age_step};
 use tenure_core::tiers::division::Division;
 use tenure_core::units::{KeyHash, PARTITIONS_MAX, PartitionId};
 
+use self::appearing::Appearance;
 use self::pressure::Pressure;
 use self::samples::ServerSamples;
 use self::status::EvictionStatus;
@@ -47,7 +49,7 @@ use crate::observe::keys::{Keys, Remembers, Table};
 use crate::observe::partitions::{Partitions, in_database};
 use crate::observe::sizes::LARGE_BYTES;
 use crate::observe::tenants::Tenants;
-use crate::worker::{Instructions, Published, Snapshot, TenantTerms, Worker};
+use crate::worker::{Instructions, PartitionView, Published, Snapshot, TenantTerms, Worker};
 
 /// Between two ticks.
 pub const TICK_US: u64 = 100_000;
@@ -90,6 +92,10 @@ pub struct Memory {
     clients_limit_bytes: u64,
     /// It lets only keys go that expire, and there were none.
     nothing_expires: bool,
+    /// `import-mode`: another server writes all its keys here, and none may go.
+    is_importing: bool,
+    /// Keys that the server itself has evicted, as of the last look.
+    pub evicted_by_server: u64,
     /// Commands that the server has counted.
     n_commands: u64,
     read_at_us: u64,
@@ -188,6 +194,10 @@ pub struct Tenure {
     times: Times,
     /// What has gone wrong.
     pub faults: Faults,
+    /// First parts of keys that are to become tenants with the next tick.
+    pub appearances: Vec<Appearance>,
+    /// Tenants that appeared in the place of others.
+    pub tenants_replaced: u64,
 }
 
 impl Tenure {
@@ -199,7 +209,7 @@ impl Tenure {
         let commands = read_command_table(server)?;
         let worker = Worker::start().map_err(|e| format!("no thread for the worker: {e}"))?;
         let partitions = Partitions::new(
-            Tenants::new(&settings.tenants),
+            Tenants::with_delimiter(&settings.tenants, settings.delimiter()),
             Classes::default(),
             Keys::default(),
             None,
@@ -226,6 +236,8 @@ impl Tenure {
             databases: Databases { sizes: Vec::new(), count: load::databases().min(crate::observe::DBS_MAX) },
             times: Times { started_at_us: now_us, ..Times::default() },
             faults: Faults::default(),
+            appearances: Vec::new(),
+            tenants_replaced: 0,
         };
         tenure.read_memory(server, now_us);
         tenure.apply(&settings);
@@ -249,6 +261,7 @@ impl Tenure {
     pub fn take_settings(&mut self, version: u64, settings: Settings) {
         self.settings_version = version;
         let others = !settings.tenants.divides_as(&self.settings.tenants)
+            || settings.delimiter() != self.settings.delimiter()
             || settings.classes != self.settings.classes
             || settings.remembers_keys() != self.settings.remembers_keys()
             || settings.modelling() != self.settings.modelling()
@@ -272,10 +285,11 @@ impl Tenure {
         let mean_the_same = classes.mean_the_same(&settings.classes);
         let (keys, are_kept) = std::mem::take(&mut partitions.keys).renewed(table, settings.remembers(), mean_the_same);
         let classes = classes.renewed(settings.classes.clone(), are_kept);
-        let tenants = Tenants::new(&settings.tenants);
+        let tenants = Tenants::with_delimiter(&settings.tenants, settings.delimiter());
         let owners = self.observer.partitions.owners.take();
         self.observer.set_partitions(Partitions::new(tenants, classes, keys, owners, settings.bins()));
         self.observer.sizes().forget_partitions();
+        self.appearances.clear();
         self.usage = Usage::new();
         self.walk = Walk::default();
         self.evictor = Evictor::new(age_step(self.settings.window_requests as u64));
@@ -673,6 +687,12 @@ impl Tenure {
         Some(&*self.published).filter(|published| published.epoch == self.observer.epoch())
     }
 
+    /// What the worker last knew of a partition; `None` where that was another tenant's.
+    pub fn view(&self, partition: usize) -> Option<&PartitionView> {
+        let generation = self.observer.partitions.generations().get(partition)?;
+        self.current()?.partitions.get(partition).filter(|view| view.generation == *generation)
+    }
+
     /// Keys sampled per eviction by bin, as planned; empty where they are as set.
     fn sample_sizes(&self) -> &[u32] {
         let current = self.current().filter(|_| self.settings.policy == Policy::Kredis);
@@ -724,6 +744,8 @@ impl Tenure {
             EvictionStatus::NoEviction
         } else if self.memory.limit_bytes == 0 {
             EvictionStatus::NoLimit
+        } else if self.memory.is_importing {
+            EvictionStatus::Importing
         } else if self.server_evicts() {
             EvictionStatus::ByServer
         } else if self.faults.worker_died && self.settings.policy.learns() {
@@ -948,6 +970,7 @@ impl Tenure {
             counters: self.observer.counters.to_vec(),
             tenant_of: partitions.of_what().iter().map(|(tenant, _)| *tenant).collect(),
             bins: partitions.binning.all().to_vec(),
+            generations: partitions.generations().to_vec(),
             tenants: TenantTerms {
                 bytes_min: partitions.tenants().guaranteed().to_vec(),
                 bytes_max: partitions.tenants().bytes_max().to_vec(),
@@ -988,6 +1011,7 @@ impl Tenure {
             match line.split_once(':') {
                 Some(("maxmemory", value)) => self.memory.limit_bytes = value.parse().unwrap_or(0),
                 Some(("maxmemory_policy", value)) => value.clone_into(&mut self.memory.policy),
+                Some(("evicted_keys", value)) => self.memory.evicted_by_server = value.parse().unwrap_or(0),
                 Some(("total_commands_processed", value)) => self.memory.n_commands = value.parse().unwrap_or(0),
                 Some((name, value)) if room::BUFFERS.contains(&name) => {
                     self.pressure.room.buffers_bytes += value.parse().unwrap_or(0);
@@ -1000,6 +1024,8 @@ impl Tenure {
         }
         let clients_limit = server.setting("maxmemory-clients").unwrap_or_default();
         self.memory.clients_limit_bytes = clients_limit_bytes(&clients_limit, self.memory.limit_bytes);
+        // Servers before Valkey 8.1 have none.
+        self.memory.is_importing = server.setting("import-mode").is_some_and(|set| set == "yes");
         self.memory.nothing_expires = self.memory.policy.starts_with("volatile") && !expire;
         // No event tells of CONFIG RESETSTAT, but it alone makes this smaller.
         if self.memory.n_commands < n_commands {

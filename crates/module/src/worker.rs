@@ -213,6 +213,11 @@ impl Models {
             return;
         }
         self.make_room(snapshot);
+        for (i, (&bins, &generation)) in snapshot.bins.iter().zip(&snapshot.generations).enumerate() {
+            if !self.kept.is_of(i, bins, generation) {
+                return;
+            }
+        }
         if self.learns_from_primary(shared, snapshot) {
             return;
         }

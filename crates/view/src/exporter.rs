@@ -149,6 +149,13 @@ fn add_server(families: &mut Families, server: &Labels, reading: &Reading) {
         None,
         reading.number("evicted_keys"),
     );
+    f.counter(
+        server,
+        "tenure_cache_evictions",
+        "Keys evicted by Tenure and by the server itself: what evicted_keys is without Tenure",
+        None,
+        reading.number("evicted_keys").zip(n("evictions")).map(|(by_server, by_tenure)| by_server + by_tenure),
+    );
     f.gauge(
         server,
         "tenure_headroom",
@@ -417,7 +424,7 @@ mod tests {
             ",misses_first=1,misses_expired=0,misses_evicted=2,misses_deleted=0,misses_unknown=0,regret_us=5000";
         let tenants = tenant("a", 3, causes) + &tenant("b", 4, "") + &tenant("c", 5, "");
         Reading::parse(&format!(
-            "maxmemory:100\nrole:master\ntenure_state:running\ntenure_eviction:ready\ntenure_tiers:off: x\ntenure_tier_fast_bytes:0\n{tenants}"
+            "maxmemory:100\nevicted_keys:3\ntenure_evictions:40\nrole:master\ntenure_state:running\ntenure_eviction:ready\ntenure_tiers:off: x\ntenure_tier_fast_bytes:0\n{tenants}"
         ))
     }
 
@@ -429,6 +436,8 @@ mod tests {
             "tenure_up{server=\"h:1\"} 1.0",
             "tenure_up{server=\"h:2\"} 0.0",
             "tenure_evicting{server=\"h:1\"} 1.0",
+            "tenure_server_evictions_total{server=\"h:1\"} 3.0",
+            "tenure_cache_evictions_total{server=\"h:1\"} 43.0",
             "# UNIT tenure_used_bytes bytes",
             "tenure_used_bytes{server=\"h:1\",tenant=\"a\",class=\"0-10us\"} 10.0",
             "tenure_misses_total{server=\"h:1\",tenant=\"a\",cause=\"evicted\"} 2.0",

@@ -3,6 +3,7 @@
 pub mod allocation;
 pub mod delayed_hits;
 pub mod diurnal;
+pub mod first_parts;
 pub mod objective;
 pub mod penalty_class;
 pub mod plan;

@@ -79,6 +79,12 @@ impl Newcomers {
         }
     }
 
+    /// No name any more.
+    pub fn clear(&mut self) {
+        self.lists.iter_mut().for_each(VecDeque::clear);
+        self.len = 0;
+    }
+
     /// True where most of the bin's `keys` are noted: the others would never go.
     pub fn cover(&self, bin: BinId, keys: f64) -> bool {
         let noted = self.lists[bin.index()].len();

@@ -113,6 +113,13 @@ impl Spread {
         round.add(size_bytes, 1.0, limits);
     }
 
+    /// Nothing is known of a partition any more.
+    pub fn forget(&mut self, partition: usize) {
+        if let Some(sizes) = self.of.get_mut(partition) {
+            *sizes = None;
+        }
+    }
+
     /// The walk has come round.
     pub fn come_round(&mut self) {
         for sizes in self.of.iter_mut().flatten() {

@@ -175,6 +175,8 @@ struct Database {
     /// Keys of divided partitions that went, or were written anew, in the walk's round under way, of sizes not known;
     /// and in the round before, part of which came after the walk had passed.
     unseen: [f64; 2],
+    /// Rounds of the walk that are to hurry, since many keys have changed partition.
+    hurried: u8,
 }
 
 impl Database {
@@ -194,6 +196,7 @@ impl Database {
             spread: Spread::default(),
             bytes: vec![0; PARTITIONS_MAX],
             unseen: [0.0; 2],
+            hurried: 0,
         }
     }
 
@@ -263,7 +266,24 @@ impl Database {
         }
         (self.moved, self.variance) = (0.0, 0.0);
         self.unseen = [0.0, self.unseen[0]];
+        self.hurried = self.hurried.saturating_sub(1);
         self.round.fill(0.0);
+    }
+
+    /// All that is known of one partition is of another from now on.
+    fn pass_on(&mut self, from: usize, to: usize) {
+        let Sums { keys: met, bytes: met_bytes } = &mut self.met.sums;
+        let Sums { keys: open, bytes: open_bytes } = &mut self.met.open;
+        let Sums { keys: evicted, bytes: evicted_bytes } = &mut self.met.evicted;
+        let (counted, keys, round) = (&mut self.counted, &mut self.keys, &mut self.round);
+        for values in [counted, keys, round, met, met_bytes, open, open_bytes, evicted, evicted_bytes] {
+            values[to] += std::mem::take(&mut values[from]);
+        }
+        for (partition, ..) in self.met.segments.iter_mut().flatten().filter(|(i, ..)| usize::from(*i) == from) {
+            *partition = to as u16;
+        }
+        self.bytes[to] += std::mem::take(&mut self.bytes[from]);
+        self.spread.forget(from);
     }
 }
 
@@ -388,6 +408,21 @@ impl Usage {
         }
     }
 
+    /// Of so many keys it isn't known of which partition they are now: the walk hurries to count them, and counts as
+    /// before until then.
+    pub fn count_anew(&mut self, keys: f64) {
+        self.moved(keys as u64);
+        // The round under way has met some before they changed.
+        self.databases.iter_mut().for_each(|database| database.hurried = 2);
+    }
+
+    /// The keys of one partition are another's from now on.
+    pub fn pass_on(&mut self, from: PartitionId, to: PartitionId) {
+        self.databases.iter_mut().for_each(|database| database.pass_on(from.index(), to.index()));
+        self.keys[to.index()] += std::mem::take(&mut self.keys[from.index()]);
+        self.bytes[to.index()] += std::mem::take(&mut self.bytes[from.index()]);
+    }
+
     /// A key has changed partition, of a size not known.
     pub fn changed(&mut self, db: u16, from: PartitionId, to: PartitionId, known: &Known) {
         self.went(db, from, known);
@@ -445,9 +480,9 @@ impl Usage {
         self.databases.iter_mut().for_each(|database| database.unseen[0] += unseen);
     }
 
-    /// True where what the bins hold has changed without a word, so that only the walk can tell.
+    /// True where what partitions or bins hold has changed without a word, so that only the walk can tell.
     pub fn is_outdated(&self) -> bool {
-        self.databases.iter().any(|d| d.unseen.iter().sum::<f64>() > UNSEEN_MAX * d.total)
+        self.databases.iter().any(|d| d.hurried > 0 || d.unseen.iter().sum::<f64>() > UNSEEN_MAX * d.total)
     }
 
     /// Takes the number of keys of each database in use from the server, and adds all up anew.
@@ -761,6 +796,37 @@ mod tests {
             let before = usage.bytes_by_bin()[3];
             assert!(size_classes == 1 || before.abs_diff(160_000) < 1000, "{before}");
         }
+    }
+
+    /// 60 of B's keys become A's while A becomes somebody else's: at once all are B's, and once the walk has come
+    /// round from there, A has its own.
+    #[test]
+    fn a_number_that_goes_to_another_tenant_is_counted_anew() {
+        let (mut usage, partitions, sizes) = (Usage::new(), prefixes(), Sizes::new());
+        (0..40).for_each(|_| usage.came(0, A, None, &known(&partitions, &sizes)));
+        (0..160).for_each(|_| usage.came(0, B, None, &known(&partitions, &sizes)));
+        for _ in 0..2 {
+            usage.settle(&[(0, 200)], &partitions, &sizes);
+            visit(&mut usage, A, 40, 100);
+            visit(&mut usage, B, 160, 10);
+            usage.came_round(0);
+        }
+        assert!(!usage.is_outdated());
+        visit(&mut usage, A, 20, 100);
+        usage.pass_on(A, B);
+        usage.count_anew(200.0);
+        usage.settle(&[(0, 200)], &partitions, &sizes);
+        assert_eq!((&usage.keys()[..2], usage.bytes()[1]), (&[0.0, 200.0][..], 5600));
+        visit(&mut usage, A, 60, 10);
+        visit(&mut usage, B, 120, 10);
+        usage.came_round(0);
+        assert!(usage.is_outdated(), "part of that round was before");
+        visit(&mut usage, A, 60, 10);
+        visit(&mut usage, B, 140, 100);
+        usage.came_round(0);
+        usage.settle(&[(0, 200)], &partitions, &sizes);
+        assert_eq!((&usage.keys()[..2], usage.bytes()[0]), (&[60.0, 140.0][..], 600));
+        assert!(!usage.is_outdated());
     }
 
     /// What has changed without a word is outdated until the walk has come round from there.

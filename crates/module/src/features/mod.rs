@@ -4,6 +4,8 @@
 pub mod cluster;
 #[cfg(feature = "owners")]
 pub mod owners;
+#[cfg(feature = "prefixes")]
+pub mod prefixes;
 #[cfg(feature = "replies")]
 pub mod replies;
 #[cfg(feature = "sleep")]
@@ -15,12 +17,13 @@ use crate::feature::Feature;
 use crate::ffi::server::Server;
 
 /// Of all features the name, whether this module was built with it, and what the names of its settings begin with.
-pub const KNOWN: [(&str, bool, &[&str]); 5] = [
+pub const KNOWN: [(&str, bool, &[&str]); 6] = [
     ("sleep", cfg!(feature = "sleep"), &["spill-", "warm-restart"]),
     ("tiers", cfg!(feature = "tiers"), &["tier-"]),
     ("replies", cfg!(feature = "replies"), &["replies"]),
     ("cluster", cfg!(feature = "cluster"), &["limits-scope", "teach-replicas"]),
     ("owners", cfg!(feature = "owners"), &[]),
+    ("prefixes", cfg!(feature = "prefixes"), &["auto-tenants-"]),
 ];
 
 /// The names of those that this module was built with, separated by spaces.
@@ -47,6 +50,8 @@ pub fn all(server: &mut Server, is_server_start: bool) -> Vec<Box<dyn Feature>> 
         // Before those that ask whose a key is.
         #[cfg(feature = "owners")]
         boxed(owners::UsersAsTenants::new()),
+        #[cfg(feature = "prefixes")]
+        boxed(prefixes::AutoTenants::new()),
         // Before what looks for memory: what wakes needs room before the next commands do.
         #[cfg(feature = "sleep")]
         boxed(sleep::feature::Sleep::new(is_server_start)),

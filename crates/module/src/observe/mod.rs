@@ -14,6 +14,7 @@ pub mod clients;
 pub mod command_table;
 pub mod counters;
 pub mod duty;
+pub mod first_parts;
 pub mod keys;
 mod known_commands;
 pub mod misses;
@@ -225,16 +226,38 @@ impl Observer {
         mut visit: impl FnMut(&mut Partitions, (u16, &[u8]), User),
     ) -> bool {
         let Some(db) = self.clients.db_of(call, self.partitions.owners.as_deref_mut()) else { return false };
-        let user = self.clients.user();
-        let Observer { commands, partitions, .. } = self;
         let mut any = false;
-        command_table::for_each_key(commands.table().keys(command, call), call, |position, _| {
-            if let Some(key) = call.word(position) {
-                visit(partitions, (db, key), user);
-                any = true;
-            }
+        self.for_each_key_of(call, command, |partitions, key, user| {
+            visit(partitions, (db, key), user);
+            any = true;
         });
         any
+    }
+
+    fn for_each_key_of(
+        &mut self,
+        call: &FilterCall,
+        command: Entry,
+        mut visit: impl FnMut(&mut Partitions, &[u8], User),
+    ) {
+        let user = self.clients.user();
+        let Observer { commands, partitions, .. } = self;
+        command_table::for_each_key(commands.table().keys(command, call), call, |position, _| {
+            if let Some(key) = call.word(position) {
+                visit(partitions, key, user);
+            }
+        });
+    }
+
+    /// Calls `visit` with the first part of each of a command's keys that is nobody's but may become a tenant. Where
+    /// the database isn't known, it is taken for one that is no tenant.
+    pub fn for_each_nobodys_part(&mut self, call: &FilterCall, command: Entry, mut visit: impl FnMut(&[u8])) {
+        let db = self.clients.db_of(call, self.partitions.owners.as_deref_mut()).unwrap_or(DBS_MAX);
+        self.for_each_key_of(call, command, |partitions, key, user| {
+            if let Some(part) = partitions.nobodys_part(db, key, user) {
+                visit(part);
+            }
+        });
     }
 
     /// True where a command writes keys of slots that are only on their way here, as nobody but their source does.

@@ -39,6 +39,8 @@ pub struct Partitions {
     of: Vec<(TenantId, Class)>,
     /// By tenant and class.
     cells: Vec<[u8; CLASSES]>,
+    /// How often the number went to another tenant, by partition.
+    generations: Vec<u16>,
 }
 
 impl Partitions {
@@ -62,6 +64,7 @@ impl Partitions {
             names: Vec::new(),
             of: Vec::new(),
             cells: vec![[UNASSIGNED; CLASSES]; TENANTS_MAX],
+            generations: Vec::new(),
         };
         partitions.set_owners(owners);
         for tenant in 0..partitions.tenants.names().len() {
@@ -93,6 +96,12 @@ impl Partitions {
             NOBODY => asker,
             owner => owner,
         })
+    }
+
+    /// The first part of a key that is nobody's, where it may become a tenant: see [`Tenants::appear`].
+    pub fn nobodys_part<'k>(&mut self, db: u16, key: &'k [u8], asker: User) -> Option<&'k [u8]> {
+        let tenant = self.tenant_of(db, key, || KeyHash::of(key), asker);
+        self.tenants.nobodys_part(tenant, key)
     }
 
     /// As [`Partitions::of`], for a key whose hash is known, that `asker` asks for (see [`Partitions::tenant_of`]).
@@ -168,14 +177,10 @@ impl Partitions {
             (0, UNASSIGNED) => self.names.len() as u8 - 1,
             (0 | 1, base) if base != UNASSIGNED => base,
             _ => {
-                let tenant_name = &self.tenants.names()[tenant.0 as usize];
-                let name = match class {
-                    0 => tenant_name.clone(),
-                    class => format!("{tenant_name}/{}", self.classes.name(class)),
-                };
                 self.binning.add(self.numbers_needed(tenant));
-                self.names.push(name);
+                self.names.push(self.name_of(tenant, class));
                 self.of.push((tenant, class));
+                self.generations.push(0);
                 if self.binning.free() <= 1 {
                     self.tenants.close();
                 }
@@ -186,12 +191,52 @@ impl Partitions {
         PartitionId(u16::from(id))
     }
 
+    fn name_of(&self, tenant: TenantId, class: Class) -> String {
+        let tenant_name = &self.tenants.names()[tenant.0 as usize];
+        match class {
+            0 => tenant_name.clone(),
+            class => format!("{tenant_name}/{}", self.classes.name(class)),
+        }
+    }
+
+    /// A first part of keys becomes a tenant: see [`Tenants::appear`]. In the place of another it has the numbers of
+    /// that one's partitions, each of another generation then. True where it did.
+    pub fn appear(&mut self, part: &[u8], in_place_of: Option<TenantId>) -> bool {
+        let Some(tenant) = self.tenants.appear(part, in_place_of) else { return false };
+        if in_place_of.is_none() {
+            self.add(tenant, 0);
+        }
+        for partition in self.of_tenant(tenant).into_iter().filter(|_| in_place_of.is_some()) {
+            self.names[partition.index()] = self.name_of(tenant, self.of[partition.index()].1);
+            let generation = &mut self.generations[partition.index()];
+            *generation = generation.wrapping_add(1);
+        }
+        true
+    }
+
+    /// The partitions of a tenant.
+    pub fn of_tenant(&self, tenant: TenantId) -> Vec<PartitionId> {
+        let its = self.of.iter().enumerate().filter(|(_, (of, _))| *of == tenant);
+        its.map(|(i, _)| PartitionId(i as u16)).collect()
+    }
+
+    /// The partition of a tenant's keys that are of no class.
+    pub fn base_of(&self, tenant: TenantId) -> PartitionId {
+        PartitionId(u16::from(self.cells[usize::from(tenant.0)][0]))
+    }
+
+    /// How often each number went to another tenant, by partition.
+    pub fn generations(&self) -> &[u16] {
+        &self.generations
+    }
+
     /// Numbers that are to be left for who comes after `tenant`: one for each tenant that is known, and some where
     /// more may come.
     fn numbers_needed(&self, tenant: TenantId) -> usize {
         let known = self.tenants.names().len().saturating_sub(usize::from(tenant.0) + 1);
         let may_come = self.classes.is_on() || self.tenants.may_grow();
-        known.max(if may_come { PARTITIONS_MAX / 4 } else { 0 })
+        let to_appear = if self.tenants.do_appear() { self.tenants.free() + 1 } else { 0 };
+        known.max(if may_come { PARTITIONS_MAX / 4 } else { 0 }).max(to_appear)
     }
 
     /// How many there are.
@@ -361,6 +406,33 @@ mod tests {
         assert_eq!(partitions.of(0, b"a:3"), PartitionId(0));
         assert_eq!(partitions.of(1, b"a:1"), PartitionId(0), "another database's key of that name is another key");
         assert_eq!(partitions.len(), 5);
+    }
+
+    #[test]
+    fn a_tenant_that_takes_anothers_place_has_its_numbers() {
+        let spec = ClassSpec { source: Source::Auto, ..ClassSpec::default() };
+        let keys = Keys::new(Some(KeyTable::new(1 << 16)), Remembers::Classes);
+        let tenants = Tenants::with_delimiter(&TenantSpec::parse("a=a:*").unwrap(), ":");
+        let mut partitions = Partitions::new(tenants, Classes::new(spec), keys, None, 0);
+        assert!(partitions.appear(b"b", None) && !partitions.appear(b"b", None));
+        assert_eq!(learn(&mut partitions, 0, b"b:1", 100), "b*/70-150us");
+        assert_eq!(partitions.names(), ["a", "other", "b*", "b*/70-150us"]);
+        let b = partitions.of_what()[2].0;
+        assert_eq!(partitions.of_tenant(b), [PartitionId(2), PartitionId(3)]);
+        assert!(partitions.appear(b"c", Some(b)));
+        assert_eq!(partitions.names(), ["a", "other", "c*", "c*/70-150us"]);
+        assert_eq!(partitions.generations(), [0, 0, 1, 1]);
+        assert_eq!((partitions.of(0, b"b:2"), partitions.of(5, b"c:2")), (PartitionId(1), PartitionId(2)));
+        assert_eq!(partitions.base_of(partitions.tenants().other()), PartitionId(1));
+    }
+
+    /// Size classes leave numbers for tenants that are still to come.
+    #[test]
+    fn tenants_that_appear_find_numbers_beside_size_classes() {
+        let tenants = Tenants::with_delimiter(&TenantSpec::default(), ":");
+        let mut partitions = Partitions::new(tenants, Classes::default(), Keys::default(), None, 8);
+        let n = (0..100).filter(|i| partitions.appear(format!("p{i}").as_bytes(), None)).count();
+        assert_eq!((n, partitions.len()), (64, 65));
     }
 
     #[test]

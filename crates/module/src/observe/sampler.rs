@@ -35,6 +35,8 @@ pub struct Sampled {
     pub is_sized: bool,
     /// Which set of partitions the number above is of; it changes with `tenure.tenants`.
     pub epoch: u32,
+    /// How often the number went to another tenant.
+    pub generation: u16,
     /// What the key has shown, where that is remembered.
     pub shown: Option<Shown>,
 }
@@ -133,7 +135,8 @@ impl Sampler {
             }
             let shown = lookup.shown(&access, partition, &noted, is_sized);
             let bins = lookup.partitions.binning.of(partition);
-            let sampled = Sampled { access, at, partition, bins, is_sized, epoch: self.epoch, shown };
+            let generation = lookup.partitions.generations()[partition.index()];
+            let sampled = Sampled { access, at, partition, bins, is_sized, epoch: self.epoch, generation, shown };
             if self.queue.push(sampled).is_err() {
                 self.losses.queue_full += 1;
             }

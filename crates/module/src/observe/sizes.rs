@@ -87,6 +87,12 @@ impl Sizes {
         self.mean.fill(Mean::default());
     }
 
+    /// Forgets what was learned of one.
+    pub fn forget(&mut self, partition: PartitionId) {
+        self.overhead[partition.index()] = Mean::default();
+        self.mean[partition.index()] = Mean::default();
+    }
+
     /// What `key` of that name takes, in bytes. About 10 ns for a string; a collection that isn't remembered costs a
     /// call.
     pub fn of(

@@ -3,11 +3,13 @@
 //! Grammar: space-separated entries, each `NAME=SELECTOR[,min=BYTES][,max=BYTES][,weight=N][,replies=MODE]`, a
 //! selector being `PREFIX*`, `user:USERNAME` or `db:N`; what ends in `*` is a prefix, `user:*` too. The longest
 //! prefix that fits wins, then the user who created the key, then the database, then `other`. Without entries every
-//! logical database in use is a tenant, named `db0`, `db1`, ….
+//! logical database in use is a tenant, named `db0`, `db1`, …. Where tenants appear by themselves
+//! (`tenure.auto-tenants-delimiter`), first parts of keys that would be `other`'s are tenants in place of databases.
 
 use tenure_core::units::{PARTITIONS_MAX, TenantId, format_bytes, parse_bytes};
 
 use super::DBS_MAX;
+use super::first_parts::{self, FirstParts};
 use super::owners::User;
 use super::prefixes::Prefixes;
 use super::reply_mode::Mode;
@@ -223,11 +225,24 @@ pub struct Tenants {
     grows: bool,
     /// No more of them: there are no numbers left for their partitions.
     is_full: bool,
+    /// First parts of keys that are tenants, where some become it by themselves.
+    first_parts: Option<Box<FirstParts>>,
+    /// Whose all other keys are, then.
+    other: TenantId,
 }
 
 impl Tenants {
-    /// The tenants that `spec` asks for.
+    /// The tenants that `spec` asks for, and none beside them.
+    #[cfg(test)]
     pub fn new(spec: &TenantSpec) -> Self {
+        Tenants::with_delimiter(spec, "")
+    }
+
+    /// The tenants that `spec` asks for. With a `delimiter`, first parts of other keys become tenants: see
+    /// [`Tenants::appear`].
+    pub fn with_delimiter(spec: &TenantSpec, delimiter: &str) -> Self {
+        let first_parts = FirstParts::new(delimiter).map(Box::new);
+        let appear = first_parts.is_some();
         let mut tenants = Tenants {
             names: Vec::new(),
             stated: Vec::new(),
@@ -240,8 +255,10 @@ impl Tenants {
             by_user: [UNASSIGNED; User::MAX as usize + 1],
             by_db: [UNASSIGNED; DBS_MAX as usize],
             n_dbs: [0; TENANTS_MAX],
-            grows: spec.tenants.is_empty(),
+            grows: spec.tenants.is_empty() && !appear,
             is_full: false,
+            first_parts,
+            other: TenantId(0),
         };
         let mut prefixes = Vec::new();
         for tenant in &spec.tenants {
@@ -254,8 +271,10 @@ impl Tenants {
         }
         tenants.prefixes = Prefixes::new(prefixes);
         if !tenants.grows {
-            let other = tenants.add("other".to_owned(), 0, u64::MAX, 1).0 as u8;
-            tenants.by_db.iter_mut().filter(|p| **p == UNASSIGNED).for_each(|p| *p = other);
+            tenants.other = tenants.add("other".to_owned(), 0, u64::MAX, 1);
+            let other = tenants.other.0 as u8;
+            // Where first parts are to be looked at, databases decide nothing.
+            tenants.by_db.iter_mut().filter(|p| **p == UNASSIGNED && !appear).for_each(|p| *p = other);
         }
         for &id in tenants.by_db.iter().filter(|&&id| id != UNASSIGNED) {
             tenants.n_dbs[id as usize] += 1;
@@ -307,8 +326,62 @@ impl Tenants {
         }
         match self.by_db.get(db as usize) {
             Some(&id) if id != UNASSIGNED => TenantId(u16::from(id)),
-            _ => self.assign(db),
+            _ => self.of_nobodys(db, key),
         }
+    }
+
+    /// The tenant of a key that no setting and no database gives to one.
+    #[inline(never)]
+    fn of_nobodys(&mut self, db: u16, key: &[u8]) -> TenantId {
+        match &self.first_parts {
+            Some(first_parts) => first_parts.tenant_of(key).unwrap_or(self.other),
+            None => self.assign(db),
+        }
+    }
+
+    /// True where first parts of keys become tenants by themselves.
+    pub fn do_appear(&self) -> bool {
+        self.first_parts.is_some()
+    }
+
+    /// The tenants that appeared by themselves.
+    pub fn appeared(&self) -> Vec<TenantId> {
+        self.first_parts.iter().flat_map(|first_parts| first_parts.tenants()).collect()
+    }
+
+    /// How many more may.
+    pub fn free(&self) -> usize {
+        if self.is_full || !self.do_appear() { 0 } else { TENANTS_MAX - self.names.len() }
+    }
+
+    /// The first part of a key of `tenant`, where none is a tenant yet but might be.
+    #[inline]
+    pub fn nobodys_part<'k>(&self, tenant: TenantId, key: &'k [u8]) -> Option<&'k [u8]> {
+        if tenant == self.other { self.first_parts.as_ref()?.part_of(key) } else { None }
+    }
+
+    /// Whose keys are that are nobody's, where tenants appear by themselves.
+    pub fn other(&self) -> TenantId {
+        self.other
+    }
+
+    /// A first part of keys is a tenant from now on: another one, or, where that is given, in the place of one that
+    /// had appeared. `None` where there is no place, or it is a tenant already.
+    pub fn appear(&mut self, part: &[u8], in_place_of: Option<TenantId>) -> Option<TenantId> {
+        let name = first_parts::name_of(part);
+        if self.names.contains(&name) {
+            return None;
+        }
+        let tenant = match in_place_of {
+            Some(tenant) if self.appeared().contains(&tenant) => {
+                self.names[usize::from(tenant.0)] = name;
+                tenant
+            }
+            None if self.free() > 0 => self.add(name, 0, u64::MAX, 1),
+            _ => return None,
+        };
+        self.first_parts.as_mut()?.put(part, tenant);
+        Some(tenant)
     }
 
     /// A database is met for the first time. The last tenant is for all that no number is left for.
@@ -368,9 +441,9 @@ impl Tenants {
         &self.bytes_min
     }
 
-    /// True where databases that are met become tenants.
+    /// True where databases that are met become tenants, or first parts of keys do.
     pub fn may_grow(&self) -> bool {
-        self.grows
+        self.grows || self.do_appear()
     }
 
     /// From now on databases that are met are of `other`.
@@ -495,6 +568,40 @@ mod tests {
         let (high, higher) = (tenants.of(150, b"a", || NOBODY), tenants.of(60_000, b"a", || NOBODY));
         assert_eq!((name(&tenants, high), name(&tenants, higher)), ("other", "other"));
         assert_eq!(tenants.whole_database(150), None);
+    }
+
+    #[test]
+    fn first_parts_appear_where_nobody_else_has_the_key() {
+        let spec = TenantSpec::parse("shop=shop:* alice=user:alice queue=db:3").unwrap();
+        let mut tenants = Tenants::with_delimiter(&spec, ":");
+        tenants.number_users(|_| 7);
+        assert_eq!(tenants.names(), ["shop", "alice", "queue", "other"]);
+        let session = tenants.appear(b"session", None).unwrap();
+        assert_eq!(tenants.appear(b"session", None), None, "it is there");
+        for (db, key, owner, expected) in [
+            (0, &b"session:1"[..], NOBODY, "session*"),
+            (900, b"session:1", NOBODY, "session*"),
+            (0, b"session:1", 7, "alice"),
+            (3, b"session:1", NOBODY, "queue"),
+            (0, b"shop:1", NOBODY, "shop"),
+            (0, b"session", NOBODY, "other"),
+            (0, b"else:1", NOBODY, "other"),
+        ] {
+            let id = tenants.of(db, key, || owner);
+            assert_eq!(name(&tenants, id), expected, "{db} {key:?} of {owner}");
+        }
+        let other = tenants.other();
+        assert_eq!(tenants.nobodys_part(other, b"else:1"), Some(&b"else"[..]));
+        assert_eq!((tenants.nobodys_part(other, b"else"), tenants.nobodys_part(session, b"session:1")), (None, None));
+        assert_eq!(tenants.appear(b"else", Some(session)), Some(session));
+        assert_eq!(tenants.of(0, b"session:1", || NOBODY), other);
+        assert_eq!(tenants.appear(b"x", Some(TenantId(0))), None, "who was named stays");
+        let n = (0..100).filter(|i| tenants.appear(format!("p{i}").as_bytes(), None).is_some()).count();
+        assert_eq!((n, tenants.names().len(), tenants.free()), (TENANTS_MAX - 5, TENANTS_MAX, 0));
+        assert_eq!((tenants.whole_database(0), tenants.bytes_min().len()), (None, TENANTS_MAX));
+        let alone = Tenants::with_delimiter(&TenantSpec::default(), "/");
+        assert_eq!(alone.names(), ["other"], "databases are no tenants then");
+        assert_eq!((Tenants::new(&spec).free(), Tenants::new(&spec).do_appear()), (0, false));
     }
 
     #[test]

@@ -25,6 +25,8 @@ pub enum EvictionStatus {
     Loading,
     /// Clients or writes are paused.
     Paused,
+    /// `import-mode` is on.
+    Importing,
     /// `maxmemory-policy` is a `volatile-*`, and no key expires.
     NothingExpires,
 }
@@ -46,6 +48,7 @@ impl EvictionStatus {
             EvictionStatus::Replica => "standing by: this server is a replica",
             EvictionStatus::Loading => "standing by: the server is loading",
             EvictionStatus::Paused => "standing by: writes are paused",
+            EvictionStatus::Importing => "standing by: import-mode is on",
             EvictionStatus::NothingExpires => {
                 "standing by: maxmemory-policy lets only keys go that expire, and none does"
             }

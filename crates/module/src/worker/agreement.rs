@@ -83,6 +83,7 @@ impl Served {
             counters: self.counters.clone(),
             tenant_of: vec![TenantId(0)],
             bins: self.binning.all().to_vec(),
+            generations: vec![0],
             tenants: TenantTerms { bytes_min: vec![0], bytes_max: vec![u64::MAX], weights: vec![1] },
             memory_bytes: MEMORY_BYTES,
             capacity_bytes: CAPACITY_BYTES,
@@ -164,7 +165,7 @@ impl Order for Served {
         let at = self.counters[0].requests();
         let bins = self.binning.of(PartitionId(0));
         let (access, partition) = (*access, PartitionId(0));
-        self.models.take(&Sampled { access, at, partition, bins, is_sized: true, epoch: 0, shown });
+        self.models.take(&Sampled { access, at, partition, bins, is_sized: true, epoch: 0, generation: 0, shown });
         self.counters[0].reads += 1;
         self.counters[0].misses += u64::from(outcome == Outcome::Miss);
         if outcome == Outcome::Miss

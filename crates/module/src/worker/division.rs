@@ -122,7 +122,16 @@ mod tests {
         binning.add(0);
         let access = Access::read(KeyHash::of_number(0), 1);
         let bins = binning.of(PartitionId(0));
-        let sampled = Sampled { access, at: 0, partition: PartitionId(0), bins, is_sized: true, epoch: 0, shown: None };
+        let sampled = Sampled {
+            access,
+            at: 0,
+            partition: PartitionId(0),
+            bins,
+            is_sized: true,
+            epoch: 0,
+            generation: 0,
+            shown: None,
+        };
         let models = (0..4).map(|i| Model::new(modelling, SampleRate::ALL, i)).collect();
         let mut case = Case { division: Division::new(4), models, reads: vec![0.0; 4], sampled };
         (0..1600).for_each(|i| case.write(1_000_000 + i, 100 + i as u32));

@@ -33,6 +33,8 @@ struct Partition {
     division: Option<Division>,
     /// What was taken over and still counts.
     carried: Option<Carried>,
+    /// How often its number went to another tenant.
+    generation: u16,
 }
 
 /// All partitions of one set. See the file's opening.
@@ -87,6 +89,9 @@ impl PartitionModels {
     pub fn take(&mut self, sampled: &Sampled) {
         let (partition, bins) = (sampled.partition.index(), sampled.bins);
         self.make_room(partition, bins);
+        if !self.is_of(partition, bins, sampled.generation) {
+            return;
+        }
         let range = bins.range();
         match &mut self.partitions[partition].division {
             Some(division) => division.take(sampled, &mut self.models[range.clone()], &mut self.reads_now[range]),
@@ -107,6 +112,21 @@ impl PartitionModels {
         if bins.are_many() {
             self.partitions[partition].division.get_or_insert_with(|| Division::new(bins.count()));
         }
+    }
+
+    /// What a number stands for has become another tenant's: what was learned of it is forgotten. False where news of
+    /// an older one comes late.
+    pub fn is_of(&mut self, partition: usize, bins: Bins, generation: u16) -> bool {
+        let held = self.partitions[partition].generation;
+        if generation != held && generation.wrapping_sub(held) < u16::MAX / 2 {
+            let division = bins.are_many().then(|| Division::new(bins.count()));
+            self.partitions[partition] = Partition { generation, division, ..Partition::default() };
+            for bin in bins.range() {
+                self.models[bin] = Model::new(self.modelling, self.rate, bin as u64);
+                (self.reads_now[bin], self.reads[bin]) = (0.0, 0.0);
+            }
+        }
+        generation == self.partitions[partition].generation
     }
 
     /// A part of the stream goes by unseen.
@@ -242,7 +262,7 @@ impl PartitionModels {
         (bins, merged): (&[BinView], &[Option<MergedCurve>]),
         now: &Counters,
     ) -> PartitionView {
-        let Partition { weights, before, .. } = &mut self.partitions[partition];
+        let Partition { weights, before, generation, .. } = &mut self.partitions[partition];
         let before = std::mem::replace(before, *now);
         let reads = now.reads.saturating_sub(before.reads);
         weights.reads = weights.reads * WINDOW_DECAY + reads as f64;
@@ -263,6 +283,7 @@ impl PartitionModels {
             miss_ratio: (reads > 0).then(|| (misses as f64 / reads as f64).min(1.0)),
             sampled_keys: bins.iter().map(|bin| bin.sampled_keys).sum(),
             weights,
+            generation: *generation,
         }
     }
 
@@ -292,6 +313,7 @@ impl PartitionModels {
     pub fn take_over(&mut self, lessons: Vec<(PartitionId, Lesson)>, snapshot: &Snapshot) -> Vec<u64> {
         self.skip_models();
         self.partitions.iter_mut().zip(&snapshot.counters).for_each(|(held, &counted)| held.before = counted);
+        self.partitions.iter_mut().zip(&snapshot.generations).for_each(|(held, &of)| held.generation = of);
         let mut target_bytes = vec![0; self.models.len()];
         for (id, lesson) in lessons {
             let Some((held, bins)) = self.partitions.get_mut(id.index()).zip(snapshot.bins.get(id.index())) else {
@@ -311,8 +333,8 @@ impl PartitionModels {
         let view = |held: &Partition| {
             let (penalty_us_mean, penalty_us_spread) = held.weights.penalty_us();
             let curve = held.carried.as_ref().map_or_else(MissRatioCurve::default, |carried| carried.curve.clone());
-            let weights = held.weights;
-            PartitionView { curve, penalty_us_mean, penalty_us_spread, weights, ..PartitionView::default() }
+            let (weights, generation) = (held.weights, held.generation);
+            PartitionView { curve, penalty_us_mean, penalty_us_spread, weights, generation, ..PartitionView::default() }
         };
         let views: Vec<PartitionView> = self.partitions.iter().map(view).collect();
         let bins_of = |(view, bins): (&PartitionView, &Bins)| {
@@ -334,6 +356,12 @@ impl PartitionModels {
             std::iter::repeat_n(says_more.map(|carried| carried.sample_size), bins.count())
         };
         self.partitions.iter().zip(&snapshot.bins).flat_map(of).collect()
+    }
+
+    /// For tests: sampled keys remembered of a partition's first bin, and its reads of late.
+    #[cfg(test)]
+    pub fn known(&self, partition: usize, bins: Bins) -> (usize, f64) {
+        (self.models[bins.range().start].sampled_keys(), self.partitions[partition].weights.reads)
     }
 
     /// For tests: what was taken over of a partition still counts.

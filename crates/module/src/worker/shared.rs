@@ -62,6 +62,8 @@ pub struct Snapshot {
     pub tenant_of: Vec<TenantId>,
     /// Its bins.
     pub bins: Vec<Bins>,
+    /// How often its number went to another tenant.
+    pub generations: Vec<u16>,
     /// What tenants may have.
     pub tenants: TenantTerms,
     /// The server's limit, in bytes; 0 = none.

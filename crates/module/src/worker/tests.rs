@@ -31,7 +31,16 @@ fn binning(size_classes: usize) -> Binning {
 
 fn sampled(access: Access, at: u64, partition: u16) -> Sampled {
     let partition = PartitionId(partition);
-    Sampled { access, at, partition, bins: binning(1).of(partition), is_sized: true, epoch: 0, shown: None }
+    Sampled {
+        access,
+        at,
+        partition,
+        bins: binning(1).of(partition),
+        is_sized: true,
+        epoch: 0,
+        generation: 0,
+        shown: None,
+    }
 }
 
 fn tenants(weights: Vec<u32>) -> TenantTerms {
@@ -44,6 +53,7 @@ fn snapshot(counters: Vec<Counters>, capacity_bytes: u64) -> Snapshot {
         counters,
         tenant_of: vec![TenantId(0), TenantId(1)],
         bins: binning(1).all().to_vec(),
+        generations: vec![0; 2],
         tenants: tenants(vec![1; 2]),
         memory_bytes: capacity_bytes,
         capacity_bytes,
@@ -56,6 +66,33 @@ fn snapshot(counters: Vec<Counters>, capacity_bytes: u64) -> Snapshot {
         is_replica: false,
         instructions: instructions(),
     }
+}
+
+/// What was learned of a number that goes to another tenant is forgotten; of the other it stays. News of the one
+/// before that comes late is dropped.
+#[test]
+fn a_number_of_another_tenant_begins_anew() {
+    let shared = Shared::new();
+    let mut models = Models::new(&shared);
+    let counted = |reads| Counters { reads, ..Counters::default() };
+    models.look_at(&shared, &snapshot(vec![counted(0); 2], 1000));
+    for i in 0..100 {
+        models.take(&sampled(Access::read(KeyHash::of_number(i), 10), i, (i % 2) as u16));
+    }
+    let ends = Instructions { window_requests: 1, ..instructions() };
+    models.look_at(&shared, &Snapshot { instructions: ends, ..snapshot(vec![counted(50); 2], 1000) });
+    let known = |models: &Models| [0, 1].map(|i| models.kept.known(i, binning(1).of(PartitionId(i as u16))));
+    assert_eq!(known(&models), [(50, 50.0), (50, 50.0)]);
+    let later = Snapshot { generations: vec![0, 3], ..snapshot(vec![counted(50), counted(0)], 1000) };
+    models.look_at(&shared, &later);
+    assert_eq!(known(&models), [(50, 50.0), (0, 0.0)]);
+    models.take(&sampled(Access::read(KeyHash::of_number(7), 10), 60, 1));
+    assert_eq!(known(&models)[1].0, 0, "of the one before");
+    models.take(&Sampled { generation: 3, ..sampled(Access::read(KeyHash::of_number(7), 10), 1, 1) });
+    assert_eq!(known(&models)[1].0, 1);
+    let before = models.window.number;
+    models.look_at(&shared, &Snapshot { instructions: ends, ..snapshot(vec![counted(90); 2], 1000) });
+    assert_eq!(models.window.number, before, "a snapshot from before ends no window");
 }
 
 /// On a busy core accesses may come faster than a worker takes them.

@@ -26,6 +26,8 @@ pub struct PartitionView {
     pub sampled_keys: usize,
     /// What its history weighs.
     pub weights: Weights,
+    /// How often its number had gone to another tenant.
+    pub generation: u16,
 }
 
 /// What is known of one bin at the end of a window.

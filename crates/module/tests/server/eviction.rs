@@ -403,6 +403,31 @@ fn many_databases_are_evicted_from_each_by_its_target() {
     });
 }
 
+/// While another server writes its keys into this one none goes, as with the server alone; then they do, and count.
+#[test]
+fn in_import_mode_nothing_is_evicted() {
+    on_every_server(&with_module().set("maxmemory-policy", "allkeys-lru"), |server| {
+        let mut connection = server.connection().unwrap();
+        let known: Vec<String> = send(&mut connection, "CONFIG GET import-mode");
+        if known.is_empty() {
+            return;
+        }
+        config_set(&mut connection, "import-mode", "yes");
+        write_all(&mut client(server, "k:", 5000), 5000);
+        config_set(&mut connection, "maxmemory", used_memory(server) / 2);
+        wait_for("Tenure to stand by", || status(&mut connection)["eviction"] == "standing by: import-mode is on");
+        let visited = info(server, "visited_keys");
+        wait_for("more ticks", || info(server, "visited_keys") > visited + 100.0);
+        assert_eq!(send::<u64>(&mut connection, "DBSIZE"), 5000);
+        config_set(&mut connection, "import-mode", "no");
+        wait_for("keys to go", || send::<u64>(&mut connection, "DBSIZE") < 4000);
+        wait_for("both to add up", || {
+            let all = info(server, "evictions_and_servers");
+            all > 0.0 && all == evictions(server) + evicted_by_server(server) as f64
+        });
+    });
+}
+
 /// A slice ends with the key at work when its time is up, and the server evicts the rest. How long one slice takes is
 /// no measure: machines pause programs.
 #[test]

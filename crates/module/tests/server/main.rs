@@ -5,6 +5,7 @@
 //! counted, so that a busy machine changes how long a test takes and not what it says.
 
 mod accounting;
+mod auto_tenants;
 mod checked_reads;
 mod classes;
 mod cluster;

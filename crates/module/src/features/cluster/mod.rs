@@ -146,8 +146,10 @@ impl Clustered {
         if let Some(published) = tenure.current().filter(|_| is_news) {
             self.taught = (tenure.published_version(), view.replicas.clone());
             let partitions = &tenure.observer.partitions;
-            let of_what = partitions.of_what().iter().map(|&(tenant, class)| {
-                (partitions.tenants().names()[tenant.0 as usize].clone(), partitions.classes.name(class))
+            // What is known of who had a number before concerns nobody.
+            let of_what = partitions.of_what().iter().enumerate().map(|(i, &(tenant, class))| {
+                let name = tenure.view(i).map(|_| partitions.tenants().names()[tenant.0 as usize].clone());
+                (name.unwrap_or_default(), partitions.classes.name(class))
             });
             let lessons = Lessons::of(published, &partitions.binning, of_what).encode();
             view.replicas.iter().for_each(|id| _ = bus::send(server, Some(id), Topic::Lessons.number(), &lessons));
@@ -212,6 +214,7 @@ fn keys_by_tenant(tenure: &Tenure) -> KeysByTenant {
 }
 
 fn take_lessons(tenure: &mut Tenure, lessons: Lessons) {
+    tenure.follow_tenants(lessons.partitions.iter().map(|lesson| lesson.tenant.as_str()));
     let partitions = &mut tenure.observer.partitions;
     let known = lessons.partitions.into_iter().filter_map(|lesson| {
         let id = partitions.of_names(&lesson.tenant, &lesson.class)?;

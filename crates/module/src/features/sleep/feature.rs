@@ -47,8 +47,9 @@ pub struct Sleep {
     /// Which settings were taken, and the folder among them.
     settings_version: u64,
     folder: String,
-    /// Which set of partitions sleepers are told apart by.
+    /// Which set of partitions sleepers are told apart by, and how often each number went to another tenant.
     epoch: u32,
+    generations: Vec<u16>,
 }
 
 impl Sleep {
@@ -64,6 +65,7 @@ impl Sleep {
             settings_version: u64::MAX,
             folder: String::new(),
             epoch: 0,
+            generations: Vec::new(),
         }
     }
 
@@ -344,11 +346,16 @@ impl Sleep {
 
     /// Sleepers of partitions that are no more are those of the new ones, whose rhythms are to be learned.
     fn follow_partitions(&mut self, tenure: &mut Tenure) {
-        let epoch = tenure.observer.epoch();
-        if std::mem::replace(&mut self.epoch, epoch) != epoch
-            && let Some(spill) = &mut self.spill
-        {
-            spill.divide_anew(&mut tenure.observer.partitions, &mut self.touches.sleepers);
+        let (epoch, generations) = (tenure.observer.epoch(), tenure.observer.partitions.generations());
+        let is_other = std::mem::replace(&mut self.epoch, epoch) != epoch;
+        if !is_other && self.generations == generations {
+            return;
+        }
+        let stays = |(i, before): (usize, &u16)| !is_other && generations.get(i) == Some(before);
+        let stay: Vec<bool> = self.generations.iter().enumerate().map(stays).collect();
+        self.generations = generations.to_vec();
+        if let Some(spill) = &mut self.spill {
+            spill.divide_anew(&stay, &mut tenure.observer.partitions, &mut self.touches.sleepers);
         }
     }
 

@@ -191,9 +191,9 @@ impl Spill {
         self.folder.path()
     }
 
-    /// Partitions are divided otherwise: sleepers are the new ones', rhythms begin anew.
-    pub fn divide_anew(&mut self, partitions: &mut Partitions, sleepers: &mut Sleepers) {
-        self.rhythms.clear();
+    /// Partitions are divided otherwise: sleepers are the new ones', rhythms begin anew but for those that `stay`.
+    pub fn divide_anew(&mut self, stay: &[bool], partitions: &mut Partitions, sleepers: &mut Sleepers) {
+        self.rhythms.keep(stay);
         sleepers.divide_anew(|sleeper| {
             partitions.of_accessed(sleeper.db, &sleeper.name, || KeyHash::of(&sleeper.name), sleeper.owner)
         });

@@ -126,9 +126,13 @@ impl Rhythms {
         is_over
     }
 
-    /// Partitions are others.
-    pub fn clear(&mut self) {
-        self.all.clear();
+    /// Partitions are others but for those that `stay`.
+    pub fn keep(&mut self, stay: &[bool]) {
+        for (i, rhythm) in self.all.iter_mut().enumerate() {
+            if !stay.get(i).copied().unwrap_or(false) {
+                *rhythm = Rhythm::new(self.config);
+            }
+        }
     }
 
     /// How many partitions have one.

@@ -348,7 +348,9 @@ impl Sleep {
     fn follow_partitions(&mut self, tenure: &mut Tenure) {
         let (epoch, generations) = (tenure.observer.epoch(), tenure.observer.partitions.generations());
         let is_other = std::mem::replace(&mut self.epoch, epoch) != epoch;
-        if !is_other && self.generations == generations {
+        // What sleeps stays whose it was while tenants only come.
+        if !is_other && generations.starts_with(&self.generations) {
+            self.generations.extend_from_slice(&generations[self.generations.len()..]);
             return;
         }
         let stays = |(i, before): (usize, &u16)| !is_other && generations.get(i) == Some(before);

@@ -179,7 +179,8 @@ fn in_a_full_cache_what_they_hold_is_known() {
             let (mut a, mut b) = (reader("a:", 6000), reader("b:", 6000));
             let of = |row: &Row, name| row[name];
             wait_for("both to be evicted from, and known", || {
-                (a.read_some(1000), b.read_some(1000));
+                a.read_some(1000);
+                b.read_some(1000);
                 let rows = partitions(&mut connection);
                 let mut held = Held::new();
                 count(&mut server.connection().unwrap(), &mut held, by_first_part);

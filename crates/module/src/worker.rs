@@ -29,7 +29,9 @@ use tenure_core::policy::density::{Learner, LearnerConfig};
 use tenure_core::sampling::SampleRate;
 
 use self::chooser::{Choice, Chooser, Whole};
-pub use self::lessons::{Lesson, Taught};
+#[cfg(any(feature = "cluster", test))]
+pub use self::lessons::Lesson;
+pub use self::lessons::Taught;
 use self::model::Modelling;
 use self::partition_models::{Closed, PartitionModels};
 use self::planner::{Known, Planner, divide_fast};
@@ -37,7 +39,9 @@ use self::rate::RateControl;
 use self::shared::{Effort, QUEUE_LEN};
 pub use self::shared::{Instructions, Published, Shared, Snapshot, TenantTerms};
 use self::sizing::Sizer;
-pub use self::views::{BinView, PartitionView, Weights};
+#[cfg(any(feature = "cluster", test))]
+pub use self::views::Weights;
+pub use self::views::{BinView, PartitionView};
 use crate::ffi::guard;
 use crate::observe::{Counters, Sampled};
 

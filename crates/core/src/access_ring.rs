@@ -140,6 +140,12 @@ impl<B: Copy> AccessRing<B> {
         self.requests / REQUESTS_PER_TICK
     }
 
+    /// Another clock, which this one goes by, has gone on by `ticks`, and without a break for `unbroken` by now.
+    pub fn follow(&mut self, ticks: u64, unbroken: u64) {
+        self.requests += ticks * REQUESTS_PER_TICK;
+        self.since = self.now().saturating_sub(unbroken);
+    }
+
     /// True while the clock goes.
     #[inline]
     pub fn is_on(&self) -> bool {

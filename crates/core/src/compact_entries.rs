@@ -231,6 +231,35 @@ impl CompactEntries {
         }
     }
 
+    /// Adds the line of a bucket to `out`, with ages at `now` in the place of times: 64 bytes.
+    pub(crate) fn write_line(&self, bucket: usize, now: u32, out: &mut Vec<u8>) {
+        let (line, epoch) = (&self.lines[bucket], now >> self.epoch_shift);
+        for &word in &line.words {
+            let aged = if word == 0 { 0 } else { word / EPOCHS * EPOCHS + idle(word, epoch) };
+            out.extend_from_slice(&aged.to_le_bytes());
+        }
+        out.extend_from_slice(&line.penalties);
+        out.extend_from_slice(&line.departures.to_le_bytes());
+    }
+
+    /// Takes such a line over in the place of the one that is there; `None` where the bytes are too many or too few.
+    pub(crate) fn take_line(&mut self, bucket: usize, bytes: &[u8], now: u32) -> Option<()> {
+        let (words, rest) = bytes.split_at_checked(4 * WAYS)?;
+        let (penalties, departures) = rest.split_first_chunk::<WAYS>()?;
+        let departures = u32::from_le_bytes(departures.try_into().ok()?);
+        let epoch = now >> self.epoch_shift;
+        let dated = |bytes: &[u8; 4]| match u32::from_le_bytes(*bytes) {
+            word if word >> TAG_SHIFT == 0 || word % EPOCHS >= IDLE_EPOCHS_MAX => 0,
+            word => word / EPOCHS * EPOCHS + epoch.wrapping_sub(word % EPOCHS) % EPOCHS,
+        };
+        let words = std::array::from_fn(|at| dated(&words.as_chunks().0[at]));
+        let line = self.lines.get_mut(bucket)?;
+        let n_used = |words: &[u32; WAYS]| words.iter().filter(|&&word| word != 0).count();
+        self.used = self.used + n_used(&words) - n_used(&line.words);
+        *line = Line { words, penalties: *penalties, departures };
+        Some(())
+    }
+
     /// How many there are.
     pub fn len(&self) -> usize {
         self.used

@@ -404,6 +404,63 @@ impl KeyTable {
         Some(if held.is_some() { before.class } else { 0 })
     }
 
+    /// Bytes of a bucket as [`KeyTable::write_bucket`] writes it.
+    pub fn shared_bucket_bytes(&self) -> usize {
+        BUCKET_BYTES as usize * if self.has_compact_entries() { 2 } else { 1 }
+    }
+
+    /// Adds a bucket of histories to `out`, for a table of as many buckets with a clock of its own: times become ages
+    /// at `now`.
+    pub fn write_bucket(&self, bucket: usize, now: u32, out: &mut Vec<u8>) {
+        for entry in &self.buckets[bucket].0 {
+            let entered = entry.entered.to_le_bytes();
+            let mut bytes = entry.to_bytes(now);
+            // A history is no time.
+            bytes[8..12].copy_from_slice(&entered);
+            out.extend_from_slice(&bytes);
+        }
+        if let Some(compact_entries) = &self.compact_entries {
+            compact_entries.write_line(bucket, now, out);
+        }
+    }
+
+    /// Takes a bucket over that [`KeyTable::write_bucket`] wrote, in the place of what is known here, but for where
+    /// values lie in slow memory. `class_here` tells the number here of a class there. Returns how many keys changed
+    /// class; `None` where there is no such bucket or the bytes are too many or too few.
+    pub fn take_bucket(&mut self, bucket: usize, bytes: &[u8], now: u32, class_here: impl Fn(u8) -> u8) -> Option<u64> {
+        let held = &mut self.buckets.get_mut(bucket)?.0;
+        let (entries, line) = bytes.split_at_checked(BUCKET_BYTES as usize)?;
+        match &mut self.compact_entries {
+            Some(compact_entries) => compact_entries.take_line(bucket, line, now)?,
+            None if line.is_empty() => {}
+            None => return None,
+        }
+        let (mut taken, mut changed) = ([Entry::default(); WAYS], 0);
+        for (entry, bytes) in taken.iter_mut().zip(entries.as_chunks::<ENTRY_BYTES>().0) {
+            let entered = u32::from_le_bytes(*bytes[8..].first_chunk()?);
+            *entry = Entry { entered, ..Entry::from_bytes(bytes, now) };
+            entry.class = class_here(entry.class);
+            let own = held.iter().find(|own| own.n_requests > 0 && own.fingerprint == entry.fingerprint);
+            if entry.n_requests > 0 {
+                entry.set_placed(own.map(Entry::placed).unwrap_or_default());
+                changed += u64::from(own.map_or(0, |own| own.class) != entry.class);
+            }
+        }
+        let is_slow = |entry: &Entry| entry.n_requests > 0 && entry.placed().tier() == Tier::Slow;
+        for own in held.iter().filter(|own| is_slow(own)) {
+            let is_taken = taken.iter().any(|entry| entry.fingerprint == own.fingerprint);
+            let idle = |entry: &Entry| if entry.is_free() { u32::MAX } else { now.wrapping_sub(entry.last) };
+            let others = taken.iter_mut().filter(|entry| !is_slow(entry));
+            if let Some(place) = others.max_by_key(|entry| idle(entry)).filter(|_| !is_taken) {
+                *place = *own;
+            }
+        }
+        let n_used = |entries: &[Entry]| entries.iter().filter(|entry| !entry.is_free()).count();
+        self.used = self.used + n_used(&taken) - n_used(held);
+        *held = taken;
+        Some(changed)
+    }
+
     /// Keys of which something is remembered.
     pub fn len(&self) -> usize {
         self.used + self.compact_entries.as_ref().map_or(0, CompactEntries::len)
@@ -524,6 +581,49 @@ mod tests {
         assert_eq!(table.recall(key(compacted[0]), 1_300), Some(entry), "in full again");
         let strangers = (n..20 * n).filter(|&i| table.recall(key(i), 1_200).is_some()).count() as u64;
         assert!(strangers < 19 * n / 400, "{strangers}");
+    }
+
+    /// Histories too, in full and in compact entries, whatever the other's clock says; and who lies in slow memory
+    /// there still does.
+    #[test]
+    fn histories_are_handed_over_to_a_table_with_another_clock() {
+        let new = || KeyTable::with_compact_entries(1 << 14, 1);
+        let (mut from, mut to) = (new(), new());
+        let n = 2 * (from.buckets.len() * WAYS) as u64;
+        for i in 0..n {
+            let shown = (0..i as u32 % 7).fold(History::default(), |history, now| history.accessed(50, now, 0.0));
+            let entry = from.get_or_insert_by_history(key(i), 9_000);
+            entry.set_history(shown);
+            entry.learn_penalty(100.0);
+            entry.n_requests = (i % 2) as u16;
+        }
+        let slow = (0..n).find(|&i| from.get(key(i)).is_some_and(|entry| entry.n_requests > 0)).unwrap();
+        for known in [slow, n + 1] {
+            let entry = to.get_or_insert_by_history(key(known), 20);
+            entry.n_requests = 1;
+            entry.set_placed(Placed::moved(Tier::Slow, 3));
+        }
+        let mut bytes = Vec::new();
+        (0..from.n_buckets()).for_each(|bucket| from.write_bucket(bucket, 10_000, &mut bytes));
+        for _ in 0..2 {
+            let size = from.shared_bucket_bytes();
+            bytes
+                .chunks(size)
+                .enumerate()
+                .for_each(|(i, bytes)| _ = to.take_bucket(i, bytes, 70_000, |class| class).unwrap());
+        }
+        let known = |table: &KeyTable, i: u64, now: u32| {
+            let entry = table.recall(key(i), now)?;
+            Some((entry.history(), entry.penalty, entry.n_requests, now.wrapping_sub(entry.last) / 512))
+        };
+        let differ = (0..n).filter(|&i| known(&from, i, 10_000) != known(&to, i, 70_000)).count();
+        // The one that lies in slow memory has taken somebody's place.
+        assert!(differ <= 1, "{differ} of {n}");
+        assert!([slow, n + 1].iter().all(|&i| to.get(key(i)).unwrap().placed().tier() == Tier::Slow));
+        assert!(to.len().abs_diff(from.len()) <= 1 && from.len() > 900, "{} {}", to.len(), from.len());
+        assert_eq!(to.take_bucket(1 << 20, &bytes[..128], 1, |_| 0), None, "no such bucket");
+        assert_eq!(to.take_bucket(0, &bytes[..127], 1, |_| 0), None, "cut");
+        assert_eq!(KeyTable::new(1 << 14).take_bucket(0, &bytes[..128], 1, |_| 0), None, "of another kind");
     }
 
     #[test]

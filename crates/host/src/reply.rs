@@ -93,6 +93,8 @@ pub enum Answer {
     Number(f64),
     /// A bulk string.
     Text(String),
+    /// A bulk string that is no text.
+    Bytes(Vec<u8>),
     /// `+OK`.
     Ok,
     /// An array.
@@ -119,6 +121,10 @@ impl Server {
             Answer::Text(text) => {
                 // SAFETY: as above; the server copies the bytes.
                 unsafe { api!(RedisModule_ReplyWithStringBuffer(ctx, text.as_ptr().cast(), text.len())) };
+            }
+            Answer::Bytes(bytes) => {
+                // SAFETY: as above; the server copies the bytes.
+                unsafe { api!(RedisModule_ReplyWithStringBuffer(ctx, bytes.as_ptr().cast(), bytes.len())) };
             }
             Answer::Ok => {
                 // SAFETY: as above; the string is a constant.

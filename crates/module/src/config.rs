@@ -289,9 +289,11 @@ settings! {
     #[cfg(feature = "cluster")]
     c"limits-scope", limits_of_cluster: bool = false, either(c"node", c"cluster"),
         "What the tenants' minimums and maximums hold for, on a node of a cluster: 'node' each node by itself, 'cluster' all primaries together, each having the part that it has of the tenant's keys. To be set alike on all nodes.";
-    #[cfg(feature = "cluster")]
+    #[cfg(feature = "lessons")]
     c"teach-replicas", teach_replicas: bool = true, yes_or_no(),
-        "Whether a primary of a cluster sends its replicas what it has learned (with each plan about 1 KB per partition, and of the table of keys at most 80 KB ten times a second), so that one that takes over goes on with it.";
+        "Whether a replica asks its primary what it has learned, and a primary answers: each window 1 KB per partition \
+         and up to 350 KB of densities, and at most 512 KiB a second of the table of keys. A replica that takes over \
+         goes on with it.";
     #[cfg(feature = "sleep")]
     c"spill-dir", spill_dir: String = String::new(), text(set_spill_dir),
         "The folder for values that sleep on disk, of this server alone; it is made where it isn't there. Empty: nothing sleeps.";

@@ -97,15 +97,11 @@ pub struct Turn<'a> {
 pub enum Topic {
     /// How many keys of each tenant the sender has.
     Keys,
-    /// What a primary has learned of its partitions, for its replicas.
-    Lessons,
-    /// What it remembers of single keys, a part of it.
-    Classes,
 }
 
 impl Topic {
     /// All, in the order of their numbers.
-    pub const ALL: [Topic; 3] = [Topic::Keys, Topic::Lessons, Topic::Classes];
+    pub const ALL: [Topic; 1] = [Topic::Keys];
 
     /// The one of that number.
     pub fn of(number: u8) -> Option<Topic> {

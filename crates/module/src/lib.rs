@@ -21,6 +21,7 @@ mod info;
 mod observe;
 mod runtime;
 mod tenure;
+mod wire;
 mod worker;
 
 // As modules of this crate know it.

@@ -25,7 +25,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use tenure_core::decide::size_class::SizeLimits;
-use tenure_core::policy::density::{Learner, LearnerConfig};
+use tenure_core::policy::density::{Learned, Learner, LearnerConfig};
 use tenure_core::sampling::SampleRate;
 
 use self::chooser::{Choice, Chooser, Whole};
@@ -246,7 +246,7 @@ impl Models {
         } else {
             self.end_window(snapshot)
         };
-        shared.publish(published);
+        shared.publish(self.with_teaching(shared, published));
         if self.window.is_paused {
             self.kept.skip();
             self.chooser.skip();
@@ -278,6 +278,13 @@ impl Models {
         snapshot.bins.iter().enumerate().for_each(|(i, &bins)| self.kept.make_room(i, bins));
     }
 
+    /// With what replicas ask for, where there are any.
+    fn with_teaching(&self, shared: &Shared, published: Published) -> Published {
+        let learner = self.learner.as_ref().filter(|_| shared.is_asked());
+        let teaching = learner.map(|learner| Arc::new(learner.teaching()));
+        Published { learned: Learned { teaching, ..published.learned }, ..published }
+    }
+
     /// On a replica, publishes what its primary teaches in place of what it would learn itself; when it becomes the
     /// primary, begins with that. True where there is nothing more to do: the replica's own windows don't count while
     /// it is taught.
@@ -306,6 +313,9 @@ impl Models {
         self.make_room(snapshot);
         self.window.began = Instant::now();
         self.chooser.begin_with(taught.sample_size);
+        if let Some((learner, teaching)) = self.learner.as_mut().zip(taught.teaching) {
+            learner.begin_with(&teaching);
+        }
         self.planner.take_over(self.kept.take_over(taught.partitions, snapshot));
     }
 
@@ -323,6 +333,7 @@ impl Models {
         let effort = Effort { plan_us: began.elapsed().as_micros() as u64, ..self.effort() };
         Published {
             choice: self.chooser.choice(),
+            learned: self.learner.as_ref().map(|learner| learner.learned().clone()).unwrap_or_default(),
             is_taught: true,
             fast_target_bytes: divide_fast(snapshot, &bins, self.rate.rate()),
             limits: vec![SizeLimits::NONE; partitions.len()],

@@ -100,6 +100,20 @@ pub const COMMANDS: &[Command] = &[
             c"O(keys sampled per eviction)",
         )
     },
+    #[cfg(feature = "lessons")]
+    Command {
+        arguments: &[
+            argument(c"format", Form::Number),
+            argument(c"version", Form::Number),
+            argument(c"bucket", Form::Number),
+        ],
+        ..looks(
+            c"tenure.lessons",
+            Pace::Slow,
+            c"What replicas ask their primary: what it has learned, and a piece of what it remembers of keys.",
+            c"O(partitions), and at most 512 KiB of the table of keys",
+        )
+    },
     #[cfg(feature = "tiers")]
     looks(
         c"tenure.tiers",

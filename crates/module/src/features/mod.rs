@@ -2,6 +2,8 @@
 
 #[cfg(feature = "cluster")]
 pub mod cluster;
+#[cfg(feature = "lessons")]
+pub mod lessons;
 #[cfg(feature = "owners")]
 pub mod owners;
 #[cfg(feature = "prefixes")]
@@ -17,11 +19,12 @@ use crate::feature::Feature;
 use crate::ffi::server::Server;
 
 /// Of all features the name, whether this module was built with it, and what the names of its settings begin with.
-pub const KNOWN: [(&str, bool, &[&str]); 6] = [
+pub const KNOWN: [(&str, bool, &[&str]); 7] = [
     ("sleep", cfg!(feature = "sleep"), &["spill-", "warm-restart"]),
     ("tiers", cfg!(feature = "tiers"), &["tier-"]),
     ("replies", cfg!(feature = "replies"), &["replies"]),
-    ("cluster", cfg!(feature = "cluster"), &["limits-scope", "teach-replicas"]),
+    ("cluster", cfg!(feature = "cluster"), &["limits-scope"]),
+    ("lessons", cfg!(feature = "lessons"), &["teach-replicas"]),
     ("owners", cfg!(feature = "owners"), &[]),
     ("prefixes", cfg!(feature = "prefixes"), &["auto-tenants-"]),
 ];
@@ -47,6 +50,8 @@ pub fn all(server: &mut Server, is_server_start: bool) -> Vec<Box<dyn Feature>> 
         boxed(replies::Replies::new()),
         #[cfg(feature = "cluster")]
         boxed(cluster::Clustered::new(server.flags().is_cluster())),
+        #[cfg(feature = "lessons")]
+        boxed(lessons::TeachReplicas::default()),
         // Before those that ask whose a key is.
         #[cfg(feature = "owners")]
         boxed(owners::UsersAsTenants::new()),

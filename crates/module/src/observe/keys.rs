@@ -292,12 +292,23 @@ impl Keys {
         self.moved += keys.displaced() - displaced + changed;
     }
 
-    /// The table, where another node can use it: what keys have shown is dated by each node's own clock.
-    pub fn shared(&self) -> Option<&KeyTable> {
-        self.table.as_ref().filter(|_| self.remembers != Remembers::History)
+    /// On a replica: the clock goes as the primary's, by `ticks` more than was seen here. That has gone without a
+    /// break for `unbroken` ticks.
+    pub fn follow(&mut self, ticks: u64, unbroken: u64) {
+        self.settle();
+        self.accesses.follow(ticks, unbroken);
     }
 
-    /// Takes over what another node remembers of a key, in a table of as many buckets.
+    /// Takes over what another server remembers of a bucket's keys: histories, in a table like this one. `None` where
+    /// it isn't.
+    pub fn take_bucket(&mut self, bucket: usize, bytes: &[u8], class_here: impl Fn(Class) -> Class) -> Option<()> {
+        self.settle();
+        let keys = self.table.as_mut().filter(|_| self.remembers == Remembers::History)?;
+        self.moved += keys.take_bucket(bucket, bytes, self.accesses.now() as u32, class_here)?;
+        Some(())
+    }
+
+    /// Takes over what another server remembers of a key, in a table of as many buckets that isn't of histories.
     pub fn take_over(&mut self, bucket: usize, entry: Entry, now: u32) {
         let Some(keys) = self.table.as_mut().filter(|_| self.remembers != Remembers::History) else { return };
         let displaced = keys.displaced();

@@ -3,13 +3,14 @@
 use std::time::{Duration, Instant};
 
 use tenure_core::curve::MissRatioCurve;
+use tenure_core::policy::density::Teaching;
 use tenure_core::units::PartitionId;
 
 use super::views::Weights;
 
 /// What a primary has taught is believed for so many windows, and so long at the least.
 const LESSON_WINDOWS: u32 = 6;
-const LESSON_TIME_MIN: Duration = Duration::from_secs(60);
+const LESSON_TIME_MIN: Duration = Duration::from_secs(3600);
 /// What was taken over is forgotten when its reads are fewer than this share of one's own.
 const CARRIED_MIN: f64 = 0.05;
 
@@ -39,6 +40,8 @@ pub struct Taught {
     pub partitions: Vec<(PartitionId, Lesson)>,
     /// Keys sampled per eviction, where one K was chosen for the whole cache.
     pub sample_size: Option<u32>,
+    /// What the learner of Tenure's own policy knew.
+    pub teaching: Option<Teaching>,
     /// When it was heard.
     pub heard: Instant,
 }

@@ -158,6 +158,8 @@ pub struct Shared {
     pub stop: AtomicBool,
     /// Sampled accesses that the main thread dropped since the rate was last looked at.
     pub dropped: AtomicU64,
+    /// Replicas ask what was learned.
+    is_asked: AtomicBool,
     /// Set by tests: the worker panics at its next turn.
     pub panic_please: AtomicBool,
 }
@@ -174,6 +176,7 @@ impl Shared {
             rate_threshold: AtomicU64::new(SampleRate::ALL.threshold()),
             stop: AtomicBool::new(false),
             dropped: AtomicU64::new(0),
+            is_asked: AtomicBool::new(false),
             panic_please: AtomicBool::new(false),
         }
     }
@@ -190,6 +193,16 @@ impl Shared {
         if let Ok(mut place) = self.taught.try_lock() {
             *place = Some(taught);
         }
+    }
+
+    /// Main thread: whether replicas ask what was learned.
+    pub fn set_asked(&self, is_asked: bool) {
+        self.is_asked.store(is_asked, Ordering::Relaxed);
+    }
+
+    /// Worker: whether they do.
+    pub(super) fn is_asked(&self) -> bool {
+        self.is_asked.load(Ordering::Relaxed)
     }
 
     /// Main thread: the newest publication, if it is newer than `version`, which moves along.

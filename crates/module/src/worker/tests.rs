@@ -264,6 +264,7 @@ fn a_replica_plans_on_what_it_was_taught_and_so_does_the_heir_until_it_knows_bet
         epoch: 0,
         partitions: vec![lesson(0, 10.0, 0), lesson(1, 1000.0, 1050)],
         sample_size: None,
+        teaching: None,
         heard: Instant::now(),
     };
     let mut counters = vec![Counters::default(); PARTITIONS_MAX];

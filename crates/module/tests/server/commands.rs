@@ -237,6 +237,7 @@ fn tools_that_list_commands_see_ours() {
             "sizes",
             "mrc",
             "why",
+            "lessons",
             "tiers",
             "held",
             "class",

@@ -19,6 +19,7 @@ mod figures;
 mod harness;
 mod isolation;
 mod latency;
+mod lessons;
 mod load;
 mod migration;
 mod objectives;

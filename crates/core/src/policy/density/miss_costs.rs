@@ -57,7 +57,7 @@ const TRUSTED: f32 = 0.8;
 
 /// How far measured penalties tell keys apart, over all partitions. Logarithms, since penalties differ by factors;
 /// variances as Welford (1962) adds them up, late measures more.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Noise {
     measures: f64,
     pairs: f64,
@@ -81,6 +81,17 @@ impl Noise {
             let off = log - f64::from(held_us.max(1.0)).ln();
             self.within += (off * off - self.within) / self.pairs.min(1.0 / MEASURE_WEIGHT);
         }
+    }
+
+    /// All that it knows, for another server.
+    pub fn to_numbers(&self) -> [f64; 5] {
+        [self.measures, self.pairs, self.mean, self.apart, self.within]
+    }
+
+    /// What [`Noise::to_numbers`] told; `None` where that can't be.
+    pub fn from_numbers([measures, pairs, mean, apart, within]: [f64; 5]) -> Option<Noise> {
+        let can_be = [measures, pairs, apart, within].iter().all(|n| n.is_finite() && *n >= 0.0) && mean.is_finite();
+        can_be.then_some(Noise { measures, pairs, mean, apart, within })
     }
 
     /// What part of the difference (of logarithms) between a key's own penalty and its partition's is real, 0 to 1:

@@ -31,7 +31,7 @@ mod table;
 
 pub use contest::Contest;
 pub use history::{FEATURES, Feature, GROUPS, History};
-pub use learner::{Learned, Learner, LearnerConfig, Shown, age_step};
+pub use learner::{Learned, Learner, LearnerConfig, Shown, Teaching, age_step};
 pub use load::Load;
 pub use miss_costs::{Delays, MissCosts, Noise, feature_of};
 pub use model::{DensityConfig, DensityModel};

@@ -19,6 +19,9 @@ const PRIOR_ACCESSES: f32 = 2.0;
 /// four times as old.
 const PRIOR_HAZARD: f32 = 0.5;
 
+/// What is taught of one age, at the least.
+const COUNT_MIN: f32 = 1e-3;
+
 /// Whose counts a row leans on where its own are few: all of the same gap, or all that were seen once.
 fn parent(row: usize) -> usize {
     if row < GROUPS { 0 } else { 1 + (row - GROUPS) % GAPS }
@@ -129,6 +132,28 @@ impl DensityModel {
             count.ticks *= self.config.decay;
         }
         table
+    }
+
+    /// What was counted, without what is next to nothing: row and age as one number, then accesses, reads and ticks.
+    pub(super) fn counts(&self) -> Vec<(u32, [f32; 3])> {
+        let known = |(i, count): (usize, &Count)| {
+            let is_something = count.accesses + count.ticks > COUNT_MIN;
+            is_something.then_some((i as u32, [count.accesses, count.reads, count.ticks]))
+        };
+        self.counts.iter().enumerate().filter_map(known).collect()
+    }
+
+    /// Counts on from what another has counted, and forgets its own. What can't be is left out.
+    pub(super) fn begin_with(&mut self, counts: &[(u32, [f32; 3])]) -> DensityTable {
+        self.counts.fill(Count::default());
+        self.seen = KeyMap::default();
+        for &(i, [accesses, reads, ticks]) in counts {
+            let can_be = [accesses, reads, ticks].iter().all(|n| n.is_finite() && *n >= 0.0) && reads <= accesses;
+            if let Some(count) = self.counts.get_mut(i as usize).filter(|_| can_be) {
+                *count = Count { accesses, reads, ticks };
+            }
+        }
+        self.table()
     }
 
     fn table(&self) -> DensityTable {

@@ -9,8 +9,8 @@
 use std::collections::HashMap;
 
 use super::view::View;
-use super::wire::{Reader, Writer};
 use crate::ffi::bus::NodeId;
+use crate::wire::{Reader, Writer};
 
 /// What was told so long ago counts no more.
 const TOLD_US_MAX: u64 = 10_000_000;

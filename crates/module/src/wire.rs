@@ -1,4 +1,4 @@
-//! How messages between nodes are written: numbers in little-endian order, texts behind their length. What is cut or
+//! How what servers tell each other is written: numbers in little-endian order, texts behind their length. What is cut or
 //! odd reads as `None`, and the whole message is dropped.
 
 /// Writes a message's body.
@@ -15,6 +15,12 @@ impl Writer {
     /// Adds a number.
     pub fn f64(&mut self, x: f64) -> &mut Self {
         self.u64(x.to_bits())
+    }
+
+    /// Adds a number.
+    pub fn u32(&mut self, n: u32) -> &mut Self {
+        self.0.extend_from_slice(&n.to_le_bytes());
+        self
     }
 
     /// Adds a text of at most 65535 bytes; what is longer is cut.
@@ -41,6 +47,11 @@ impl<'a> Reader<'a> {
     /// The next number.
     pub fn u64(&mut self) -> Option<u64> {
         Some(u64::from_le_bytes(self.bytes(8)?.try_into().ok()?))
+    }
+
+    /// The next number.
+    pub fn u32(&mut self) -> Option<u32> {
+        Some(u32::from_le_bytes(self.bytes(4)?.try_into().ok()?))
     }
 
     /// The next number that is a count of things that follow, each of at least `bytes`: more than there is room for

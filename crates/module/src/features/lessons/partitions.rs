@@ -1,13 +1,15 @@
-//! What a primary has learned of its partitions, for the replica that may take its place: curves, penalties, targets,
-//! K.
+//! What a primary has learned, for the replica that may take its place: of its partitions curves, penalties, targets
+//! and K; under the default policy what its learner has counted.
 //!
-//! Sent with each plan. A replica sees writes alone, so what it would learn by itself is no guide to reads. Curves go
-//! in at most 64 points (an error of at most 1/63 in the miss ratio): about 1 KB for each partition.
+//! Curves go in at most 64 points (an error of at most 1/63 in the miss ratio): about 1 KB for each partition. Counts
+//! take 16 bytes for each age of a feature that was seen, 350 KB at most.
 
 use tenure_core::curve::{CurvePoint, MissRatioCurve};
 
-use super::wire::{Reader, Writer};
+use tenure_core::policy::density::{Noise, Teaching};
+
 use crate::observe::bins::Binning;
+use crate::wire::{Reader, Writer};
 use crate::worker::{Lesson, PartitionView, Published, Weights};
 
 const CURVE_POINTS: usize = 64;
@@ -19,12 +21,21 @@ pub struct Lessons {
     pub sample_size: Option<u32>,
     /// By partition, as the teacher numbers them.
     pub partitions: Vec<Lesson>,
+    /// How far penalties tell keys apart.
+    pub noise: Noise,
+    /// What the learner of the default policy knows; `None` under others, and before anything was learned.
+    pub teaching: Option<Teaching>,
 }
 
 impl Lessons {
     /// What was published of partitions of these tenants and classes. Of one that is divided by size the sum is
     /// taught, and the K of its largest part.
-    pub fn of(published: &Published, binning: &Binning, of_what: impl Iterator<Item = (String, String)>) -> Lessons {
+    pub fn of(
+        published: &Published,
+        binning: &Binning,
+        noise: Noise,
+        of_what: impl Iterator<Item = (String, String)>,
+    ) -> Lessons {
         let targets = published.plan.as_ref().map_or(&[][..], |plan| &plan.target_bytes);
         let by_partition = binning.by_partition(targets);
         let bin = |i: usize| {
@@ -42,13 +53,17 @@ impl Lessons {
         Lessons {
             sample_size: published.choice.sample_size,
             partitions: published.partitions.iter().zip(of_what).enumerate().map(lesson).collect(),
+            noise,
+            teaching: published.learned.teaching.as_deref().cloned(),
         }
     }
 
     /// As a message's body.
     pub fn encode(&self) -> Vec<u8> {
         let mut writer = Writer::default();
-        writer.u64(u64::from(self.sample_size.unwrap_or(0))).u64(self.partitions.len() as u64);
+        writer.u64(u64::from(self.sample_size.unwrap_or(0)));
+        self.noise.to_numbers().iter().for_each(|x| _ = writer.f64(*x));
+        writer.u64(self.partitions.len() as u64);
         for lesson in &self.partitions {
             writer.text(&lesson.tenant).text(&lesson.class);
             writer.u64(lesson.target_bytes).u64(u64::from(lesson.sample_size));
@@ -58,6 +73,13 @@ impl Lessons {
             writer.u64(lesson.curve.points().len() as u64);
             lesson.curve.points().iter().for_each(|point| _ = writer.u64(point.bytes).f64(point.miss_ratio));
         }
+        if let Some(Teaching { counts, ranking, windows }) = &self.teaching {
+            writer.u32(u32::from(*ranking)).u32(*windows).u64(counts.len() as u64);
+            for (at, counted) in counts {
+                writer.u32(*at);
+                counted.iter().for_each(|n| _ = writer.u32(n.to_bits()));
+            }
+        }
         writer.0
     }
 
@@ -65,10 +87,23 @@ impl Lessons {
     pub fn decode(body: &[u8]) -> Option<Lessons> {
         let mut reader = Reader(body);
         let sample_size = k(reader.u64()?)?;
+        let mut number = || reader.f64();
+        let noise = Noise::from_numbers([number()?, number()?, number()?, number()?, number()?])?;
         let n = reader.count(60)?;
         let partitions = (0..n).map(|_| decode_one(&mut reader)).collect::<Option<Vec<Lesson>>>()?;
-        Some(Lessons { sample_size: (sample_size > 0).then_some(sample_size), partitions })
+        let teaching = if reader.0.is_empty() { None } else { Some(decode_teaching(&mut reader)?) };
+        let sample_size = (sample_size > 0).then_some(sample_size);
+        reader.0.is_empty().then_some(Lessons { sample_size, partitions, noise, teaching })
     }
+}
+
+fn decode_teaching(reader: &mut Reader) -> Option<Teaching> {
+    let (ranking, windows) = (u8::try_from(reader.u32()?).ok()?, reader.u32()?);
+    let n = reader.count(16)?;
+    let mut number = || reader.u32();
+    let mut counted = || Some((number()?, [number()?, number()?, number()?].map(f32::from_bits)));
+    let counts = (0..n).map(|_| counted()).collect::<Option<Vec<_>>>()?;
+    Some(Teaching { counts, ranking, windows })
 }
 
 fn decode_one(reader: &mut Reader) -> Option<Lesson> {
@@ -107,16 +142,21 @@ mod tests {
             weights,
             curve: curve(n),
         };
-        Lessons { sample_size: Some(10), partitions: vec![lesson("a", "none", 3), lesson("a", "70-150us", 0)] }
+        let partitions = vec![lesson("a", "none", 3), lesson("a", "70-150us", 0)];
+        let teaching = Teaching { counts: vec![(7, [3.0, 2.0, 9.5]), (900, [0.5; 3])], ranking: 1, windows: 12 };
+        let noise = Noise::from_numbers([5.0, 4.0, -1.0, 3.0, 2.0]).unwrap();
+        Lessons { sample_size: Some(10), partitions, noise, teaching: Some(teaching) }
     }
 
     #[test]
     fn what_is_taught_is_heard_and_what_is_cut_is_not() {
         let body = lessons().encode();
         assert_eq!(Lessons::decode(&body), Some(lessons()));
-        assert!((0..body.len()).all(|length| Lessons::decode(&body[..length]).is_none()));
+        let partitions_end = body.len() - (8 + 8 + 2 * 16);
+        let is_whole = |length: usize| length == partitions_end;
+        assert!((0..body.len()).all(|length| Lessons::decode(&body[..length]).is_some() == is_whole(length)));
         assert_eq!(Lessons::decode(&Lessons::default().encode()), Some(Lessons::default()));
-        let nameless = Lessons { sample_size: None, partitions: vec![Lesson::default(); 3] };
+        let nameless = Lessons { partitions: vec![Lesson::default(); 3], ..Lessons::default() };
         assert_eq!(Lessons::decode(&nameless.encode()), Some(nameless), "the least that a partition takes");
     }
 
@@ -130,7 +170,7 @@ mod tests {
         assert_eq!(with(|lessons| lessons.sample_size = Some(65)), None);
         assert_eq!(with(|lessons| lessons.partitions[0].weights.reads = -1.0), None);
         assert_eq!(with(|lessons| lessons.partitions[0].weights.penalties = f64::INFINITY), None);
-        let mut body = lessons().encode();
+        let mut body = Lessons { teaching: None, ..lessons() }.encode();
         // The second partition has two texts of 3 and 10 bytes, seven numbers and no point; the last point before it
         // has 16 bytes.
         let last_point = body.len() - (3 + 10 + 7 * 8) - 16;

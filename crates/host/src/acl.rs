@@ -5,6 +5,8 @@ use std::ffi::c_int;
 use valkey_module::raw;
 
 use super::api;
+use super::context::own_context;
+use super::filter::FilterCall;
 use super::server::{Server, Text};
 
 const OK: c_int = raw::REDISMODULE_OK as c_int;
@@ -35,6 +37,13 @@ fn find_rule(line: &str, prefix: &str) -> Option<(String, String)> {
     };
     let rule = words.map(|word| word.trim_matches(['(', ')'])).find(names)?;
     Some((user.to_owned(), rule.to_owned()))
+}
+
+impl FilterCall {
+    /// The name of the user that a client has logged in as, as [`user_name`].
+    pub fn user_name(&self, client_id: u64) -> Option<Text> {
+        user_name(&own_context(self)?, client_id)
+    }
 }
 
 /// A user.

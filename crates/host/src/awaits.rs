@@ -13,13 +13,13 @@ use std::sync::LazyLock;
 
 use valkey_module::raw;
 
-use super::filter::Words;
-use super::guard::MainCell;
+use super::filter::{FilterCall, Words};
+use super::guard::{MainCell, guarded};
 use super::hooks::Hooks;
-use super::module::{Awaited, Module};
+use super::module::{Awaited, Module, with};
 use super::reply::Answer;
 use super::server::{Server, Text, bytes_of, words_of};
-use super::{MainThread, acl, api, callbacks};
+use super::{MainThread, acl, api};
 
 const OK: c_int = raw::REDISMODULE_OK as c_int;
 
@@ -41,8 +41,22 @@ pub(super) fn forget_connection(proof: &impl MainThread, client_id: u64) {
     NOTES.with(proof, |notes| notes.remove(&client_id));
 }
 
+impl FilterCall {
+    /// Puts the command behind [`Module::AWAIT`], for a client that is to wait. True where the server
+    /// did.
+    pub fn put_behind_await(&self, client_id: u64) -> bool {
+        if !note(self, client_id, self) {
+            return false;
+        }
+        let Some(word) = command_word() else { return false };
+        // SAFETY: `call` is valid while the filter runs; the server takes the string over.
+        let inserted = unsafe { api!(RedisModule_CommandFilterArgInsert(self.raw(), 0, word.into_raw())) };
+        inserted as isize == raw::REDISMODULE_OK
+    }
+}
+
 /// The filter is about to put these words behind the command. False where that can't be noted.
-pub(super) fn note(proof: &impl MainThread, client_id: u64, words: &impl Words) -> bool {
+fn note(proof: &impl MainThread, client_id: u64, words: &impl Words) -> bool {
     let words = (0..words.count()).filter_map(|i| words.word(i));
     NOTES.with(proof, |notes| notes.insert(client_id, hash_of(words))).is_some()
 }
@@ -158,7 +172,9 @@ unsafe fn go_on<M: Module>(
     let (mut server, words) = unsafe { (Server::new(ctx), std::slice::from_raw_parts(argv, argc as usize)) };
     // SAFETY: as above.
     let texts = unsafe { words_of(argv, argc) };
-    callbacks::on_awaited::<M>(&mut server, &texts[1..], outcome);
+    guarded("the end of a wait", || {
+        with(&server.proof(), |module: &mut M| module.on_awaited(&mut server, &texts[1..], outcome))
+    });
     forward(&mut server, &words[1..])
 }
 
@@ -178,9 +194,12 @@ pub(super) unsafe extern "C" fn on_await<M: Module>(
         server.answer(&Answer::Error(text));
         return OK;
     }
-    match callbacks::on_await::<M>(&mut server, &texts[1..]) {
-        Awaited::Waits => OK,
-        Awaited::Runs => forward(&mut server, &words[1..]),
+    let awaited =
+        guarded("a wait", || with(&server.proof(), |module: &mut M| module.on_await(&mut server, &texts[1..])));
+    // Without the module it runs.
+    match awaited.flatten() {
+        Some(Awaited::Waits) => OK,
+        Some(Awaited::Runs) | None => forward(&mut server, &words[1..]),
     }
 }
 
@@ -218,6 +237,6 @@ pub fn is_allowed(server: &Server, client_id: u64) -> bool {
 }
 
 /// The word that a filter puts before a command.
-pub(super) fn command_word() -> Option<Text> {
+fn command_word() -> Option<Text> {
     Hooks::get().map(|hooks| Text::without_context(hooks.await_command.to_bytes()))
 }

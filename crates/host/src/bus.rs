@@ -13,33 +13,22 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use valkey_module::raw;
 
+use super::context::context_of_load;
+use super::guard::guarded;
 use super::hooks::Hooks;
-use super::module::Module;
+use super::messages::NodeId;
+use super::module::{Module, with};
+use super::loaded;
 use super::server::Server;
-use super::{callbacks, soon};
 
 static IS_LOADED: AtomicBool = AtomicBool::new(false);
-
-/// A node's id, as the server writes it.
-pub type NodeId = [u8; 40];
-
-/// How a module's messages are told from others'.
-#[derive(Clone, Copy, Debug)]
-pub struct Messages {
-    /// Their types are counted from here: other modules rarely count high, and the server has room to 254.
-    pub first_type: u8,
-    /// How many kinds there are, numbered from 0.
-    pub kinds: u8,
-    /// What every message begins with; its last byte may be the version of all formats.
-    pub word: &'static [u8],
-}
 
 /// At load, on a node of a cluster: messages come from now on. False where the server has no bus for modules.
 pub(super) fn listen<M: Module>(server: &Server) -> bool {
     // SAFETY: the API table is written once, at load.
     let register = unsafe { raw::RedisModule_RegisterClusterMessageReceiver };
     let Some(register) = register.filter(|_| server.flags().is_cluster()) else { return false };
-    if !stay_mapped() {
+    if !loaded::stay_mapped() {
         return false;
     }
     IS_LOADED.store(true, Ordering::Relaxed);
@@ -54,23 +43,6 @@ pub(super) fn listen<M: Module>(server: &Server) -> bool {
 /// At unload: what comes is dropped.
 pub(super) fn release() {
     IS_LOADED.store(false, Ordering::Relaxed);
-}
-
-/// Keeps this library in memory for good.
-pub(super) fn stay_mapped() -> bool {
-    let mut place = libc::Dl_info {
-        dli_fname: ptr::null(),
-        dli_fbase: ptr::null_mut(),
-        dli_sname: ptr::null(),
-        dli_saddr: ptr::null_mut(),
-    };
-    // SAFETY: the address is of this library; the loader fills `place`.
-    let found = unsafe { libc::dladdr(stay_mapped as *const c_void, &mut place) } != 0;
-    if !found || place.dli_fname.is_null() {
-        return false;
-    }
-    // SAFETY: the name is the loader's own, of a library that is loaded: nothing is run by this.
-    !unsafe { libc::dlopen(place.dli_fname, libc::RTLD_NOW | libc::RTLD_NOLOAD | libc::RTLD_NODELETE) }.is_null()
 }
 
 /// Sends a message to one node, or to all. False where the server knows no such node, or is of no cluster. What is on
@@ -105,7 +77,8 @@ unsafe extern "C" fn on_message<M: Module>(
     let kind = kind.checked_sub(M::MESSAGES.first_type).filter(|kind| *kind < M::MESSAGES.kinds);
     let (Some(kind), Some(body)) = (kind, message.strip_prefix(M::MESSAGES.word)) else { return };
     // SAFETY: the server calls receivers on its main thread.
-    if let Some(mut server) = unsafe { soon::context_of_load() } {
-        callbacks::on_message::<M>(&mut server, &sender, kind, body);
-    }
+    let Some(mut server) = (unsafe { context_of_load() }) else { return };
+    guarded("a message", || {
+        with(&server.proof(), |module: &mut M| module.on_message(&mut server, &sender, kind, body))
+    });
 }

@@ -6,29 +6,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use valkey_module::raw;
 
-use super::bus::NodeId;
-use super::filter::{self, FilterCall};
+use super::filter::FilterCall;
 use super::guard::{self, guarded};
 use super::info::Sink;
-use super::module::{Awaited, DataChange, Life, Module};
+use super::module::{DataChange, Life, Module, retire, with};
 use super::reply::Answer;
 use super::server::{Level, ScannedName, Server, words_of};
-use super::{MainThread, awaits, home_db, migration, registry, settings, soon};
+use super::settings::Settings;
+use super::{MainThread, awaits, config, filtering, home_db, migration, rights, soon};
 
 const OK: c_int = raw::REDISMODULE_OK as c_int;
-
-/// Works on the module's state, where there is one.
-#[inline]
-fn with<M: Module, R>(proof: &impl MainThread, body: impl FnOnce(&mut M) -> R) -> Option<R> {
-    M::cells().state.with(proof, body)
-}
-
-/// Gives the server back what was set for it, stops the worker and drops all state.
-pub(super) fn retire<M: Module>(server: &mut Server) {
-    if let Some(mut module) = M::cells().state.set(server, None) {
-        module.stop(server);
-    }
-}
 
 pub(super) unsafe extern "C" fn on_command<M: Module>(call: *mut raw::RedisModuleCommandFilterCtx) {
     // SAFETY: the server runs this filter now, with this call.
@@ -36,7 +23,7 @@ pub(super) unsafe extern "C" fn on_command<M: Module>(call: *mut raw::RedisModul
     // The call itself is handed to what it proves to be on the main thread.
     let proof = call.proof();
     home_db::before_command(&call);
-    if filter::is_resting() {
+    if filtering::is_resting() {
         return;
     }
     guarded("the command filter", || {
@@ -52,11 +39,6 @@ fn watch_command<M: Module, P: MainThread>(proof: &P, call: &mut FilterCall, see
     if with(proof, |module: &mut M| module.on_command(call, seen)) == Some(true) {
         soon::cancel(proof);
     }
-}
-
-/// The event loop has time, or seemed to.
-pub(super) fn on_idle<M: Module>(server: &mut Server) {
-    guarded("an idle turn", || with(&server.proof(), |module: &mut M| module.on_idle(server)));
 }
 
 pub(super) unsafe extern "C" fn on_key_event<M: Module>(
@@ -104,22 +86,22 @@ pub(super) unsafe extern "C" fn on_event_loop<M: Module>(
 
 fn end_turn<M: Module>(server: &mut Server) {
     match with(&server.proof(), |module: &mut M| module.end_turn(server)) {
-        Some(Life::Ails) if settings::start_was_asked() => {
+        Some(Life::Ails) if config::start_was_asked() => {
             retire::<M>(server);
             start::<M>(server);
         }
-        Some(Life::Runs) => _ = settings::start_was_asked(),
+        Some(Life::Runs) => _ = config::start_was_asked(),
         Some(Life::Ails) => {}
         Some(Life::Stops) => {
             retire::<M>(server);
-            filter::watch(server, false);
+            filtering::watch(server, false);
             let enabled = M::ENABLED.to_string_lossy();
             server.log(Level::Notice, &format!("{enabled} is 'no': the server runs as stock"));
         }
         None => {
             let is_server_start =
                 IS_SERVER_START.load(Ordering::Relaxed) && IS_SERVER_START.swap(false, Ordering::Relaxed);
-            if settings::start_was_asked() {
+            if config::start_was_asked() {
                 start_anew::<M>(server, is_server_start);
             }
         }
@@ -135,7 +117,7 @@ pub(super) fn start_with_module<M: Module>(server: &mut Server) {
     let is_server_start = server.info_field(b"stats", "total_connections_received").is_some_and(|n| n == "0");
     IS_SERVER_START.store(is_server_start, Ordering::Relaxed);
     if is_server_start {
-        settings::ask_start::<M>(server);
+        config::ask_start::<M>(server);
     } else {
         start::<M>(server);
     }
@@ -147,8 +129,8 @@ fn start<M: Module>(server: &mut Server) {
 
 /// Makes fresh state, where the settings want it.
 fn start_anew<M: Module>(server: &mut Server, is_server_start: bool) {
-    let (version, settings) = settings::current::<M>(server);
-    if !settings::Settings::is_enabled(&settings) {
+    let (version, settings) = config::current::<M>(server);
+    if !settings.is_enabled() {
         return;
     }
     match M::start(server, version, settings, is_server_start) {
@@ -157,16 +139,6 @@ fn start_anew<M: Module>(server: &mut Server, is_server_start: bool) {
             server.log(Level::Warning, &format!("{} does not run, the server serves as stock: {why}", M::TITLE));
         }
     }
-}
-
-/// Whether settings can be as they are now, all of them together.
-///
-/// # Errors
-/// As [`Module::check`].
-pub(super) fn check<M: Module>(server: &mut Server) -> Result<(), String> {
-    let (_, settings) = settings::current::<M>(server);
-    let checked = with(&server.proof(), |module: &mut M| M::check(Some(module), server, &settings));
-    checked.unwrap_or_else(|| M::check(None, server, &settings))
 }
 
 /// After a panic: lets go of the state, says so once, and waits until it is asked to start again.
@@ -189,7 +161,7 @@ fn recover<M: Module>(server: &mut Server) {
         );
         server.log(Level::Warning, &text);
     }
-    if settings::start_was_asked() {
+    if config::start_was_asked() {
         guard::turn_on();
         guarded("the start", || start::<M>(server));
     }
@@ -205,7 +177,7 @@ pub(super) unsafe extern "C" fn on_config_change<M: Module>(
     let mut server = unsafe { Server::new(ctx) };
     // SAFETY: the data of this event is a list of the settings that were set.
     if unsafe { names_setting(data, M::ENABLED) } {
-        settings::ask_start::<M>(&server);
+        config::ask_start::<M>(&server);
     }
     guarded("a configuration change", || with(&server.proof(), |module: &mut M| module.on_config_change(&mut server)));
 }
@@ -228,18 +200,6 @@ pub(super) unsafe extern "C" fn on_client_change<M: Module>(
     guarded("the end of a connection", || {
         with(&server.proof(), |module: &mut M| module.on_disconnect(&mut server, client_id))
     });
-}
-
-/// What becomes of a command that the filter has put behind [`Module::AWAIT`]. Without the module it runs.
-pub(super) fn on_await<M: Module>(server: &mut Server, words: &[&[u8]]) -> Awaited {
-    guarded("a wait", || with(&server.proof(), |module: &mut M| module.on_await(server, words)))
-        .flatten()
-        .unwrap_or(Awaited::Runs)
-}
-
-/// A client's wait is over.
-pub(super) fn on_awaited<M: Module>(server: &mut Server, words: &[&[u8]], outcome: Option<M::Outcome>) {
-    guarded("the end of a wait", || with(&server.proof(), |module: &mut M| module.on_awaited(server, words, outcome)));
 }
 
 /// A database was emptied, databases changed places, a data set is loaded, or the server's role has changed.
@@ -307,11 +267,6 @@ pub(super) unsafe extern "C" fn on_cron<M: Module>(
     guarded("a tick of the server's", || with(&server.proof(), |module: &mut M| module.on_cron(&mut server)));
 }
 
-/// The module on another node has sent a message.
-pub(super) fn on_message<M: Module>(server: &mut Server, sender: &NodeId, kind: u8, body: &[u8]) {
-    guarded("a message", || with(&server.proof(), |module: &mut M| module.on_message(server, sender, kind, body)));
-}
-
 /// The server stops in good order.
 pub(super) unsafe extern "C" fn on_shutdown<M: Module>(
     ctx: *mut raw::RedisModuleCtx,
@@ -374,8 +329,8 @@ pub(super) unsafe extern "C" fn on_own_command<M: Module>(
     let db = server.selected_db();
     let was_off = guard::is_off();
     let ran = guarded("a command", || {
-        // AccessRing of the server only where it matters.
-        let refused = M::refuse(&words).filter(|_| !registry::may_change::<M>(&server));
+        // Asked of the server only where it matters.
+        let refused = M::refuse(&words).filter(|_| !rights::may_change::<M>(&server));
         refused.or_else(|| with(&server.proof(), |module: &mut M| module.on_own_command(&mut server, &words)))
     });
     server.select_db(db);

@@ -1,63 +1,13 @@
 //! One command as the command filter sees it, before it runs: its words as bytes, and who sends it.
 
 use std::ffi::c_int;
-use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
-use std::{ptr, slice};
+use std::slice;
 
 use valkey_module::raw;
 
-use super::hooks::Hooks;
-use super::server::{Server, Text};
-use super::{MainThread, acl, api, home_db, soon};
-
-/// The filter's registration; null while commands run unseen. Written on the main thread only.
-static FILTER: AtomicPtr<raw::RedisModuleCommandFilter> = AtomicPtr::new(ptr::null_mut());
-
-/// The filter is there for [`home_db`] alone.
-static RESTS: AtomicBool = AtomicBool::new(false);
-
-/// True while commands are seen for [`home_db`] alone.
-#[inline]
-pub(super) fn is_resting() -> bool {
-    RESTS.load(Ordering::Relaxed)
-}
-
-/// At load: a registration of an earlier load, which ended with it, is forgotten.
-pub(super) fn forget() {
-    FILTER.store(ptr::null_mut(), Ordering::Relaxed);
-}
-
-/// Lets commands pass through the filter, or no longer. Not from within the filter. False where the server refused.
-pub fn watch(server: &Server, wanted: bool) -> bool {
-    RESTS.store(!wanted, Ordering::Relaxed);
-    let held = FILTER.load(Ordering::Relaxed);
-    let wanted = wanted || home_db::is_needed();
-    if wanted != held.is_null() {
-        return true;
-    }
-    let ctx = server.raw();
-    if wanted {
-        let flags = raw::REDISMODULE_CMDFILTER_NOSELF as c_int;
-        let Some(hooks) = Hooks::get() else { return false };
-        // SAFETY: the callback lives as long as the module, and its registration no longer.
-        let filter = unsafe { api!(RedisModule_RegisterCommandFilter(ctx, Some(hooks.on_command), flags)) };
-        FILTER.store(filter, Ordering::Relaxed);
-        return !filter.is_null();
-    }
-    // SAFETY: `held` is our registration, given back once.
-    let given_back = unsafe { api!(RedisModule_UnregisterCommandFilter(ctx, held)) } as isize == raw::REDISMODULE_OK;
-    if given_back {
-        forget();
-    }
-    given_back
-}
-
-/// At load: [`home_db`] needs the filter also where nothing else does yet.
-pub(super) fn watch_for_home_db(server: &Server) {
-    if home_db::is_needed() && FILTER.load(Ordering::Relaxed).is_null() {
-        watch(server, false);
-    }
-}
+use super::main_thread::{MainThread, OnMain};
+use super::server::Text;
+use super::api;
 
 /// True where a filter is told which client sends a command: not on Redis 7.0.
 #[inline]
@@ -82,12 +32,6 @@ pub struct FilterCall {
 // SAFETY: made within a filter, which runs on the main thread, and can't leave it.
 unsafe impl MainThread for FilterCall {}
 
-/// The proof alone, for where what it came from is handed on to be changed. It can't leave the thread.
-pub struct OnMain(pub(super) std::marker::PhantomData<*const ()>);
-
-// SAFETY: made from a call, for as long as the thread is the main one, which is for good.
-unsafe impl MainThread for OnMain {}
-
 /// The client that sends a command.
 #[derive(Clone, Copy, Debug)]
 pub struct Client {
@@ -106,10 +50,15 @@ impl FilterCall {
         FilterCall { call }
     }
 
+    /// The call, for the rest of this folder.
+    pub(super) fn raw(&self) -> *mut raw::RedisModuleCommandFilterCtx {
+        self.call
+    }
+
     /// The proof alone, for who hands the call on to be changed. It can't leave the thread.
     #[inline]
     pub(super) fn proof(&self) -> OnMain {
-        OnMain(std::marker::PhantomData)
+        OnMain::by(self)
     }
 
     /// The sending client's id; `None` on servers whose filters don't tell (Redis 7.0).
@@ -157,11 +106,6 @@ fn client_info(client_id: u64) -> Option<raw::RedisModuleClientInfo> {
 }
 
 impl FilterCall {
-    /// The name of the user that a client has logged in as, as [`acl::user_name`].
-    pub fn user_name(&self, client_id: u64) -> Option<Text> {
-        acl::user_name(&soon::own_context(self)?, client_id)
-    }
-
     /// Puts another string of the same bytes in the place of word `i`, which isn't used any more. `i` has to be a
     /// word of the command.
     pub fn replace_word(&mut self, i: usize, text: Text) -> bool {
@@ -171,17 +115,6 @@ impl FilterCall {
         replaced as isize == raw::REDISMODULE_OK
     }
 
-    /// Puts the command behind [`super::module::Module::AWAIT`], for a client that is to wait. True where the server
-    /// did.
-    pub fn put_behind_await(&self, client_id: u64) -> bool {
-        if !super::awaits::note(self, client_id, self) {
-            return false;
-        }
-        let Some(word) = super::awaits::command_word() else { return false };
-        // SAFETY: `call` is valid while the filter runs; the server takes the string over.
-        let inserted = unsafe { api!(RedisModule_CommandFilterArgInsert(self.call, 0, word.into_raw())) };
-        inserted as isize == raw::REDISMODULE_OK
-    }
 }
 
 impl Words for FilterCall {

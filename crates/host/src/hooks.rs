@@ -5,9 +5,7 @@ use std::sync::OnceLock;
 
 use valkey_module::raw;
 
-use super::bus::Messages;
-use super::module::Module;
-use super::{callbacks, soon};
+use super::messages::Messages;
 
 /// They are the same in every load: the library is mapped anew, or it is the same still.
 static HOOKS: OnceLock<Hooks> = OnceLock::new();
@@ -23,14 +21,8 @@ pub(super) struct Hooks {
 
 impl Hooks {
     /// At load.
-    pub(super) fn set<M: Module>() {
-        HOOKS.get_or_init(|| Hooks {
-            on_command: callbacks::on_command::<M>,
-            on_timer: soon::on_timer::<M>,
-            name: M::NAME,
-            await_command: M::AWAIT,
-            messages: M::MESSAGES,
-        });
+    pub(super) fn set(hooks: Hooks) {
+        HOOKS.get_or_init(|| hooks);
     }
 
     /// Those of the module; `None` before it is loaded.

@@ -12,11 +12,16 @@
 
 pub mod acl;
 pub mod alloc;
+mod answer;
 pub mod awaits;
 pub mod bus;
 mod callbacks;
 pub mod clock;
+pub mod commands;
+pub mod config;
+pub mod context;
 pub mod filter;
+pub mod filtering;
 pub mod guard;
 pub mod holding;
 mod home_db;
@@ -24,27 +29,28 @@ mod hooks;
 pub mod info;
 pub mod jemalloc;
 pub mod load;
+mod loaded;
+mod main_thread;
+pub mod messages;
 pub mod migration;
 pub mod module;
 mod numa;
 pub mod place;
-pub mod registry;
+mod registry;
 pub mod reply;
+mod rights;
 pub mod server;
 pub mod settings;
 pub mod slow_strings;
 pub mod soon;
 pub mod tier_memory;
 pub mod tier_pages;
+mod tier_range;
+mod tier_writes;
 
+pub use self::main_thread::MainThread;
 #[doc(hidden)]
 pub use valkey_module::raw;
-
-/// Proof that the caller runs on the server's main thread.
-///
-/// # Safety
-/// A value of the type exists on that thread alone, while the server runs a callback there.
-pub unsafe trait MainThread {}
 
 /// Calls one function of the module API.
 ///

@@ -1,15 +1,16 @@
 //! Loading and unloading: what the server calls first and last.
 
 use std::ffi::{c_char, c_int};
-use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 
 use valkey_module::raw;
 
 use super::hooks::Hooks;
 use super::module::Module;
 use super::server::{Level, Server, words_of};
+pub use super::loaded::{databases, is_loaded};
 use super::{
-    acl, api, awaits, bus, callbacks, filter, guard, holding, home_db, migration, registry, server, settings, soon,
+    acl, api, awaits, bus, callbacks, config, context, filtering, guard, holding, home_db, loaded, migration, module, registry,
+    server, soon,
 };
 
 const OK: c_int = raw::REDISMODULE_OK as c_int;
@@ -129,27 +130,13 @@ pub unsafe fn on_load<M: Module>(
 
 fn give_up<M: Module>(server: &mut Server) -> c_int {
     bus::release();
-    soon::release(server);
-    callbacks::retire::<M>(server);
-    settings::release::<M>(server);
+    soon::cancel(server);
+    context::release(server);
+    module::retire::<M>(server);
+    config::release::<M>(server);
     guard::release_panic_messages();
     ERR
 }
-
-/// The settings that the server began with have been taken.
-static IS_LOADED: AtomicBool = AtomicBool::new(false);
-
-/// True once the module serves: what is set then may be refused.
-pub fn is_loaded() -> bool {
-    IS_LOADED.load(Ordering::Relaxed)
-}
-
-/// How many databases the server has, as it said at load.
-pub fn databases() -> u16 {
-    DATABASES.load(Ordering::Relaxed)
-}
-
-static DATABASES: AtomicU16 = AtomicU16::new(u16::MAX);
 
 /// A cluster has one, unless its servers can have more.
 fn read_databases(server: &mut Server) -> u16 {
@@ -172,33 +159,40 @@ fn arguments(words: &[&[u8]]) -> Result<Vec<String>, String> {
 }
 
 fn load<M: Module>(server: &mut Server, words: &[&[u8]]) -> Result<(), String> {
-    IS_LOADED.store(false, Ordering::Relaxed);
+    loaded::begin();
     if let Some(name) = missing() {
         return Err(format!("this server lacks {name}; Valkey 7.2 or Redis 7.0 and later have it"));
     }
     let knows_migration = migration::is_known(server);
     // SAFETY: the context is that of the load callback.
     unsafe { api!(RedisModule_SetModuleOptions(server.raw(), options(knows_migration))) };
-    Hooks::set::<M>();
-    filter::forget();
+    Hooks::set(Hooks {
+        on_command: callbacks::on_command::<M>,
+        on_timer: soon::on_timer::<M>,
+        name: M::NAME,
+        await_command: M::AWAIT,
+        messages: M::MESSAGES,
+    });
+    filtering::forget();
     awaits::forget(server);
-    soon::prepare(server);
+    soon::prepare();
+    context::prepare(server);
     holding::prepare(server);
     home_db::look_at(server);
     server::look_at_version(server);
-    DATABASES.store(read_databases(server), Ordering::Relaxed);
-    settings::register::<M>(server, &arguments(words)?)?;
+    loaded::note_databases(read_databases(server));
+    config::register::<M>(server, &arguments(words)?)?;
     registry::register::<M>(server)?;
     if server.flags().is_cluster() && !bus::listen::<M>(server) {
         server.log(Level::Warning, &format!("no messages between nodes: {} on each is by itself", M::TITLE));
     }
     callbacks::start_with_module::<M>(server);
-    filter::watch_for_home_db(server);
+    filtering::watch_for_home_db(server);
     watch::<M>(server)?;
     if knows_migration {
         watch_migration::<M>(server)?;
     }
-    IS_LOADED.store(true, Ordering::Relaxed);
+    loaded::end();
     Ok(())
 }
 
@@ -283,9 +277,10 @@ pub unsafe fn on_unload<M: Module>(ctx: *mut raw::RedisModuleCtx) -> c_int {
     }
     let freed = guard::counted("the unload", || {
         bus::release();
-        callbacks::retire::<M>(&mut server);
-        soon::release(&server);
-        settings::release::<M>(&server);
+        module::retire::<M>(&mut server);
+        soon::cancel(&server);
+        context::release(&server);
+        config::release::<M>(&server);
         M::unloaded();
     });
     guard::release_panic_messages();

@@ -6,12 +6,13 @@
 
 use std::ffi::CStr;
 
-use super::bus::{Messages, NodeId};
+use super::MainThread;
+use super::commands::Command;
 use super::filter::FilterCall;
 use super::guard::MainCell;
 use super::info::Sink;
+use super::messages::{Messages, NodeId};
 use super::migration::Arrival;
-use super::registry::Command;
 use super::reply::Answer;
 use super::server::{ScannedName, Server};
 use super::settings::Settings;
@@ -125,7 +126,7 @@ pub trait Module: Sized + 'static {
     fn on_key_event(&mut self, server: &mut Server, db: u16, event: &CStr, key: &ScannedName);
     /// The end of a turn of the event loop, before its replies leave.
     fn end_turn(&mut self, server: &mut Server) -> Life;
-    /// The event loop has time, as was asked for ([`super::soon::call_soon`]).
+    /// The event loop has time, as was asked for (`soon::call_soon`).
     fn on_idle(&mut self, server: &mut Server);
     /// The server's configuration has changed.
     fn on_config_change(&mut self, server: &mut Server);
@@ -156,4 +157,17 @@ pub trait Module: Sized + 'static {
     fn info(&self, sink: &mut Sink);
     /// The same while it doesn't run.
     fn info_stopped(sink: &mut Sink);
+}
+
+/// Works on the module's state, where there is one.
+#[inline]
+pub(super) fn with<M: Module, R>(proof: &impl MainThread, body: impl FnOnce(&mut M) -> R) -> Option<R> {
+    M::cells().state.with(proof, body)
+}
+
+/// Gives the server back what was set for it, stops the worker and drops all state.
+pub(super) fn retire<M: Module>(server: &mut Server) {
+    if let Some(mut module) = M::cells().state.set(server, None) {
+        module.stop(server);
+    }
 }

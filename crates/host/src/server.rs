@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use valkey_module::raw;
 
-use super::filter::OnMain;
+use super::api;
+use super::main_thread::{MainThread, OnMain};
 use super::reply::Value;
-use super::{MainThread, api};
 
 /// Redis 8.6 looks a key up before it tells of its change, which counts as any look-up until redis#14925. None of the
 /// servers here does.
@@ -55,7 +55,7 @@ impl Server {
     /// The proof alone: the server itself is handed on.
     #[inline]
     pub fn proof(&self) -> OnMain {
-        OnMain(std::marker::PhantomData)
+        OnMain::by(self)
     }
 
     /// The context, for the rest of this folder.

@@ -6,55 +6,24 @@
 
 use std::ffi::c_void;
 use std::ptr;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use valkey_module::raw;
 
+use super::context::own_context;
+use super::guard::guarded;
 use super::hooks::Hooks;
-use super::module::Module;
+use super::module::{Module, with};
 use super::server::Server;
-use super::{MainThread, api, callbacks};
+use super::{MainThread, api};
 
-/// The timer that is set, where `IS_SET`. All three are touched on the main thread only.
+/// The timer that is set, where `IS_SET`. Both are touched on the main thread only.
 static TIMER: AtomicU64 = AtomicU64::new(0);
 static IS_SET: AtomicBool = AtomicBool::new(false);
-/// A context of the module's own, for places where the server gives none; made once a load.
-static CONTEXT: AtomicPtr<raw::RedisModuleCtx> = AtomicPtr::new(ptr::null_mut());
 
 /// At load: what an earlier load left behind ended with it.
-pub(super) fn prepare(server: &Server) {
+pub(super) fn prepare() {
     IS_SET.store(false, Ordering::Relaxed);
-    // SAFETY: the context is that of the load callback; the server keeps what it returns until it is freed.
-    let context = unsafe { api!(RedisModule_GetDetachedThreadSafeContext(server.raw())) };
-    CONTEXT.store(context, Ordering::Relaxed);
-}
-
-/// At unload.
-pub(super) fn release(proof: &impl MainThread) {
-    cancel(proof);
-    let context = CONTEXT.swap(ptr::null_mut(), Ordering::Relaxed);
-    if !context.is_null() {
-        // SAFETY: made by `prepare`, freed once.
-        unsafe { api!(RedisModule_FreeThreadSafeContext(context)) };
-    }
-}
-
-/// The server, where a callback gets no context: in a command filter.
-#[inline]
-pub fn own_context(_proof: &impl MainThread) -> Option<Server> {
-    // SAFETY: the caller has shown that it is on the main thread.
-    unsafe { context_of_load() }
-}
-
-/// As [`own_context`].
-///
-/// # Safety
-/// On the server's main thread alone.
-#[inline]
-pub(super) unsafe fn context_of_load() -> Option<Server> {
-    let context = CONTEXT.load(Ordering::Relaxed);
-    // SAFETY: the context is the module's own, for as long as it is loaded; the caller is on the main thread.
-    (!context.is_null()).then(|| unsafe { Server::new(context) })
 }
 
 /// Asks for [`Module::on_idle`] once, soon.
@@ -70,13 +39,10 @@ pub fn call_soon(server: &Server) {
 }
 
 /// Takes the request back.
-pub(super) fn cancel(_proof: &impl MainThread) {
-    let context = CONTEXT.load(Ordering::Relaxed);
-    if context.is_null() || !IS_SET.load(Ordering::Relaxed) {
-        return;
-    }
+pub(super) fn cancel(proof: &impl MainThread) {
+    let Some(server) = own_context(proof).filter(|_| IS_SET.load(Ordering::Relaxed)) else { return };
     // SAFETY: the context is the module's own; the server knows whether the timer is still to fire.
-    let stopped = unsafe { api!(RedisModule_StopTimer(context, TIMER.load(Ordering::Relaxed), ptr::null_mut())) };
+    let stopped = unsafe { api!(RedisModule_StopTimer(server.raw(), TIMER.load(Ordering::Relaxed), ptr::null_mut())) };
     if stopped as isize == raw::REDISMODULE_OK {
         IS_SET.store(false, Ordering::Relaxed);
     }
@@ -86,5 +52,5 @@ pub(super) unsafe extern "C" fn on_timer<M: Module>(ctx: *mut raw::RedisModuleCt
     IS_SET.store(false, Ordering::Relaxed);
     // SAFETY: the server runs this callback now, with this context.
     let mut server = unsafe { Server::new(ctx) };
-    callbacks::on_idle::<M>(&mut server);
+    guarded("an idle turn", || with(&server.proof(), |module: &mut M| module.on_idle(&mut server)));
 }

@@ -18,25 +18,20 @@ use std::ffi::{c_int, c_uint, c_void};
 use std::fs::File;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::{fs, io, ptr};
 
-use super::jemalloc::{ArenaId, ArenaUse, Jemalloc, page_bytes};
+use super::jemalloc::{ArenaId, ArenaUse, Jemalloc};
 use super::place::Place;
 use super::server::{Server, Text};
-use super::tier_pages::{CHUNK_BYTES, FilePages, has_child, watch_forks};
-use super::{MainThread, bus, numa};
+use super::tier_pages::{FilePages, check, watch_forks};
+use super::tier_range::{Range, Taken};
+use super::tier_writes::FileWrites;
+use super::{MainThread, loaded, numa};
 
-/// Addresses reserved, less where the process may not have so many.
-const RESERVED_BYTES: usize = 1 << 40;
-const RESERVED_BYTES_MIN: usize = 1 << 32;
 /// Pages are taken in steps of this.
 const STEP_BYTES: usize = 64 << 20;
-/// More of them wait than the flush should leave.
-const CHUNKS_BEHIND: usize = 4;
-/// Pages that took values last are left until others did: the next values go there too.
-const RECENT: usize = 16;
 /// A string of so many bytes has an object of its own, on servers that put short ones into theirs, and passes through
 /// the thread's cache.
 const OWN_OBJECT_BYTES: usize = 200;
@@ -62,57 +57,33 @@ struct ExtentHooks {
     merge: unsafe extern "C" fn(Hooks, *mut c_void, usize, *mut c_void, usize, bool, c_uint) -> bool,
 }
 
-/// How much of the range is in use.
-#[derive(Debug)]
-struct Taken {
-    /// The next free address, from the start.
-    next: usize,
-    /// Pages below this can be written.
-    mapped: usize,
-}
-
 /// The memory and its arena. See the file's opening.
 #[repr(C)]
 pub struct SlowMemory {
     /// First: jemalloc passes a pointer to it, which is one to all of this.
     hooks: ExtentHooks,
     place: Place,
-    _addresses: Addresses,
-    start: *mut u8,
-    reserved_bytes: usize,
-    pages: Option<FilePages>,
-    taken: Mutex<Taken>,
+    range: Range,
+    /// What is written into a file, where that is the place.
+    writes: Option<FileWrites>,
     jemalloc: Jemalloc,
     arena: Mutex<Option<ArenaId>>,
-    /// Bytes that the place could not give, which lie in ordinary memory.
-    elsewhere_bytes: AtomicU64,
+    elsewhere: Elsewhere,
+}
+
+/// Bytes that lie elsewhere than they should.
+struct Elsewhere {
+    /// The place could not give them, and they lie in ordinary memory.
+    bytes: AtomicU64,
     foreign: Mutex<numa::Foreign>,
-    /// Bytes that lie on other nodes, estimated.
+    /// They lie on other nodes, estimated.
     foreign_bytes: AtomicU64,
-    written: Mutex<Written>,
-    page_bytes: usize,
-    /// Pages flushed so far.
-    flushed: AtomicUsize,
-    /// Values came since the last flush.
-    wants_flush: AtomicBool,
 }
 
 // SAFETY: what changes is behind locks or atomic; the range is reserved for good.
 unsafe impl Sync for SlowMemory {}
 // SAFETY: as above.
 unsafe impl Send for SlowMemory {}
-
-/// Which parts of a file's pages may have been written since they were flushed.
-#[derive(Default)]
-struct Written {
-    /// Chunks that took values.
-    chunks: std::collections::VecDeque<usize>,
-    /// Pages that took the last ones.
-    recent: [usize; RECENT],
-    n: usize,
-    /// Where the search for what the server wrote by itself stands.
-    cursor: usize,
-}
 
 impl SlowMemory {
     /// The memory at `place`: that of an earlier call, or new.
@@ -126,7 +97,7 @@ impl SlowMemory {
             return Ok(held);
         }
         let jemalloc = Jemalloc::find()?;
-        if !bus::stay_mapped() {
+        if !loaded::stay_mapped() {
             return Err("the library can't be kept in memory".to_owned());
         }
         watch_forks()?;
@@ -134,7 +105,7 @@ impl SlowMemory {
         // SAFETY: made just above, and dropped below where there is no arena, before anybody else has seen it.
         let held: &'static SlowMemory = unsafe { &*memory };
         // SAFETY: the hooks are the first field of what lives as long as the arena, in a library that stays mapped.
-        let arena = unsafe { jemalloc.create_arena(memory.cast(), held.pages.is_some()) };
+        let arena = unsafe { jemalloc.create_arena(memory.cast(), held.writes.is_some()) };
         let is_kept = match arena {
             Ok(arena) => {
                 *held.arena.lock().unwrap_or_else(PoisonError::into_inner) = Some(arena);
@@ -153,12 +124,10 @@ impl SlowMemory {
     }
 
     fn reserve(jemalloc: Jemalloc, place: &Place) -> Result<SlowMemory, String> {
-        let pages = match place {
-            Place::File(path) => Some(FilePages::of(make_file(path)?)?),
+        let writes = match place {
+            Place::File(path) => Some(FileWrites::into(FilePages::of(make_file(path)?)?)),
             _ => None,
         };
-        let addresses = Addresses::reserve()?;
-        let (start, reserved_bytes) = addresses.aligned();
         let hooks = ExtentHooks {
             alloc: on_alloc,
             dalloc: on_dalloc,
@@ -173,25 +142,18 @@ impl SlowMemory {
         let memory = SlowMemory {
             hooks,
             place: place.clone(),
-            _addresses: addresses,
-            start,
-            reserved_bytes,
-            pages,
-            taken: Mutex::new(Taken { next: 0, mapped: 0 }),
+            range: Range::reserve()?,
+            writes,
             jemalloc,
             arena: Mutex::new(None),
-            elsewhere_bytes: AtomicU64::new(0),
-            foreign: Mutex::new(numa::Foreign::new()),
-            foreign_bytes: AtomicU64::new(0),
-            written: Mutex::default(),
-            page_bytes: page_bytes(),
-            flushed: AtomicUsize::new(0),
-            wants_flush: AtomicBool::new(false),
+            elsewhere: Elsewhere {
+                bytes: AtomicU64::new(0),
+                foreign: Mutex::new(numa::Foreign::new()),
+                foreign_bytes: AtomicU64::new(0),
+            },
         };
         // A place that gives nothing is told now and not by the first value.
-        let mut taken = memory.taken.lock().unwrap_or_else(PoisonError::into_inner);
-        memory.map_to(&mut taken, 1).map_err(|why| no_memory(place, &why))?;
-        drop(taken);
+        memory.map_to(&mut memory.range.taken(), 1).map_err(|why| no_memory(place, &why))?;
         Ok(memory)
     }
 
@@ -251,7 +213,7 @@ impl SlowMemory {
     /// Whether an address lies here.
     #[inline]
     pub fn contains(&self, address: *const u8) -> bool {
-        (address as usize).wrapping_sub(self.start as usize) < self.reserved_bytes
+        self.range.contains(address)
     }
 
     /// What it holds, as of now. Tens of microseconds.
@@ -268,90 +230,45 @@ impl SlowMemory {
 
     /// Bytes that the place could not give, which lie in ordinary memory instead; those on other nodes are estimated.
     pub fn elsewhere_bytes(&self) -> u64 {
-        self.elsewhere_bytes.load(Ordering::Relaxed) + self.foreign_bytes.load(Ordering::Relaxed)
+        self.elsewhere.bytes.load(Ordering::Relaxed) + self.elsewhere.foreign_bytes.load(Ordering::Relaxed)
     }
 
     /// Ten times a second: how much of the `active_bytes` in use lies on other nodes than the one asked for.
     pub fn look_at_nodes(&self, active_bytes: u64) {
         let Place::Numa(node) = self.place else { return };
-        let end = self.taken.lock().unwrap_or_else(PoisonError::into_inner).next;
-        let share = self.foreign.lock().unwrap_or_else(PoisonError::into_inner).look(self.start, end, node);
-        self.foreign_bytes.store((share * active_bytes as f64) as u64, Ordering::Relaxed);
+        let end = self.range.taken().next;
+        let mut foreign = self.elsewhere.foreign.lock().unwrap_or_else(PoisonError::into_inner);
+        let share = foreign.look(self.range.start(), end, node);
+        self.elsewhere.foreign_bytes.store((share * active_bytes as f64) as u64, Ordering::Relaxed);
     }
 
     /// True where pages are to be flushed, and may be.
     pub fn wants_flush(&self) -> bool {
-        self.wants_flush.load(Ordering::Relaxed) && !has_child()
+        self.writes.as_ref().is_some_and(FileWrites::wants_flush)
     }
 
     /// True where so much was written that isn't in the file yet that memory fills with it.
     pub fn is_behind(&self) -> bool {
-        self.wants_flush() && self.written.lock().unwrap_or_else(PoisonError::into_inner).chunks.len() > CHUNKS_BEHIND
+        self.writes.as_ref().is_some_and(FileWrites::is_behind)
     }
 
     /// Pages that were put into the file so far.
     pub fn flushed_pages(&self) -> u64 {
-        self.flushed.load(Ordering::Relaxed) as u64
+        self.writes.as_ref().map_or(0, FileWrites::flushed_pages)
     }
 
     /// A value has been put at `address`: its pages are to be flushed.
     pub fn took(&self, address: *const u8, bytes: usize) {
-        if self.pages.is_none() || !self.contains(address) {
-            return;
-        }
-        let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
-        let first = address as usize - self.start as usize;
-        for chunk in first / CHUNK_BYTES..=(first + bytes) / CHUNK_BYTES {
-            if !written.chunks.contains(&chunk) {
-                written.chunks.push_back(chunk);
-            }
-        }
-        let at = written.n % RECENT;
-        written.recent[at] = (first + bytes) / self.page_bytes;
-        written.n += 1;
-        // Sooner only pages would be found that are spared.
-        if written.n.is_multiple_of(RECENT) {
-            self.wants_flush.store(true, Ordering::Relaxed);
+        if let Some(writes) = self.writes.as_ref().filter(|_| self.contains(address)) {
+            writes.took(address as usize - self.range.start() as usize, bytes);
         }
     }
 
     /// Puts what was written into the file, about `pages_max` pages of it, and lets go of the copies in memory.
     /// Returns how many pages. About 2 µs a page, on the main thread: no other writes to values. With `search`, what
     /// the server wrote by itself is looked for too, a little each time. Does nothing while there may be a child.
-    pub fn flush(&self, _proof: &impl MainThread, pages_max: usize, search: bool) -> usize {
-        let Some(pages) = &self.pages else { return 0 };
-        if has_child() {
-            return 0;
-        }
-        let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
-        let (end, mapped) = {
-            let taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
-            (taken.next, taken.mapped)
-        };
-        // SAFETY: so much is mapped, for good; values in it are written by the main thread only, which is here.
-        let flush_chunk =
-            |chunk: usize, spared: &[usize], max| unsafe { pages.flush(self.start, mapped, chunk, spared, max) };
-        let mut flushed = 0;
-        let due = written.chunks.len();
-        if search {
-            written.cursor = (written.cursor + 1) % (end / CHUNK_BYTES + 1);
-            let chunk = written.cursor;
-            flushed += flush_chunk(chunk, &written.recent, pages_max).0;
-        }
-        for _ in 0..due {
-            if flushed >= pages_max {
-                break;
-            }
-            let Some(chunk) = written.chunks.pop_front() else { break };
-            let (done, is_left) = flush_chunk(chunk, &written.recent, pages_max - flushed);
-            flushed += done;
-            if is_left && !written.chunks.contains(&chunk) {
-                written.chunks.push_back(chunk);
-            }
-        }
-        self.wants_flush.store(flushed >= pages_max, Ordering::Relaxed);
-        self.flushed.fetch_add(flushed, Ordering::Relaxed);
-        flushed
+    pub fn flush(&self, proof: &impl MainThread, pages_max: usize, search: bool) -> usize {
+        self.writes.as_ref().map_or(0, |writes| writes.flush(proof, &self.range, pages_max, search))
     }
 
     /// Makes pages up to `end` from the start usable.
@@ -359,13 +276,13 @@ impl SlowMemory {
         if end <= taken.mapped {
             return Ok(());
         }
-        let until = end.next_multiple_of(STEP_BYTES).min(self.reserved_bytes);
+        let until = end.next_multiple_of(STEP_BYTES).min(self.range.bytes());
         let (from, bytes) = (taken.mapped, until - taken.mapped);
         // SAFETY: within the reserved range.
-        let address = unsafe { self.start.add(from) }.cast::<c_void>();
-        match &self.pages {
+        let address = unsafe { self.range.start().add(from) }.cast::<c_void>();
+        match &self.writes {
             // SAFETY: takes the place of addresses that were reserved and never used.
-            Some(pages) => unsafe { pages.map(address.cast(), from, bytes) }?,
+            Some(writes) => unsafe { writes.pages.map(address.cast(), from, bytes) }?,
             // SAFETY: within the reserved range.
             None => check(unsafe { libc::mprotect(address, bytes, libc::PROT_READ | libc::PROT_WRITE) })?,
         }
@@ -380,12 +297,12 @@ impl SlowMemory {
 
     /// A piece of the range.
     fn take(&self, wanted: *mut u8, bytes: usize, alignment: usize) -> Option<*mut u8> {
-        let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut taken = self.range.taken();
         // Addresses, not offsets, are to be aligned; the range begins at a multiple of two megabytes.
-        let offset = (self.start as usize + taken.next).next_multiple_of(alignment) - self.start as usize;
-        let end = offset.checked_add(bytes).filter(|end| *end <= self.reserved_bytes)?;
+        let offset = (self.range.start() as usize + taken.next).next_multiple_of(alignment) - self.range.start() as usize;
+        let end = offset.checked_add(bytes).filter(|end| *end <= self.range.bytes())?;
         // SAFETY: within the reserved range.
-        let address = unsafe { self.start.add(offset) };
+        let address = unsafe { self.range.start().add(offset) };
         if !wanted.is_null() && wanted != address {
             return None;
         }
@@ -410,48 +327,6 @@ impl Drop for Sample {
     fn drop(&mut self) {
         // SAFETY: allocated by `new` with that layout.
         unsafe { std::alloc::dealloc(self.0, self.1) };
-    }
-}
-
-pub(super) fn check(status: c_int) -> io::Result<()> {
-    if status == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
-}
-
-/// Addresses that are ours, given back on drop.
-struct Addresses {
-    found: *mut c_void,
-    bytes: usize,
-}
-
-impl Addresses {
-    /// As many as can be had, which nothing can be read from or written to.
-    fn reserve() -> Result<Addresses, String> {
-        let mut bytes = RESERVED_BYTES;
-        loop {
-            let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-            // SAFETY: new addresses.
-            let found = unsafe { libc::mmap(ptr::null_mut(), bytes, libc::PROT_NONE, flags, -1, 0) };
-            if found != libc::MAP_FAILED {
-                return Ok(Addresses { found, bytes });
-            }
-            if bytes == RESERVED_BYTES_MIN {
-                return Err(format!("no addresses can be reserved: {}", io::Error::last_os_error()));
-            }
-            bytes /= 2;
-        }
-    }
-
-    /// Those from a multiple of two megabytes on: the piece before it is given up.
-    fn aligned(&self) -> (*mut u8, usize) {
-        let start = (self.found as usize).next_multiple_of(CHUNK_BYTES);
-        (start as *mut u8, self.bytes - CHUNK_BYTES)
-    }
-}
-
-impl Drop for Addresses {
-    fn drop(&mut self) {
-        // SAFETY: reserved by us; who drops them has no use for what lies there.
-        unsafe { libc::munmap(self.found, self.bytes) };
     }
 }
 
@@ -506,7 +381,7 @@ unsafe extern "C" fn on_alloc(
     let piece = piece.or_else(|| {
         // Without memory the server would end; with other memory it serves on, and INFO says so.
         let other = wanted.is_null().then(|| ordinary_memory(bytes, alignment)).flatten();
-        memory.elsewhere_bytes.fetch_add(other.map_or(0, |_| bytes as u64), Ordering::Relaxed);
+        memory.elsewhere.bytes.fetch_add(other.map_or(0, |_| bytes as u64), Ordering::Relaxed);
         other
     });
     if piece.is_some() {
@@ -541,9 +416,9 @@ unsafe extern "C" fn on_purge(
     let memory = unsafe { &*memory };
     // SAFETY: jemalloc asks for a part of what it was given.
     let address = unsafe { address.cast::<u8>().add(offset) };
-    if let Some(pages) = memory.pages.as_ref().filter(|_| memory.contains(address)) {
+    if let Some(writes) = memory.writes.as_ref().filter(|_| memory.contains(address)) {
         // SAFETY: nothing lies there.
-        return !unsafe { pages.purge(address, address as usize - memory.start as usize, bytes) };
+        return !unsafe { writes.pages.purge(address, address as usize - memory.range.start() as usize, bytes) };
     }
     // SAFETY: nothing lies there; the pages read as zeros afterwards.
     unsafe { libc::madvise(address.cast(), bytes, libc::MADV_DONTNEED) != 0 }

@@ -32,6 +32,11 @@ fn lock_pages() -> MutexGuard<'static, ()> {
     PAGES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// What a call of the system said.
+pub(super) fn check(status: c_int) -> io::Result<()> {
+    if status == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
 /// The file. See the opening.
 pub(super) struct FilePages {
     pub(super) file: File,
@@ -54,7 +59,7 @@ impl FilePages {
     /// The addresses are ours, and nothing lies there.
     pub(super) unsafe fn map(&self, address: *mut u8, offset: usize, bytes: usize) -> io::Result<()> {
         // SAFETY: the file is open; it only grows.
-        super::tier_memory::check(unsafe { libc::ftruncate(self.file.as_raw_fd(), (offset + bytes) as libc::off_t) })?;
+        check(unsafe { libc::ftruncate(self.file.as_raw_fd(), (offset + bytes) as libc::off_t) })?;
         let (rights, flags) =
             (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_FIXED | libc::MAP_NORESERVE);
         let (fd, offset) = (self.file.as_raw_fd(), offset as libc::off_t);

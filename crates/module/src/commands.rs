@@ -16,7 +16,7 @@ use self::table::COMMANDS;
 use crate::config::{TABLE, allowed};
 use crate::feature::Column;
 use crate::features;
-use crate::ffi::registry::Kind;
+use crate::ffi::commands::Kind;
 use crate::ffi::reply::Answer;
 use crate::ffi::server::{ScanCursor, Server};
 use crate::ffi::{alloc, filter, guard};

@@ -9,7 +9,7 @@ use std::any::Any;
 use std::ops::BitOr;
 
 use crate::ffi::awaits::Blocked;
-use crate::ffi::bus::NodeId;
+use crate::ffi::messages::NodeId;
 use crate::ffi::filter::FilterCall;
 use crate::ffi::info::Value;
 use crate::ffi::module::{Awaited, DataChange};

@@ -6,16 +6,16 @@ use crate::commands::{self, table};
 use crate::config::Settings;
 use crate::feature::{Event, Outcome, Topic};
 use crate::features;
-use crate::ffi::bus::{Messages, NodeId};
+use crate::ffi::messages::{Messages, NodeId};
 use crate::ffi::clock::now_us;
 use crate::ffi::filter::FilterCall;
 use crate::ffi::info::Sink;
 use crate::ffi::migration::Arrival;
 use crate::ffi::module::{Awaited, Cells, DataChange, Life, Module};
-use crate::ffi::registry::Command;
+use crate::ffi::commands::Command;
 use crate::ffi::reply::Answer;
 use crate::ffi::server::{ScannedName, Server};
-use crate::ffi::settings;
+use crate::ffi::config;
 use crate::observe::command_table::Entry;
 use crate::runtime::{Named, Runtime};
 use crate::tenure::minimums;
@@ -97,8 +97,8 @@ impl Module for Runtime {
     }
 
     fn end_turn(&mut self, server: &mut Server) -> Life {
-        if self.tenure.settings_version != settings::version() {
-            let (version, now) = settings::current::<Runtime>(server);
+        if self.tenure.settings_version != config::version() {
+            let (version, now) = config::current::<Runtime>(server);
             info::keep_counts(self, |runtime| runtime.take_settings(server, version, now));
         }
         Runtime::end_turn(self, server, now_us());

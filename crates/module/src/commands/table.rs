@@ -3,7 +3,7 @@
 
 use std::ffi::CStr;
 
-use crate::ffi::registry::{Argument, Command, Form, Kind, Pace};
+use crate::ffi::commands::{Argument, Command, Form, Kind, Pace};
 
 /// Since which version of the module all of them are there.
 pub const SINCE: &CStr = c"0.1.0";

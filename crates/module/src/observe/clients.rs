@@ -10,7 +10,7 @@
 use super::owners::{NOBODY, Owners, User};
 use super::slots::Sender;
 use crate::ffi::filter::FilterCall;
-use crate::ffi::soon;
+use crate::ffi::context::own_context;
 
 const SLOTS: usize = 1024;
 
@@ -176,7 +176,7 @@ impl Clients {
 /// Who a client is to a replica of a cluster. A call of the server, some µs.
 fn sender_of(call: &FilterCall, client_id: u64) -> Sender {
     let id = client_id.to_string();
-    let reply = soon::own_context(call).and_then(|mut server| server.call(c"CLIENT", &[b"LIST", b"ID", id.as_bytes()]));
+    let reply = own_context(call).and_then(|mut server| server.call(c"CLIENT", &[b"LIST", b"ID", id.as_bytes()]));
     let text = reply.as_ref().and_then(|reply| reply.text()).unwrap_or_default();
     match text.split(' ').find_map(|field| field.strip_prefix("flags=")) {
         Some(flags) if flags.contains('M') => Sender::Primary,

@@ -9,7 +9,7 @@
 use std::collections::HashMap;
 
 use super::view::View;
-use crate::ffi::bus::NodeId;
+use crate::ffi::messages::NodeId;
 use crate::wire::{Reader, Writer};
 
 /// What was told so long ago counts no more.

@@ -1,6 +1,6 @@
 //! The cluster as this node sees it: what it serves, whom it follows, who follows it. Read from `CLUSTER NODES`.
 
-use crate::ffi::bus::NodeId;
+use crate::ffi::messages::NodeId;
 use crate::observe::slots::Slots;
 
 /// What one look tells.

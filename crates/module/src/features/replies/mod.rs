@@ -27,6 +27,7 @@ mod feature;
 pub mod gate;
 mod gates;
 pub mod mode;
+mod promise;
 mod refusal;
 mod replicas;
 mod writers;
@@ -35,15 +36,16 @@ use tenure_core::units::TenantId;
 
 use self::gate::{Counts, Gate};
 use self::gates::Gates;
-use self::mode::{Mode, Promise};
+use self::mode::Mode;
+use self::promise::Promise;
 use self::refusal::Refusal;
 use self::replicas::{Replicas, own_offset};
 use self::writers::{Write, Writer, Writers};
 use crate::config::Settings;
+use crate::ffi::context::own_context;
 use crate::ffi::filter::{FilterCall, address_of};
 use crate::ffi::holding::{self, Holding};
 use crate::ffi::server::{Level, Server};
-use crate::ffi::soon;
 use crate::observe::command_table::Marks;
 
 const TICK_US: u64 = 100_000;
@@ -174,7 +176,7 @@ impl Replies {
         if holding.has_pending(call, client_id).is_none() {
             return;
         }
-        let Some(mut server) = soon::own_context(call) else { return };
+        let Some(mut server) = own_context(call) else { return };
         let is_refused = marks.has(Marks::WRITES) && mode != Mode::Async && self.gates.of(mode).opened().is_some();
         match is_refused {
             true => self.refusal.begin(&mut server),

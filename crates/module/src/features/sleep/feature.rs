@@ -15,6 +15,7 @@ use crate::config::Settings;
 use crate::feature::{Block, Column, Event, Feature, Outcome, Report, Turn, Wants, When};
 use crate::ffi::awaits;
 use crate::ffi::clock::now_us;
+use crate::ffi::context::own_context;
 use crate::ffi::filter::{self, FilterCall};
 use crate::ffi::info::Value;
 use crate::ffi::module::{Awaited, DataChange};
@@ -120,7 +121,7 @@ impl Feature for Sleep {
         if touched.is_none() && self.touches.owed.is_empty() {
             return;
         }
-        let Some(mut server) = soon::own_context(call) else { return };
+        let Some(mut server) = own_context(call) else { return };
         if let Some(touched) = touched {
             self.on_touched(call, &mut Turn { server: &mut server, now_us: now_us(), tenure }, &touched);
         }

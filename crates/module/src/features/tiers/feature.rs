@@ -15,6 +15,7 @@ use crate::config::Settings;
 use crate::counts::with_past;
 use crate::feature::{Event, Feature, Report, Turn, Wants, When};
 use crate::ffi::clock::now_us;
+use crate::ffi::context::own_context;
 use crate::ffi::filter::FilterCall;
 use crate::ffi::info::Value;
 use crate::ffi::place::Place;
@@ -137,7 +138,7 @@ impl Feature for MemoryTiers {
     fn command(&mut self, tenure: &mut Tenure, call: &mut FilterCall, command: Option<Entry>) {
         let Some(tiers) = &mut self.tiers else { return };
         let Some(store) = tenure.observer.stores(call, command) else { return };
-        let Some(mut server) = soon::own_context(call) else { return };
+        let Some(mut server) = own_context(call) else { return };
         if !tiers.stores_slow(&tenure.observer, store.key, store.value.len()) {
             return;
         }

@@ -8,6 +8,7 @@
 pub mod bloom_classes;
 pub mod boosting;
 pub mod camp;
+pub mod chooser;
 pub mod dlru;
 pub mod hyperbolic;
 pub mod lhd;

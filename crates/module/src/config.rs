@@ -22,6 +22,7 @@ use crate::ffi::{filter, holding, load};
 use crate::observe::classes::{ClassRules, ClassSpec, Source};
 use crate::observe::keys::Remembers;
 use crate::observe::tenants::TenantSpec;
+use crate::rivals::{DlruEvictor, KredisK, Rival};
 use crate::worker::Instructions;
 use crate::worker::model::Modelling;
 
@@ -34,16 +35,8 @@ const DELIMITER_BYTES_MAX: usize = 8;
 pub enum Policy {
     /// What keeping saves least goes, per byte and time, as learned.
     Density,
-    /// Partitions are held to the targets of the plan.
-    Predis,
-    /// The same, and each partition under the sampling size that serves it best.
-    Kredis,
-    /// The longest idle of a sample goes, whoever's it is, of as many keys as cost least.
-    Dlru,
-    /// What is worth least goes: penalty × requests / time in the cache.
-    Hyperbolic,
-    /// The same per byte.
-    HyperbolicSize,
+    /// What others would do, to compare with.
+    Rival(Rival),
     /// The longest idle of a sample goes, whoever's it is.
     Lru,
     /// Tenure only watches; the server evicts.
@@ -52,27 +45,39 @@ pub enum Policy {
 
 impl Policy {
     /// The names, in the order of [`Policy::ALL`].
-    pub const NAMES: &[&CStr] =
-        &[c"density", c"predis", c"kredis", c"dlru", c"hyperbolic", c"hyperbolic-size", c"lru", c"off"];
-    const ALL: [Policy; 8] = [
-        Policy::Density,
-        Policy::Predis,
-        Policy::Kredis,
-        Policy::Dlru,
-        Policy::Hyperbolic,
-        Policy::HyperbolicSize,
-        Policy::Lru,
-        Policy::Off,
-    ];
+    pub const NAMES: &[&CStr] = &{
+        let [a, b, c, d, e] = Rival::NAMES;
+        [c"density", a, b, c, d, e, c"lru", c"off"]
+    };
+    const ALL: [Policy; 8] = {
+        let [a, b, c, d, e] = Rival::ALL;
+        let rival = Policy::Rival;
+        [Policy::Density, rival(a), rival(b), rival(c), rival(d), rival(e), Policy::Lru, Policy::Off]
+    };
+
+    /// Its place among all.
+    const fn place(self) -> usize {
+        match self {
+            Policy::Density => 0,
+            Policy::Rival(rival) => 1 + rival as usize,
+            Policy::Lru => 1 + Rival::ALL.len(),
+            Policy::Off => 2 + Rival::ALL.len(),
+        }
+    }
+
+    /// Which of others' it is; `None` of Tenure's own.
+    pub fn rival(self) -> Option<Rival> {
+        if let Policy::Rival(rival) = self { Some(rival) } else { None }
+    }
 
     /// True where partitions are held to the targets of the plan.
     pub fn has_targets(self) -> bool {
-        matches!(self, Policy::Predis | Policy::Kredis)
+        self.rival().is_some_and(Rival::has_targets)
     }
 
     /// True where of keys that may go the longest idle does.
     pub fn goes_by_age(self) -> bool {
-        !matches!(self, Policy::Hyperbolic | Policy::HyperbolicSize | Policy::Density)
+        self != Policy::Density && self.rival().is_none_or(|rival| rival.scorer().is_none())
     }
 
     /// True where evicting needs what the worker learns.
@@ -83,34 +88,16 @@ impl Policy {
     /// What of each key has to be remembered.
     pub fn remembers(self) -> Remembers {
         match self {
-            Policy::Hyperbolic | Policy::HyperbolicSize => Remembers::Residence,
             Policy::Density => Remembers::History,
-            _ => Remembers::Classes,
+            Policy::Rival(rival) => rival.remembers(),
+            Policy::Lru | Policy::Off => Remembers::Classes,
         }
     }
 
     /// Its name.
     pub fn name(self) -> String {
-        Self::NAMES[self as usize].to_string_lossy().into_owned()
+        Self::NAMES[self.place()].to_string_lossy().into_owned()
     }
-}
-
-/// Under which K `kredis` plans and evicts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum KredisK {
-    /// Each partition under the one that misses least there.
-    ByCurve,
-    /// All under `tenure.samples`.
-    AsSet,
-}
-
-/// Who evicts under `dlru`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DlruEvictor {
-    /// The server, whose sampling size is set.
-    Server,
-    /// Tenure, as under every other policy.
-    Tenure,
 }
 
 /// How a setting is read and written.
@@ -203,6 +190,18 @@ macro_rules! kind {
             },
         }
     };
+    // The same of a type that knows each value's place.
+    (placed($names:expr, $values:expr), $field:ident, $default:expr) => {
+        Kind::Choice {
+            names: $names,
+            default: $default.place(),
+            get: |s| s.$field.place(),
+            set: |s, i| {
+                s.$field = $values[i.min($values.len() - 1)];
+                Ok(())
+            },
+        }
+    };
     // The same where some may be refused.
     (choice_by($names:expr, $values:expr, $set:ident), $field:ident, $default:expr) => {
         Kind::Choice {
@@ -235,7 +234,7 @@ macro_rules! kind {
 settings! {
     c"enabled", enabled: bool = true, yes_or_no(),
         "Whether Tenure does anything. 'no' lets the server run as stock; 'yes' after 'no', or after a fault, starts with fresh state.";
-    c"policy", policy: Policy = Policy::Density, choice(Policy::NAMES, Policy::ALL),
+    c"policy", policy: Policy = Policy::Density, placed(Policy::NAMES, Policy::ALL),
         "What evicts: 'density' evicts what keeping saves least (miss penalty x expected reads / byte and time, learned from the accesses; or GDSF or the longest idle, where miniature caches find that better), 'predis' holds partitions to the plan's targets, 'kredis' too, each under the K (1, 5, 8 or 16) that misses least there, 'dlru' evicts the longest idle of K keys, whoever's they are, with the K (1, 2, 5, 10 or 16) that costs least, which the server's maxmemory-samples follows, 'hyperbolic' evicts what is worth least (miss penalty x requests / time in the cache; 'hyperbolic-size' per byte), best with 64 samples, 'lru' evicts the longest idle whoever's it is, 'off' leaves eviction to the server.";
     c"tenants", tenants_text: String = String::new(), text(set_tenants),
         "Who is a tenant: entries NAME=PREFIX*, NAME=user:USERNAME (keys that this ACL user creates) or NAME=db:N, separated by spaces, each with ,min=BYTES, ,max=BYTES (-1: no maximum, as without), ,weight=N (how much its misses count, 1 to 1000) and ,replies=async|sent|acked (in place of tenure.replies) if wanted. Empty: one per logical database in use.";
@@ -452,12 +451,10 @@ impl Settings {
 
     /// What the worker models.
     pub fn modelling(&self) -> Modelling {
-        match (self.policy, self.kredis_k) {
-            (Policy::Kredis, KredisK::ByCurve) => Modelling::SampleSizes,
-            (Policy::Kredis, KredisK::AsSet) => Modelling::OneSampleSize(self.samples as u32),
-            (Policy::Dlru, _) => Modelling::Miniatures,
-            (Policy::Density, _) => Modelling::Densities,
-            _ => Modelling::Recency,
+        match self.policy {
+            Policy::Density => Modelling::Densities,
+            Policy::Rival(rival) => rival.modelling(self.kredis_k, self.samples as u32),
+            Policy::Lru | Policy::Off => Modelling::Recency,
         }
     }
 

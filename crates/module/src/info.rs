@@ -10,7 +10,7 @@ use crate::counts::{
 };
 use crate::feature::Column;
 use crate::ffi::info::{Sink, Value};
-use crate::ffi::{alloc, guard, settings};
+use crate::ffi::{alloc, config, guard};
 use crate::runtime::Runtime;
 use crate::tenure::Tenure;
 use crate::worker::PartitionView;
@@ -116,7 +116,8 @@ const FIELDS: &[(&str, Read<Tenure>)] = &[
     ("minimums", Read::Text(Tenure::minimums_status)),
 ];
 
-/// How far the last prediction of the miss ratio was off: of this policy's miniature caches, or of `dlru`'s.
+/// How far the last prediction of the miss ratio was off: of Tenure's own miniature caches, or of those that choose
+/// K.
 pub fn prediction_error(tenure: &Tenure) -> Option<f64> {
     tenure.published.prediction_error.or_else(|| tenure.published.choice.error.mean())
 }
@@ -185,7 +186,7 @@ pub fn ranking(tenure: &Tenure) -> &'static str {
 pub fn state_without_tenure() -> &'static str {
     if guard::is_off() {
         "failed"
-    } else if settings::is_to_start() {
+    } else if config::is_to_start() {
         "starting"
     } else {
         "stopped"

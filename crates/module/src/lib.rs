@@ -19,6 +19,7 @@ mod features;
 mod hosted;
 mod info;
 mod observe;
+mod rivals;
 mod runtime;
 mod tenure;
 mod wire;

@@ -26,12 +26,11 @@ use self::pressure::Pressure;
 use self::samples::ServerSamples;
 use self::status::EvictionStatus;
 pub use self::why::Why;
-use crate::config::{DlruEvictor, Policy, Settings};
+use crate::config::{Policy, Settings};
 use crate::enforce::UNBOUNDED;
 use crate::enforce::evict::{EVICTED_MIN, Evictor, Orders, Scoring};
 use crate::enforce::newcomers::Newcomer;
 use crate::enforce::ranks;
-use crate::enforce::rivals;
 use crate::enforce::usage::Usage;
 use crate::enforce::walk::{Guides, SizesOf, Walk};
 use crate::feature::{Wants, When};
@@ -39,7 +38,7 @@ use crate::ffi::clock::{now_us, thread_cpu_us};
 use crate::ffi::migration::Arrival;
 use crate::ffi::module::DataChange;
 use crate::ffi::server::{Kind, Level, ScannedName, Server, Text};
-use crate::ffi::{alloc, filter, load, soon};
+use crate::ffi::{alloc, filtering, load, soon};
 use crate::observe::Observer;
 use crate::observe::bins::BinId;
 use crate::observe::classes::{Class, Classes};
@@ -49,6 +48,7 @@ use crate::observe::keys::{Keys, Remembers, Table};
 use crate::observe::partitions::{Partitions, in_database};
 use crate::observe::sizes::LARGE_BYTES;
 use crate::observe::tenants::Tenants;
+use crate::rivals::Rival;
 use crate::worker::{Instructions, PartitionView, Published, Snapshot, TenantTerms, Worker};
 
 /// Between two ticks.
@@ -217,7 +217,7 @@ impl Tenure {
         );
         let observer = Observer::new(commands, partitions, Arc::clone(&worker.shared.queue));
         let now_us = now_us();
-        if !filter::watch(server, true) {
+        if !filtering::watch(server, true) {
             return Err("the server refused a command filter".to_owned());
         }
         let mut tenure = Tenure {
@@ -537,7 +537,7 @@ impl Tenure {
 
     /// What is to be seen of commands from now on. The filter stays for features too.
     fn watch(&mut self, server: &mut Server, wanted: Watched) {
-        if filter::watch(server, wanted != Watched::Nothing || self.watching.wanted.has(Wants::COMMANDS)) {
+        if filtering::watch(server, wanted != Watched::Nothing || self.watching.wanted.has(Wants::COMMANDS)) {
             self.observer.watch(wanted, self.watching.slices.are_on());
         }
     }
@@ -615,6 +615,7 @@ impl Tenure {
         let sample_sizes = if self.sample_sizes().is_empty() { &[][..] } else { &published.sample_sizes };
         let bytes_max = need.bytes_max.unwrap_or(&UNBOUNDED[..self.observer.partitions.binning.len()]);
         let (sample_size, basis) = (self.sample_size(when) as usize, self.ranking_basis());
+        let rival = self.settings.policy.rival();
         let (partitions, sizes, costs) = self.observer.guides();
         partitions.keys.settle();
         let orders = Orders {
@@ -623,10 +624,10 @@ impl Tenure {
             bytes_max,
             sample_size,
             sample_sizes,
-            keeps_to_samples: matches!(self.settings.policy, Policy::Kredis | Policy::Dlru),
+            keeps_to_samples: rival.is_some_and(Rival::keeps_to_samples),
             scoring: match self.settings.policy {
                 Policy::Density => Scoring::Ranked(Ranks::new(basis, &published.learned.table, costs)),
-                policy => rivals::scorer(policy).map_or(Scoring::Idle, Scoring::Scored),
+                _ => rival.and_then(Rival::scorer).map_or(Scoring::Idle, Scoring::Scored),
             },
             penalty_us: &costs.penalty_us,
             volatile_only: self.memory.policy.starts_with("volatile"),
@@ -635,7 +636,7 @@ impl Tenure {
             evicted_min: if when == When::BeforeReplies && need.is_urgent { EVICTED_MIN } else { 0 },
             now_us,
         };
-        let by_size = self.settings.policy == Policy::Density || rivals::goes_by_size(self.settings.policy);
+        let by_size = self.settings.policy == Policy::Density || rival.is_some_and(Rival::goes_by_size);
         let sizes_of = if by_size { SizesOf::All } else { SizesOf::Account };
         let mut guides = Guides { partitions, sizes, usage: &mut self.usage, sizes_of };
         let visited = self.walk.visited;
@@ -695,7 +696,7 @@ impl Tenure {
 
     /// Keys sampled per eviction by bin, as planned; empty where they are as set.
     fn sample_sizes(&self) -> &[u32] {
-        let current = self.current().filter(|_| self.settings.policy == Policy::Kredis);
+        let current = self.current().filter(|_| self.settings.policy.rival().is_some_and(Rival::plans_sample_sizes));
         current.map_or(&[], |published| &published.sample_sizes)
     }
 
@@ -711,7 +712,8 @@ impl Tenure {
 
     /// The K that the worker chose for the whole cache.
     fn chosen_sample_size(&self) -> Option<u32> {
-        self.current()?.choice.sample_size.filter(|_| self.settings.policy == Policy::Dlru)
+        let chooses = self.settings.policy.rival().is_some_and(Rival::chooses_sample_size);
+        self.current()?.choice.sample_size.filter(|_| chooses)
     }
 
     /// Keys sampled per eviction of a bin, where no reply waits.
@@ -763,8 +765,8 @@ impl Tenure {
 
     /// True where only the sampling size is Tenure's business.
     fn server_evicts(&self) -> bool {
-        self.settings.policy == Policy::Dlru
-            && self.settings.dlru_evictor == DlruEvictor::Server
+        let rival = self.settings.policy.rival();
+        rival.is_some_and(|rival| rival.leaves_eviction(self.settings.dlru_evictor))
             && self.memory.policy.ends_with("-lru")
     }
 

@@ -5,7 +5,6 @@
 
 #[cfg(test)]
 mod agreement;
-pub mod chooser;
 mod division;
 pub mod lessons;
 pub mod model;
@@ -28,7 +27,6 @@ use tenure_core::decide::size_class::SizeLimits;
 use tenure_core::policy::density::{Learned, Learner, LearnerConfig};
 use tenure_core::sampling::SampleRate;
 
-use self::chooser::{Choice, Chooser, Whole};
 #[cfg(any(feature = "cluster", test))]
 pub use self::lessons::Lesson;
 pub use self::lessons::Taught;
@@ -44,6 +42,7 @@ pub use self::views::Weights;
 pub use self::views::{BinView, PartitionView};
 use crate::ffi::guard;
 use crate::observe::{Counters, Sampled};
+use crate::rivals::{Choice, Chooser, Whole};
 
 const NAP: Duration = Duration::from_millis(10);
 

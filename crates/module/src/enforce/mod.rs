@@ -9,7 +9,6 @@
 pub mod evict;
 pub mod newcomers;
 pub mod ranks;
-pub mod rivals;
 pub mod spread;
 pub mod usage;
 pub mod walk;

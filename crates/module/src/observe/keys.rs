@@ -1,7 +1,7 @@
 //! What is remembered of single keys, in the cache or not: the table of keys, and the accesses on their way into it.
 //!
 //! The filter notes each access in a ring (`core/src/access_ring.rs`), which is put into the table when it is full or
-//! somebody asks. What is remembered depends on who needs it: classes alone, residence for hyperbolic policies, or
+//! somebody asks. What is remembered depends on who needs it: classes alone, residence, or
 //! what each key has shown, for Tenure's own. Cost: 16 bytes a key in the table, 5 in a compact entry; one cache line
 //! an access.
 
@@ -23,7 +23,7 @@ pub enum Remembers {
     /// Nothing, and no key whose class isn't known.
     #[default]
     Classes,
-    /// How long and how often accessed each key of the cache is there, for hyperbolic policies.
+    /// How long and how often accessed each key of the cache is there.
     Residence,
     /// What each key has shown, in the cache or not, for Tenure's own policy.
     History,

@@ -1,12 +1,12 @@
-//! `maxmemory-samples` of the server under `tenure.policy dlru`: what the server itself evicts goes by the chosen K
-//! too.
+//! `maxmemory-samples` of the server where the worker chooses one K for the whole cache: what the server itself evicts goes
+//! by that too.
 //!
 //! It is set where K changes, and has its value back when the policy is another, or Tenure stops. Whoever sets it
 //! meanwhile is right: it isn't put back then.
 
 use super::Tenure;
-use crate::config::Policy;
 use crate::ffi::server::{Level, Server};
+use crate::rivals::Rival;
 
 const NAME: &str = "maxmemory-samples";
 
@@ -23,7 +23,8 @@ impl Tenure {
     /// Sets the server's sampling size, where another was chosen, and gives it back, where none is to be chosen. Two
     /// comparisons else.
     pub(super) fn follow_sample_size(&mut self, server: &mut Server) {
-        if self.settings.policy != Policy::Dlru || !self.settings.enabled {
+        let chooses = self.settings.policy.rival().is_some_and(Rival::chooses_sample_size);
+        if !chooses || !self.settings.enabled {
             return self.give_back_samples(server);
         }
         let Some(k) = self.chosen_sample_size() else { return };

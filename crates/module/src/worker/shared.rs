@@ -17,13 +17,13 @@ use tenure_core::sampling::SampleRate;
 use tenure_core::tiers::division::Division as FastDivision;
 use tenure_core::units::TenantId;
 
-use super::chooser::Choice;
 use super::lessons::Taught;
 use super::model::Modelling;
 use super::sizing::Sizes;
 use super::views::{BinView, PartitionView};
 use crate::observe::bins::Bins;
 use crate::observe::{Counters, Sampled};
+use crate::rivals::Choice;
 
 /// Sampled accesses under way to the worker.
 pub const QUEUE_LEN: usize = 1 << 11;

@@ -1,14 +1,15 @@
 //! DLRU in the server: one K for the whole cache, chosen at the end of each window by what miniature caches missed.
 //!
 //! Source: DLRU (Wang et al., MEMSYS'20) sec. 3; cost model in `tenure_core::decide::sample_size`, caches in
-//! `tenure_lab::miniatures`. They take 1/200 of the keys, more in small caches, and never more than the stream is
+//! `miniatures.rs`. They take 1/200 of the keys, more in small caches, and never more than the stream is
 //! sampled at. Deviations: a window with too few distinct keys is counted on with the next; windows in which the
 //! miniatures weren't full from the start decide nothing, since every K misses alike then.
 
 use tenure_core::access::Access;
 use tenure_core::decide::sample_size::{DISTINCT_KEYS_MIN, EVICTION_US_AT_ONE, SAMPLE_SIZES, eviction_us_at_one};
 use tenure_core::sampling::SampleRate;
-use tenure_lab::miniatures::Miniatures;
+
+use super::miniatures::Miniatures;
 
 /// The share of keys to begin with in a large cache (sec. 3.3).
 const RATE: f64 = 1.0 / 200.0;

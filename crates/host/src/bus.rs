@@ -7,7 +7,7 @@
 //! of nine letters alone, so that another module's message of the same type may come here: each begins with a word of
 //! our own.
 
-use std::ffi::{CString, c_char, c_int, c_uchar, c_void};
+use std::ffi::{CString, c_char, c_int, c_uchar};
 use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -16,9 +16,9 @@ use valkey_module::raw;
 use super::context::context_of_load;
 use super::guard::guarded;
 use super::hooks::Hooks;
+use super::loaded;
 use super::messages::NodeId;
 use super::module::{Module, with};
-use super::loaded;
 use super::server::Server;
 
 static IS_LOADED: AtomicBool = AtomicBool::new(false);

@@ -5,9 +5,9 @@ use std::slice;
 
 use valkey_module::raw;
 
+use super::api;
 use super::main_thread::{MainThread, OnMain};
 use super::server::Text;
-use super::api;
 
 /// True where a filter is told which client sends a command: not on Redis 7.0.
 #[inline]
@@ -114,7 +114,6 @@ impl FilterCall {
         let replaced = unsafe { api!(RedisModule_CommandFilterArgReplace(self.call, i as c_int, text.into_raw())) };
         replaced as isize == raw::REDISMODULE_OK
     }
-
 }
 
 impl Words for FilterCall {

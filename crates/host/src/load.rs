@@ -5,12 +5,12 @@ use std::ffi::{c_char, c_int};
 use valkey_module::raw;
 
 use super::hooks::Hooks;
+pub use super::loaded::{databases, is_loaded};
 use super::module::Module;
 use super::server::{Level, Server, words_of};
-pub use super::loaded::{databases, is_loaded};
 use super::{
-    acl, api, awaits, bus, callbacks, config, context, filtering, guard, holding, home_db, loaded, migration, module, registry,
-    server, soon,
+    acl, api, awaits, bus, callbacks, config, context, filtering, guard, holding, home_db, loaded, migration, module,
+    registry, server, soon,
 };
 
 const OK: c_int = raw::REDISMODULE_OK as c_int;

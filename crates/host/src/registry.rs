@@ -12,7 +12,7 @@ use valkey_module::raw;
 
 use super::commands::{Argument, Command, Form, Kind, Pace};
 use super::module::Module;
-use super::server::{Server, Text};
+use super::server::Server;
 use super::{api, awaits, callbacks};
 
 const OK: c_int = raw::REDISMODULE_OK as c_int;

@@ -299,7 +299,8 @@ impl SlowMemory {
     fn take(&self, wanted: *mut u8, bytes: usize, alignment: usize) -> Option<*mut u8> {
         let mut taken = self.range.taken();
         // Addresses, not offsets, are to be aligned; the range begins at a multiple of two megabytes.
-        let offset = (self.range.start() as usize + taken.next).next_multiple_of(alignment) - self.range.start() as usize;
+        let offset =
+            (self.range.start() as usize + taken.next).next_multiple_of(alignment) - self.range.start() as usize;
         let end = offset.checked_add(bytes).filter(|end| *end <= self.range.bytes())?;
         // SAFETY: within the reserved range.
         let address = unsafe { self.range.start().add(offset) };

@@ -9,9 +9,9 @@ use std::any::Any;
 use std::ops::BitOr;
 
 use crate::ffi::awaits::Blocked;
-use crate::ffi::messages::NodeId;
 use crate::ffi::filter::FilterCall;
 use crate::ffi::info::Value;
+use crate::ffi::messages::NodeId;
 use crate::ffi::module::{Awaited, DataChange};
 use crate::ffi::reply::Answer;
 use crate::ffi::server::Server;

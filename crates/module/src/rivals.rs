@@ -49,8 +49,7 @@ impl Rival {
     /// The names, in the order of [`Rival::ALL`].
     pub const NAMES: [&CStr; 5] = [c"predis", c"kredis", c"dlru", c"hyperbolic", c"hyperbolic-size"];
     /// All.
-    pub const ALL: [Rival; 5] =
-        [Rival::Predis, Rival::Kredis, Rival::Dlru, Rival::Hyperbolic, Rival::HyperbolicSize];
+    pub const ALL: [Rival; 5] = [Rival::Predis, Rival::Kredis, Rival::Dlru, Rival::Hyperbolic, Rival::HyperbolicSize];
 
     /// True where partitions are held to the targets of the plan.
     pub fn has_targets(self) -> bool {

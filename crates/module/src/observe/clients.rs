@@ -9,8 +9,8 @@
 
 use super::owners::{NOBODY, Owners, User};
 use super::slots::Sender;
-use crate::ffi::filter::FilterCall;
 use crate::ffi::context::own_context;
+use crate::ffi::filter::FilterCall;
 
 const SLOTS: usize = 1024;
 

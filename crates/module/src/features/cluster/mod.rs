@@ -11,9 +11,9 @@ use self::shares::{KeysByTenant, Shares};
 use self::view::View;
 use crate::feature::{Event, Feature, Report, Topic, Turn, Wants};
 use crate::ffi::bus;
-use crate::ffi::messages::NodeId;
 use crate::ffi::clock::now_us;
 use crate::ffi::info::Value;
+use crate::ffi::messages::NodeId;
 use crate::tenure::Tenure;
 
 /// How often the server is asked for its view of the cluster: every second, or as often as that takes 1/200 of the

@@ -22,23 +22,28 @@ pub(super) unsafe extern "C" fn on_command<M: Module>(call: *mut raw::RedisModul
     let mut call = unsafe { FilterCall::new(call) };
     // The call itself is handed to what it proves to be on the main thread.
     let proof = call.proof();
-    home_db::before_command(&call);
-    if filtering::is_resting() {
-        return;
+    // Only there a filter stays that is to do nothing else.
+    if home_db::is_needed() {
+        home_db::before_command(&call);
+        if filtering::is_resting() {
+            return;
+        }
     }
     guarded("the command filter", || {
-        if let Some(Some(seen)) = with(&proof, |module: &mut M| module.before_command(&call)) {
-            watch_command::<M, _>(&proof, &mut call, seen);
+        let manages_modules = with(&proof, |module: &mut M| {
+            let seen = module.before_command(&call)?;
+            Some(watch_command(module, &mut call, seen))
+        });
+        if manages_modules.flatten() == Some(true) {
+            soon::cancel(&proof);
         }
     });
 }
 
 /// The greater part, by itself: what passes unseen needs no room on the stack for it.
 #[inline(never)]
-fn watch_command<M: Module, P: MainThread>(proof: &P, call: &mut FilterCall, seen: M::Seen) {
-    if with(proof, |module: &mut M| module.on_command(call, seen)) == Some(true) {
-        soon::cancel(proof);
-    }
+fn watch_command<M: Module>(module: &mut M, call: &mut FilterCall, seen: M::Seen) -> bool {
+    module.on_command(call, seen)
 }
 
 pub(super) unsafe extern "C" fn on_key_event<M: Module>(

@@ -31,12 +31,9 @@ pub(super) fn is_needed() -> bool {
     IS_NEEDED.load(Ordering::Relaxed)
 }
 
-/// A command is about to run, or to be queued.
-#[inline]
+/// A command is about to run, or to be queued, on a server that needs this.
+#[inline(never)]
 pub(super) fn before_command(call: &FilterCall) {
-    if !is_needed() {
-        return;
-    }
     let copies = call.word(0).is_some_and(|name| name.eq_ignore_ascii_case(b"copy"));
     let client = call.client_id().filter(|_| copies).and_then(|id| Some((id, call.client(id)?)));
     match client.filter(|(_, client)| !client.in_multi) {

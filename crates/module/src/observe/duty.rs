@@ -60,7 +60,9 @@ impl Coverage {
     #[inline]
     pub fn passes(&mut self, command: Option<Entry>) -> bool {
         let passes = self.watched == Watched::Writes && command.is_some_and(Entry::only_reads);
-        self.unseen_reads += u64::from(passes);
+        if passes {
+            self.unseen_reads += 1;
+        }
         passes
     }
 

@@ -144,7 +144,9 @@ impl Observer {
     #[inline]
     pub fn passes(&mut self, command: Option<Entry>) -> bool {
         let passes = self.coverage.passes(command);
-        self.is_busy |= passes;
+        if passes {
+            self.is_busy = true;
+        }
         passes
     }
 

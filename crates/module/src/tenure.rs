@@ -2,70 +2,56 @@
 //! sampled, take a new plan, free memory, and, ten times a second, settle the accounts.
 
 pub mod appearing;
+mod census;
 mod held;
+mod key_events;
+mod memory;
 pub mod minimums;
+mod news;
 mod pressure;
 pub mod room;
 mod samples;
+mod snapshot;
 mod status;
+mod watching;
 mod why;
 
-use std::ffi::CStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure_core::access_ring::REQUESTS_PER_TICK;
-use tenure_core::departure::Cause;
-use tenure_core::key_table::{KeyTable, tick};
+use tenure_core::key_table::KeyTable;
 use tenure_core::policy::density::{Basis, Ranking, Ranks, age_step};
-use tenure_core::tiers::division::Division;
-use tenure_core::units::{KeyHash, PARTITIONS_MAX, PartitionId};
 
 use self::appearing::Appearance;
+pub use self::memory::Memory;
+use self::news::News;
 use self::pressure::Pressure;
-use self::samples::ServerSamples;
-use self::status::EvictionStatus;
+use self::status::{EvictionStatus, status_by_state};
+pub use self::watching::Watching;
 pub use self::why::Why;
 use crate::config::{Policy, Settings};
 use crate::enforce::UNBOUNDED;
 use crate::enforce::evict::{EVICTED_MIN, Evictor, Orders, Scoring};
-use crate::enforce::newcomers::Newcomer;
-use crate::enforce::ranks;
 use crate::enforce::usage::Usage;
 use crate::enforce::walk::{Guides, SizesOf, Walk};
 use crate::feature::{Wants, When};
 use crate::ffi::clock::{now_us, thread_cpu_us};
-use crate::ffi::migration::Arrival;
-use crate::ffi::module::DataChange;
-use crate::ffi::server::{Kind, Level, ScannedName, Server, Text};
+use crate::ffi::server::{Level, Server};
 use crate::ffi::{alloc, filtering, load, soon};
 use crate::observe::Observer;
 use crate::observe::bins::BinId;
-use crate::observe::classes::{Class, Classes};
+use crate::observe::classes::Classes;
 use crate::observe::command_table::CommandTable;
-use crate::observe::duty::{Duty, Slices, Watched};
+use crate::observe::duty::{Duty, Slices};
 use crate::observe::keys::{Keys, Remembers, Table};
-use crate::observe::partitions::{Partitions, in_database};
-use crate::observe::sizes::LARGE_BYTES;
+use crate::observe::partitions::Partitions;
 use crate::observe::tenants::Tenants;
 use crate::rivals::Rival;
-use crate::worker::{Instructions, PartitionView, Published, Snapshot, TenantTerms, Worker};
+use crate::worker::{PartitionView, Published, Worker};
 
 /// Between two ticks.
 pub const TICK_US: u64 = 100_000;
 const MEMORY_EVERY_US: u64 = 1_000_000;
-/// How long the census takes for a round, where its limits let it.
-const ROUND_US: u64 = 60_000_000;
-/// Keys that the census visits per tick where the evictor has visited fewer; the most before shares were ever
-/// counted, and where what size classes hold has changed unseen.
-const CENSUS_KEYS_MIN: u64 = 64;
-const CENSUS_KEYS_MAX: u64 = 512;
-const CENSUS_STEPS: usize = 256;
-/// Keys per tick whose overhead is asked for, and before enough of their partition's were.
-const CALIBRATED_KEYS: usize = 2;
-const CALIBRATED_KEYS_AT_FIRST: usize = 16;
-/// Once enough were, it is asked for in one tick of so many: each asking is a command, which SLOWLOG and MONITOR show.
-const CALIBRATED_EVERY: u64 = 50;
 /// What an idle slice may take: a request that comes meanwhile waits so long at the most.
 const IDLE_BUDGET_US: i64 = 100;
 /// An event loop that hasn't been idle for so long isn't waited for.
@@ -81,35 +67,6 @@ const KEY_TABLE_BYTES_UNLIMITED: u64 = 4 << 20;
 const STALE_WINDOWS: u64 = 6;
 const STALE_US_MIN: u64 = 60_000_000;
 
-/// The server's memory limit and what it lets be evicted.
-#[derive(Clone, Debug, Default)]
-pub struct Memory {
-    /// `maxmemory`, in bytes; 0 = no limit.
-    pub limit_bytes: u64,
-    /// `maxmemory-policy`.
-    pub policy: String,
-    /// `maxmemory-clients`, in bytes: above it the server closes connections, before it evicts keys. 0 = no limit.
-    clients_limit_bytes: u64,
-    /// It lets only keys go that expire, and there were none.
-    nothing_expires: bool,
-    /// `import-mode`: another server writes all its keys here, and none may go.
-    is_importing: bool,
-    /// Keys that the server itself has evicted, as of the last look.
-    pub evicted_by_server: u64,
-    /// Commands that the server has counted.
-    n_commands: u64,
-    read_at_us: u64,
-    stale: bool,
-    /// `CONFIG RESETSTAT` was called, of which features haven't heard.
-    stats_were_reset: bool,
-    /// How much of its minimum each tenant has: all is 1.
-    minimums_share: f64,
-    /// `maxmemory-samples` of the server, while it follows.
-    samples: Option<ServerSamples>,
-    /// Where there are two memory tiers, how the fast one is divided, and how much of it there is to divide, in bytes.
-    pub fast_to_divide: Option<(Division, u64)>,
-}
-
 /// The logical databases.
 #[derive(Clone, Debug, Default)]
 pub struct Databases {
@@ -117,23 +74,6 @@ pub struct Databases {
     pub sizes: Vec<(u16, u64)>,
     /// How many there are.
     count: u16,
-}
-
-/// What is watched of commands.
-pub struct Watching {
-    /// How much of a fast stream.
-    duty: Duty,
-    /// Which turns, while there is no time to watch all.
-    pub slices: Slices,
-    /// What features want to hear.
-    wanted: Wants,
-}
-
-/// What the worker last made, as it was taken.
-#[derive(Clone, Copy, Debug, Default)]
-struct News {
-    version: u64,
-    at_us: u64,
 }
 
 /// When the state was made, when it last ticked, and how many keys the walk had visited by then.
@@ -335,142 +275,6 @@ impl Tenure {
         self.memory.stale = true;
     }
 
-    /// A key came or went.
-    pub fn on_key_event(&mut self, server: &mut Server, db: u16, event: &CStr, name: &ScannedName) {
-        let key = name.as_ref();
-        match event.to_bytes() {
-            b"new" if self.observer.served.arrivals.have(key) => self.count_arrival(db, key, 1),
-            b"new" => self.on_new_key(server, db, name),
-            b"del" | b"rename_from" | b"move_from" => self.on_gone(db, key, Cause::Deleted),
-            b"expired" => self.on_gone(db, key, Cause::Expired),
-            b"evicted" => self.on_gone(db, key, Cause::Evicted),
-            _ => {}
-        }
-    }
-
-    fn on_gone(&mut self, db: u16, key: &[u8], cause: Cause) {
-        if self.observer.served.arrivals.have(key) {
-            return self.count_arrival(db, key, -1);
-        }
-        let partition = self.observer.partitions.of(db, key);
-        self.observer.on_gone(db, key, cause);
-        self.usage.went(db, partition, &self.observer.known());
-    }
-
-    /// A key came into being: it is accounted for, and may be the next to go.
-    fn on_new_key(&mut self, server: &mut Server, db: u16, name: &ScannedName) {
-        let key = name.as_ref();
-        let partition = self.observer.on_new_key(db, key, now_us);
-        let size_bytes = self.look_at_new_key(server, partition, name);
-        self.usage.came(db, partition, size_bytes, &self.observer.known());
-        if self.pressure.status != EvictionStatus::Ready {
-            return;
-        }
-        if self.settings.policy.goes_by_age() {
-            self.note_newcomer((db, partition), name, size_bytes);
-        } else if self.settings.policy == Policy::Density {
-            self.offer_new_key(server, (db, partition), name);
-        }
-    }
-
-    fn count_arrival(&mut self, db: u16, key: &[u8], change: i64) {
-        let partition = self.observer.partitions.of(db, key);
-        self.observer.served.arrivals.count(key, (db, partition), change);
-    }
-
-    /// Slots are on their way here, or have come: then their keys are, of sizes not known.
-    pub fn on_arrival(&mut self, arrival: Arrival) {
-        let Some((slots, came)) = self.observer.served.arrivals.take(arrival) else { return };
-        if let Some(own) = &mut self.observer.served.own {
-            own.add_all(&slots);
-        }
-        let known = self.observer.known();
-        came.into_iter().for_each(|((db, partition), keys)| self.usage.arrived(db, partition, keys, &known));
-    }
-
-    /// The data set as a whole has changed, or is about to.
-    pub fn on_data_change(&mut self, change: DataChange) {
-        self.forget_account(change);
-        let slow_collections = &mut self.observer.partitions.keys.slow_collections;
-        match change {
-            DataChange::Emptied(db) => slow_collections.forget(db),
-            DataChange::Loaded | DataChange::Replaced => slow_collections.forget(None),
-            DataChange::Swapped(one, other) => {
-                [one, other].into_iter().for_each(|db| slow_collections.forget(Some(db)))
-            }
-            DataChange::OtherRole => {}
-        }
-        self.server_may_have_changed();
-    }
-
-    /// Keys that went without an event are in no account any more; those that came so are, as the walk meets them.
-    fn forget_account(&mut self, change: DataChange) {
-        let mut forget = |db: Option<u16>| {
-            self.usage.forget(db);
-            self.walk.start_over(db);
-        };
-        match change {
-            DataChange::Emptied(db) => forget(db),
-            DataChange::Swapped(one, other) => [one, other].into_iter().for_each(|db| forget(Some(db))),
-            DataChange::Replaced => forget(None),
-            DataChange::Loaded | DataChange::OtherRole => {}
-        }
-    }
-
-    /// The first keys of a partition tell their size at once, and all where it tells their bin; a collection is still
-    /// empty then.
-    fn look_at_new_key(&mut self, server: &mut Server, partition: PartitionId, name: &ScannedName) -> Option<u32> {
-        let are_many = self.observer.partitions.binning.of(partition).are_many();
-        let sizes = self.observer.sizes();
-        let are_unmet = sizes.are_unmet(partition);
-        if !are_unmet && !are_many {
-            return None;
-        }
-        let opened = server.open(name);
-        if opened.kind() != Kind::String {
-            return None;
-        }
-        let size_bytes = sizes.of(partition, name, || KeyHash::of(name.as_ref()), &opened);
-        if are_unmet {
-            sizes.met(partition, size_bytes);
-        }
-        Some(size_bytes)
-    }
-
-    /// A key of a bin that the walk rarely meets is noted by its name.
-    fn note_newcomer(&mut self, (db, partition): (u16, PartitionId), name: &ScannedName, size_bytes: Option<u32>) {
-        let binning = &self.observer.partitions.binning;
-        let bin = match size_bytes {
-            Some(size_bytes) => binning.bin_of(partition, size_bytes),
-            None => binning.of(partition).of_class(0),
-        };
-        let (keys, all_keys) = self.usage.keys_in(db, partition);
-        let keys = keys * self.usage.key_share(binning, bin);
-        let note = || Newcomer { name: name.keep(), db, since_us: now_us() };
-        self.evictor.newcomers.came(bin, (keys, all_keys), self.memory.limit_bytes, note);
-    }
-
-    /// A newcomer that is worth less than what was met goes before it. It was met without a search, too.
-    fn offer_new_key(&mut self, server: &mut Server, (db, partition): (u16, PartitionId), name: &ScannedName) {
-        self.observer.partitions.keys.settle();
-        let binning = &self.observer.partitions.binning;
-        // Under this policy partitions are undivided.
-        let bin = binning.of(partition).of_class(0).in_pools();
-        if !self.observer.partitions.above_minimums(self.usage.bytes_by_bin()).holds(bin) {
-            return;
-        }
-        let basis = self.ranking_basis();
-        let (partitions, sizes, costs) = self.observer.guides();
-        let ranks = Ranks::new(basis, &self.published.learned.table, costs);
-        let opened = server.open(name);
-        let hash = in_database(KeyHash::of(name.as_ref()), db);
-        let size_bytes = sizes.of(partition, name, || hash, &opened);
-        let entry = partitions.keys.entry(hash);
-        let subject = ranks::subject(&ranks, entry.as_ref(), partition, size_bytes, &opened);
-        drop(opened);
-        self.evictor.offer(partition, &ranks, &subject, entry.as_ref(), (name, db));
-    }
-
     /// The end of a turn: bounded work, see the file's opening.
     pub fn end_turn(&mut self, server: &mut Server, now_us: u64) {
         assert!(!self.faults.panic_please, "asked to by TENURE.DEBUG");
@@ -483,24 +287,7 @@ impl Tenure {
         if self.memory.stale || now_us >= self.memory.read_at_us + MEMORY_EVERY_US {
             self.read_memory(server, now_us);
         }
-        if let Some(published) = self.worker.shared.news(&mut self.news.version) {
-            if published.plan.as_ref().map(|p| &p.target_bytes) != self.published.plan.as_ref().map(|p| &p.target_bytes)
-            {
-                self.evictor.forget_victims();
-            }
-            if published.learned.ranking != self.published.learned.ranking {
-                self.evictor.forget_victims();
-            }
-            if published.epoch == self.observer.epoch() {
-                self.observer.partitions.binning.set_limits(&published.limits);
-            }
-            self.published = published;
-            self.news.at_us = now_us;
-            let penalties_us = self.penalties_us();
-            let noise = self.observer.partitions.keys.noise;
-            self.observer.misses.costs.take(penalties_us, self.observer.misses.delays, &noise);
-            self.observer.misses.costs.weight = self.observer.partitions.weights();
-        }
+        self.take_news(now_us);
         self.follow_sample_size(server);
     }
 
@@ -519,27 +306,6 @@ impl Tenure {
     /// Memory may be short before the next tick sees it: the end of this turn looks.
     pub fn expect_shortage(&mut self) {
         self.pressure.may_be_short = true;
-    }
-
-    /// True where any feature wants anything of this.
-    pub fn features_want(&self, wants: Wants) -> bool {
-        self.watching.wanted.has(wants)
-    }
-
-    /// Features want other things to be heard than before.
-    pub fn heed(&mut self, server: &mut Server, wants: Wants) {
-        self.watching.wanted = wants;
-        let sampled = self.observer.sampler.kept.take();
-        self.observer.sampler.kept = wants.has(Wants::SAMPLES).then(|| sampled.unwrap_or_default());
-        let wanted = if wants.has(Wants::OBSERVED) { Watched::All } else { self.observer.coverage.watched() };
-        self.watch(server, wanted);
-    }
-
-    /// What is to be seen of commands from now on. The filter stays for features too.
-    fn watch(&mut self, server: &mut Server, wanted: Watched) {
-        if filtering::watch(server, wanted != Watched::Nothing || self.watching.wanted.has(Wants::COMMANDS)) {
-            self.observer.watch(wanted, self.watching.slices.are_on());
-        }
     }
 
     /// Frees memory: where the next turn may need it, at once, and else when the event loop is idle, so that no reply
@@ -727,15 +493,6 @@ impl Tenure {
         plan.map_or(&[], |plan| &plan.target_bytes)
     }
 
-    /// Mean miss penalty by partition, in µs; 1 where none is known.
-    fn penalties_us(&self) -> [f32; PARTITIONS_MAX] {
-        let mut penalties_us = [1.0; PARTITIONS_MAX];
-        let views = self.current().map_or(&[][..], |published| &published.partitions);
-        let measured = views.iter().map(|view| view.penalty_us_mean as f32);
-        penalties_us.iter_mut().zip(measured).filter(|(_, us)| *us > 0.0).for_each(|(slot, us)| *slot = us);
-        penalties_us
-    }
-
     /// What stands against evicting that costs nothing to know.
     fn status_by_plan(&self, now_us: u64) -> EvictionStatus {
         let stale_us = (STALE_WINDOWS * self.settings.window_seconds as u64 * 1_000_000).max(STALE_US_MIN);
@@ -813,94 +570,11 @@ impl Tenure {
         self.leave_snapshot(server);
     }
 
-    /// Counts keys where the first have come since the last tick.
-    pub fn need_key_counts(&mut self, server: &mut Server) {
-        if self.databases.sizes.is_empty() {
-            self.count_keys(server);
-        }
-    }
-
-    /// Asks which databases hold keys, and how many.
-    pub fn count_keys(&mut self, server: &mut Server) {
-        self.databases.sizes.clear();
-        for db in 0..self.databases.count {
-            if server.select_db(db) {
-                let keys = server.db_size();
-                if keys > 0 {
-                    self.observer.partitions.of(db, b"");
-                    self.databases.sizes.push((db, keys));
-                }
-            }
-        }
-    }
-
-    /// Where nothing can be short of memory soon, turns don't look, and a fast stream is watched in part.
-    fn watch_or_pause(&mut self, server: &mut Server, now_us: u64) {
-        self.pressure.has_maximum = self.observer.partitions.tenants().bytes_max().iter().any(|&max| max < u64::MAX);
-        let used_bytes = self.used_bytes(server);
-        self.look_at_room(now_us, used_bytes);
-        self.pressure.may_be_short = self.pressure.has_maximum || self.is_near_limit(used_bytes);
-        let is_clock_wanted = self.watching.wanted.has(Wants::WRITES_OBSERVED)
-            || (self.pressure.may_be_short && self.settings.policy == Policy::Density);
-        let accesses = &mut self.observer.partitions.keys.accesses;
-        accesses.turn(is_clock_wanted);
-        accesses.pace(now_us);
-        self.pressure.status = match self.status_by_plan(now_us) {
-            EvictionStatus::Ready => status_by_state(server),
-            other => other,
-        };
-        let enough_per_second = self.settings.watched_per_second as u64;
-        let may_pause = !self.pressure.may_be_short && !self.watching.wanted.has(Wants::OBSERVED);
-        let unwatched =
-            if self.watching.wanted.has(Wants::WRITES_OBSERVED) { Watched::Writes } else { Watched::Nothing };
-        let wanted = self.watching.duty.decide(
-            now_us,
-            self.observer.requests(),
-            may_pause.then_some(unwatched),
-            enough_per_second,
-        );
-        let is_busy = 100.0 * self.pressure.load.share() >= self.settings.watch_busy_percent as f64;
-        let may_slice = is_busy && self.may_slice();
-        self.watching.slices.allow(may_slice, self.settings.watch_percent as f64 / 100.0);
-        if !self.watching.slices.is_pausing() {
-            self.watch(server, wanted);
-        }
-    }
-
-    /// Where keys go by rank, misses and new keys that the server tells of and the ages that it keeps will do for a
-    /// while; where others need each command, they won't.
-    fn may_slice(&self) -> bool {
-        let others_need = Wants::OBSERVED | Wants::WRITES_OBSERVED | Wants::NEW_KEYS | Wants::ANY_COMMAND;
-        self.pressure.may_be_short
-            && self.settings.policy == Policy::Density
-            && self.pressure.status == EvictionStatus::Ready
-            && self.observer.partitions.owners.is_none()
-            && !self.watching.wanted.has(others_need)
-    }
-
-    /// A turn has ended: while the main thread is busy, whether the next is watched.
-    fn end_slice(&mut self, server: &mut Server, now_us: u64) {
-        let seen = self.observer.partitions.keys.accesses.now() * REQUESTS_PER_TICK;
-        if let Some(is_watched) = self.watching.slices.turn(now_us, seen, thread_cpu_us) {
-            self.watch(server, if is_watched { Watched::All } else { Watched::Nothing });
-        }
-    }
-
     fn look_at_room(&mut self, now_us: u64, used_bytes: u64) {
         let begins_at_bytes = self.memory.limit_bytes.saturating_sub(self.headroom_bytes());
         self.pressure.room.look(now_us, used_bytes, begins_at_bytes);
         self.pressure.room.data_bytes = self.usage.bytes().iter().sum();
         self.pressure.room.tenure_bytes = alloc::allocated_bytes() as u64;
-    }
-
-    /// What the server counts against its limit, in bytes; 0 without a limit.
-    pub fn used_bytes(&self, server: &mut Server) -> u64 {
-        (server.used_memory_ratio() * self.memory.limit_bytes as f64) as u64
-    }
-
-    /// From half of the limit on, decisions depend on what is watched.
-    fn is_near_limit(&self, used_bytes: u64) -> bool {
-        self.memory.limit_bytes > 0 && used_bytes >= self.memory.limit_bytes / 2
     }
 
     /// Without its worker Tenure only watches: says so once.
@@ -913,170 +587,12 @@ impl Tenure {
         }
     }
 
-    /// Visits a few keys, so that mean sizes and shares are known where nothing is evicted.
-    fn census(&mut self, server: &mut Server) {
-        self.usage.written(self.observer.writes_of_divided());
-        let may_take_time = self.usage.is_counted() && !self.usage.is_outdated();
-        let wanted = if may_take_time { self.keys_for_a_round() } else { CENSUS_KEYS_MAX };
-        let goal = self.times.visited + wanted;
-        let (partitions, sizes, _) = self.observer.guides();
-        sizes.refresh_some();
-        let is_rough: Vec<bool> = (0..PARTITIONS_MAX).map(|i| sizes.is_rough(PartitionId(i as u16))).collect();
-        let mut guides = Guides { partitions, sizes, usage: &mut self.usage, sizes_of: SizesOf::Account };
-        let is_due = (self.times.ticked_at_us / TICK_US).is_multiple_of(CALIBRATED_EVERY);
-        let now_and_then = if is_due { CALIBRATED_KEYS } else { 0 };
-        let mut kept: Vec<(Text, usize, PartitionId, u16)> = Vec::new();
-        let dbs = self.databases.sizes.len();
-        for step in 0..CENSUS_STEPS.max(2 * wanted as usize) {
-            if dbs == 0 || (self.walk.visited >= goal && kept.len() >= now_and_then) {
-                break;
-            }
-            let (db, _) = self.databases.sizes[step % dbs];
-            self.walk.step(server, db, &mut guides, |visit, _| {
-                let is_rough = is_rough[visit.partition.index()];
-                let wanted = if is_rough { CALIBRATED_KEYS_AT_FIRST } else { now_and_then };
-                if kept.len() < wanted && visit.key.kind() == Kind::String && visit.key.length() < LARGE_BYTES {
-                    kept.push((visit.name.keep(), visit.key.length(), visit.partition, visit.db));
-                }
-            });
-        }
-        for (name, length, partition, db) in kept {
-            server.select_db(db);
-            self.observer.sizes().calibrate(server, partition, name.as_ref(), length);
-        }
-        self.times.visited = self.walk.visited;
-    }
-
-    /// Keys per tick with which the walk comes round in a minute, within limits.
-    fn keys_for_a_round(&self) -> u64 {
-        (self.all_keys() * TICK_US / ROUND_US).clamp(CENSUS_KEYS_MIN, CENSUS_KEYS_MAX)
-    }
-
-    /// Keys of all databases, as of the last tick.
-    pub fn all_keys(&self) -> u64 {
-        self.databases.sizes.iter().map(|(_, keys)| keys).sum()
-    }
-
-    fn leave_snapshot(&mut self, server: &mut Server) {
-        let limit_bytes = self.memory.limit_bytes;
-        let items: u64 = self.usage.bytes().iter().sum();
-        let used_bytes = self.used_bytes(server);
-        let room_bytes = limit_bytes.saturating_sub(self.headroom_bytes()) as i64 - used_bytes as i64;
-        let capacity_bytes = if limit_bytes == 0 { 0 } else { (items as i64 + room_bytes).max(1) as u64 };
-        let partitions = &self.observer.partitions;
-        let is_a_share = self.settings.key_table_bytes == 0;
-        let key_table = partitions.keys.table.as_ref().filter(|_| is_a_share);
-        let key_table_bytes = key_table.map_or(0, KeyTable::memory_bytes);
-        self.worker.shared.leave(Snapshot {
-            epoch: self.observer.epoch(),
-            counters: self.observer.counters.to_vec(),
-            tenant_of: partitions.of_what().iter().map(|(tenant, _)| *tenant).collect(),
-            bins: partitions.binning.all().to_vec(),
-            generations: partitions.generations().to_vec(),
-            tenants: TenantTerms {
-                bytes_min: partitions.tenants().guaranteed().to_vec(),
-                bytes_max: partitions.tenants().bytes_max().to_vec(),
-                weights: partitions.tenants().weights().to_vec(),
-            },
-            memory_bytes: limit_bytes,
-            capacity_bytes,
-            keys: self.usage.keys()[..partitions.len()].iter().map(|&keys| keys as u64).collect(),
-            evictions: (self.evictor.work.evicted.iter().sum(), self.evictor.work.spent_us),
-            fast: self.memory.fast_to_divide,
-            key_table_bytes,
-            is_watching: self.observer.coverage.watched() == Watched::All || self.watching.slices.is_pausing(),
-            are_accesses_noted: partitions.keys.accesses.is_on(),
-            is_replica: server.flags().is_replica(),
-            instructions: self.instructions(used_bytes),
-        });
-    }
-
-    /// The worker's settings; while memory is far from its limit little depends on the curves, and watching costs a
-    /// quarter.
-    fn instructions(&self, used_bytes: u64) -> Instructions {
-        let instructions = self.settings.instructions();
-        let share = if self.is_near_limit(used_bytes) { 1 } else { 4 };
-        Instructions { samples_per_second: instructions.samples_per_second / share, ..instructions }
-    }
-
-    /// Asks for the limit and the policy.
-    fn read_memory(&mut self, server: &mut Server, now_us: u64) {
-        self.memory.read_at_us = now_us;
-        self.pressure.may_be_short |= self.memory.stale;
-        self.memory.stale = false;
-        let Some(reply) = server.call(c"INFO", &[b"memory", b"stats", b"keyspace"]) else { return };
-        let Some(text) = reply.text() else { return };
-        let n_commands = self.memory.n_commands;
-        let mut expire = false;
-        self.pressure.room.buffers_bytes = 0;
-        for line in text.lines() {
-            match line.split_once(':') {
-                Some(("maxmemory", value)) => self.memory.limit_bytes = value.parse().unwrap_or(0),
-                Some(("maxmemory_policy", value)) => value.clone_into(&mut self.memory.policy),
-                Some(("evicted_keys", value)) => self.memory.evicted_by_server = value.parse().unwrap_or(0),
-                Some(("total_commands_processed", value)) => self.memory.n_commands = value.parse().unwrap_or(0),
-                Some((name, value)) if room::BUFFERS.contains(&name) => {
-                    self.pressure.room.buffers_bytes += value.parse().unwrap_or(0);
-                }
-                Some((db, value)) if db.starts_with("db") => {
-                    expire |= value.split(',').any(|field| field.starts_with("expires=") && field != "expires=0");
-                }
-                _ => {}
-            }
-        }
-        let clients_limit = server.setting("maxmemory-clients").unwrap_or_default();
-        self.memory.clients_limit_bytes = clients_limit_bytes(&clients_limit, self.memory.limit_bytes);
-        // Servers before Valkey 8.1 have none.
-        self.memory.is_importing = server.setting("import-mode").is_some_and(|set| set == "yes");
-        self.memory.nothing_expires = self.memory.policy.starts_with("volatile") && !expire;
-        // No event tells of CONFIG RESETSTAT, but it alone makes this smaller.
-        if self.memory.n_commands < n_commands {
-            self.forget_longest_times();
-        }
-    }
-
-    /// True once after it: features have longest times too.
-    pub fn take_stats_reset(&mut self) -> bool {
-        std::mem::take(&mut self.memory.stats_were_reset)
-    }
-
-    /// `CONFIG RESETSTAT`: what was longest so far is measured anew; counters go on.
-    fn forget_longest_times(&mut self) {
-        self.evictor.work.slice_us_max = 0;
-        self.memory.stats_were_reset = true;
-    }
-
     /// Whether Tenure evicts, as shown: ready only where there is something that may go.
     pub fn status_shown(&self) -> EvictionStatus {
         match self.pressure.status {
             EvictionStatus::Ready if self.memory.nothing_expires => EvictionStatus::NothingExpires,
             status => status,
         }
-    }
-
-    /// A key is of `class` from now on, also while it is in the cache.
-    pub fn hint_key(&mut self, server: &mut Server, db: u16, key: &[u8], class: Class) {
-        let (hash, now) = (in_database(KeyHash::of(key), db), tick(now_us()));
-        let moved = self.observer.partitions.keys.moved;
-        server.select_db(db);
-        let is_there = server.open(&server.text(key)).kind() != Kind::Absent;
-        let accounted = self.reassign(db, key, is_there, |partitions| partitions.keys.set_class(hash, class, now));
-        if accounted {
-            self.observer.partitions.keys.moved = moved;
-        }
-    }
-
-    /// Changes what a key's partition is told by, and the account with it. True where the key was moved there.
-    pub fn reassign(&mut self, db: u16, key: &[u8], is_there: bool, change: impl FnOnce(&mut Partitions)) -> bool {
-        let partitions = &mut self.observer.partitions;
-        let before = partitions.of(db, key);
-        change(partitions);
-        let after = partitions.of(db, key);
-        let is_moved = is_there && before != after;
-        if is_moved {
-            self.usage.changed(db, before, after, &self.observer.known());
-        }
-        is_moved
     }
 
     /// Seconds since this state was made.
@@ -1087,28 +603,6 @@ impl Tenure {
     /// Keys that the walk has visited.
     pub fn visited_keys(&self) -> u64 {
         self.walk.visited
-    }
-}
-
-/// What stands against evicting that the server has to be asked for.
-fn status_by_state(server: &mut Server) -> EvictionStatus {
-    let flags = server.flags();
-    if flags.is_replica() {
-        EvictionStatus::Replica
-    } else if flags.is_loading() {
-        EvictionStatus::Loading
-    } else if server.writes_are_paused() {
-        EvictionStatus::Paused
-    } else {
-        EvictionStatus::Ready
-    }
-}
-
-/// `maxmemory-clients` in bytes, which may be set as a share of the limit.
-fn clients_limit_bytes(set: &str, limit_bytes: u64) -> u64 {
-    match set.strip_suffix('%') {
-        Some(percent) => limit_bytes / 100 * percent.parse().unwrap_or(0),
-        None => set.parse().unwrap_or(0),
     }
 }
 

@@ -12,6 +12,7 @@ mod partition_models;
 mod planner;
 mod rate;
 pub mod shared;
+mod sizes;
 pub mod sizing;
 #[cfg(test)]
 mod tests;

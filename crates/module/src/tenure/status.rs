@@ -1,5 +1,7 @@
 //! Whether Tenure evicts, and why not, as people are told.
 
+use crate::ffi::server::Server;
+
 /// Whether Tenure evicts, and why not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EvictionStatus {
@@ -53,5 +55,19 @@ impl EvictionStatus {
                 "standing by: maxmemory-policy lets only keys go that expire, and none does"
             }
         }
+    }
+}
+
+/// What stands against evicting that the server has to be asked for.
+pub(super) fn status_by_state(server: &mut Server) -> EvictionStatus {
+    let flags = server.flags();
+    if flags.is_replica() {
+        EvictionStatus::Replica
+    } else if flags.is_loading() {
+        EvictionStatus::Loading
+    } else if server.writes_are_paused() {
+        EvictionStatus::Paused
+    } else {
+        EvictionStatus::Ready
     }
 }

@@ -19,7 +19,7 @@ use tenure_core::units::TenantId;
 
 use super::lessons::Taught;
 use super::model::Modelling;
-use super::sizing::Sizes;
+use super::sizes::Sizes;
 use super::views::{BinView, PartitionView};
 use crate::observe::bins::Bins;
 use crate::observe::{Counters, Sampled};

@@ -588,32 +588,9 @@ impl Sleep {
 
     fn on_data_change(&mut self, server: &mut Server, change: DataChange) {
         match change {
-            DataChange::Emptied(db) => self.forget_sleepers(server, db),
-            DataChange::Swapped(one, other) => self.swap_sleepers(one, other),
+            DataChange::Emptied(db) => self.touches.forget_database(server, db),
+            DataChange::Swapped(one, other) => self.touches.swap_databases(one, other),
             DataChange::Loaded | DataChange::Replaced | DataChange::OtherRole => self.touches.sleepers.give_up_all(),
-        }
-    }
-
-    /// What slept in a database is no more, or in any.
-    fn forget_sleepers(&mut self, server: &mut Server, db: Option<u16>) {
-        let is_gone = |db_of: u16| db.is_none_or(|db| db_of == db);
-        let Touches { sleepers, owed, .. } = &mut self.touches;
-        owed.retain(|(db, _)| !is_gone(*db));
-        sleepers.forget_where(|sleeper| is_gone(sleeper.db), |sleeper| ends::tell_emptied(server, sleeper));
-    }
-
-    /// Databases have changed places: who sleeps is given up, of all of them.
-    fn swap_sleepers(&mut self, one: u16, other: u16) {
-        let Touches { sleepers, owed, .. } = &mut self.touches;
-        sleepers.give_up_all();
-        for (db, _) in owed {
-            *db = if *db == one {
-                other
-            } else if *db == other {
-                one
-            } else {
-                *db
-            };
         }
     }
 }

@@ -10,6 +10,7 @@
 //! Whatever goes wrong on disk costs hits. Cost: two `DUMP`s to fall asleep and a `RESTORE` to wake, both in slices;
 //! 100 bytes and the name for each sleeper.
 
+mod counts;
 pub mod disk;
 pub mod ends;
 pub mod feature;
@@ -22,7 +23,6 @@ pub mod touches;
 pub mod warm;
 
 use std::collections::{HashMap, VecDeque};
-use std::ops::AddAssign;
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -30,6 +30,7 @@ use tenure_core::decide::diurnal::{DiurnalConfig, Phase};
 use tenure_core::departure::Departure;
 use tenure_core::units::{KeyHash, PARTITIONS_MAX, PartitionId};
 
+pub use self::counts::Counts;
 use self::disk::{Blocked, Disk, Done};
 use self::file::{Folder, Place, Record};
 use self::pace::Pace;
@@ -66,35 +67,6 @@ struct Pending {
     idle_seconds: u32,
     /// Hash of its record, 64 bits.
     hash: u64,
-}
-
-/// What is counted for `INFO`.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Counts {
-    /// Values that fell asleep.
-    pub slept: u64,
-    /// Values that woke.
-    pub woken: u64,
-    /// Reads and writes that found their key asleep.
-    pub touched: u64,
-    /// Values that the disk didn't take.
-    pub refused: u64,
-    /// Records that could not be read or were damaged.
-    pub damaged: u64,
-    /// Sleepers that were given up for want of room.
-    pub given_up: u64,
-}
-
-impl AddAssign for Counts {
-    fn add_assign(&mut self, other: Counts) {
-        let Counts { slept, woken, touched, refused, damaged, given_up } = other;
-        self.slept += slept;
-        self.woken += woken;
-        self.touched += touched;
-        self.refused += refused;
-        self.damaged += damaged;
-        self.given_up += given_up;
-    }
 }
 
 /// What the rest of Tenure lends for a moment.

@@ -8,9 +8,10 @@ use std::collections::HashMap;
 
 use tenure_core::units::KeyHash;
 
-use super::ends::Owed;
+use super::ends::{self, Owed};
 use super::sleepers::Sleepers;
 use crate::ffi::filter::{FilterCall, Words};
+use crate::ffi::server::Server;
 use crate::observe::command_table::Sets;
 use crate::observe::partitions::in_database;
 use crate::tenure::Tenure;
@@ -55,6 +56,30 @@ pub struct Touched {
     pub is_anything: bool,
     /// The command is `EXEC`.
     pub is_exec: bool,
+}
+
+/// With a whole database.
+impl Touches {
+    /// What slept in a database is no more, or in any.
+    pub fn forget_database(&mut self, server: &mut Server, db: Option<u16>) {
+        let is_gone = |db_of: u16| db.is_none_or(|db| db_of == db);
+        let Touches { sleepers, owed, .. } = self;
+        owed.retain(|(db, _)| !is_gone(*db));
+        sleepers.forget_where(|sleeper| is_gone(sleeper.db), |sleeper| ends::tell_emptied(server, sleeper));
+    }
+
+    /// Databases have changed places: who sleeps is given up, of all of them.
+    pub fn swap_databases(&mut self, one: u16, other: u16) {
+        let Touches { sleepers, owed, .. } = self;
+        sleepers.give_up_all();
+        for (db, _) in owed {
+            *db = match *db {
+                db if db == one => other,
+                db if db == other => one,
+                db => db,
+            };
+        }
+    }
 }
 
 impl Touches {

@@ -1,0 +1,104 @@
+//! The server's memory limit, and what it lets be evicted: asked about once a second, and after each change.
+
+use tenure_core::tiers::division::Division;
+
+use super::Tenure;
+use super::room;
+use super::samples::ServerSamples;
+use crate::ffi::server::Server;
+
+/// The server's memory limit and what it lets be evicted.
+#[derive(Clone, Debug, Default)]
+pub struct Memory {
+    /// `maxmemory`, in bytes; 0 = no limit.
+    pub limit_bytes: u64,
+    /// `maxmemory-policy`.
+    pub policy: String,
+    /// `maxmemory-clients`, in bytes: above it the server closes connections, before it evicts keys. 0 = no limit.
+    pub(super) clients_limit_bytes: u64,
+    /// It lets only keys go that expire, and there were none.
+    pub(super) nothing_expires: bool,
+    /// `import-mode`: another server writes all its keys here, and none may go.
+    is_importing: bool,
+    /// Keys that the server itself has evicted, as of the last look.
+    pub evicted_by_server: u64,
+    /// Commands that the server has counted.
+    pub(super) n_commands: u64,
+    pub(super) read_at_us: u64,
+    pub(super) stale: bool,
+    /// `CONFIG RESETSTAT` was called, of which features haven't heard.
+    pub(super) stats_were_reset: bool,
+    /// How much of its minimum each tenant has: all is 1.
+    pub(super) minimums_share: f64,
+    /// `maxmemory-samples` of the server, while it follows.
+    pub(super) samples: Option<ServerSamples>,
+    /// Where there are two memory tiers, how the fast one is divided, and how much of it there is to divide, in bytes.
+    pub fast_to_divide: Option<(Division, u64)>,
+}
+
+impl Tenure {
+    /// What the server counts against its limit, in bytes; 0 without a limit.
+    pub fn used_bytes(&self, server: &mut Server) -> u64 {
+        (server.used_memory_ratio() * self.memory.limit_bytes as f64) as u64
+    }
+
+    /// From half of the limit on, decisions depend on what is watched.
+    pub(super) fn is_near_limit(&self, used_bytes: u64) -> bool {
+        self.memory.limit_bytes > 0 && used_bytes >= self.memory.limit_bytes / 2
+    }
+
+    /// Asks for the limit and the policy.
+    pub(super) fn read_memory(&mut self, server: &mut Server, now_us: u64) {
+        self.memory.read_at_us = now_us;
+        self.pressure.may_be_short |= self.memory.stale;
+        self.memory.stale = false;
+        let Some(reply) = server.call(c"INFO", &[b"memory", b"stats", b"keyspace"]) else { return };
+        let Some(text) = reply.text() else { return };
+        let n_commands = self.memory.n_commands;
+        let mut expire = false;
+        self.pressure.room.buffers_bytes = 0;
+        for line in text.lines() {
+            match line.split_once(':') {
+                Some(("maxmemory", value)) => self.memory.limit_bytes = value.parse().unwrap_or(0),
+                Some(("maxmemory_policy", value)) => value.clone_into(&mut self.memory.policy),
+                Some(("evicted_keys", value)) => self.memory.evicted_by_server = value.parse().unwrap_or(0),
+                Some(("total_commands_processed", value)) => self.memory.n_commands = value.parse().unwrap_or(0),
+                Some((name, value)) if room::BUFFERS.contains(&name) => {
+                    self.pressure.room.buffers_bytes += value.parse().unwrap_or(0);
+                }
+                Some((db, value)) if db.starts_with("db") => {
+                    expire |= value.split(',').any(|field| field.starts_with("expires=") && field != "expires=0");
+                }
+                _ => {}
+            }
+        }
+        let clients_limit = server.setting("maxmemory-clients").unwrap_or_default();
+        self.memory.clients_limit_bytes = clients_limit_bytes(&clients_limit, self.memory.limit_bytes);
+        // Servers before Valkey 8.1 have none.
+        self.memory.is_importing = server.setting("import-mode").is_some_and(|set| set == "yes");
+        self.memory.nothing_expires = self.memory.policy.starts_with("volatile") && !expire;
+        // No event tells of CONFIG RESETSTAT, but it alone makes this smaller.
+        if self.memory.n_commands < n_commands {
+            self.forget_longest_times();
+        }
+    }
+
+    /// True once after it: features have longest times too.
+    pub fn take_stats_reset(&mut self) -> bool {
+        std::mem::take(&mut self.memory.stats_were_reset)
+    }
+
+    /// `CONFIG RESETSTAT`: what was longest so far is measured anew; counters go on.
+    fn forget_longest_times(&mut self) {
+        self.evictor.work.slice_us_max = 0;
+        self.memory.stats_were_reset = true;
+    }
+}
+
+/// `maxmemory-clients` in bytes, which may be set as a share of the limit.
+fn clients_limit_bytes(set: &str, limit_bytes: u64) -> u64 {
+    match set.strip_suffix('%') {
+        Some(percent) => limit_bytes / 100 * percent.parse().unwrap_or(0),
+        None => set.parse().unwrap_or(0),
+    }
+}

@@ -1,0 +1,43 @@
+//! What the worker makes, taken over at the end of a turn.
+
+use tenure_core::units::PARTITIONS_MAX;
+
+use super::Tenure;
+
+/// What the worker last made, as it was taken.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct News {
+    pub(super) version: u64,
+    pub(super) at_us: u64,
+}
+
+impl Tenure {
+    /// Takes over what the worker has made since, if anything.
+    pub(super) fn take_news(&mut self, now_us: u64) {
+        let Some(published) = self.worker.shared.news(&mut self.news.version) else { return };
+        let before = &self.published;
+        let has_other_targets =
+            published.plan.as_ref().map(|p| &p.target_bytes) != before.plan.as_ref().map(|p| &p.target_bytes);
+        if has_other_targets || published.learned.ranking != before.learned.ranking {
+            self.evictor.forget_victims();
+        }
+        if published.epoch == self.observer.epoch() {
+            self.observer.partitions.binning.set_limits(&published.limits);
+        }
+        self.published = published;
+        self.news.at_us = now_us;
+        let penalties_us = self.penalties_us();
+        let noise = self.observer.partitions.keys.noise;
+        self.observer.misses.costs.take(penalties_us, self.observer.misses.delays, &noise);
+        self.observer.misses.costs.weight = self.observer.partitions.weights();
+    }
+
+    /// Mean miss penalty by partition, in µs; 1 where none is known.
+    fn penalties_us(&self) -> [f32; PARTITIONS_MAX] {
+        let mut penalties_us = [1.0; PARTITIONS_MAX];
+        let views = self.current().map_or(&[][..], |published| &published.partitions);
+        let measured = views.iter().map(|view| view.penalty_us_mean as f32);
+        penalties_us.iter_mut().zip(measured).filter(|(_, us)| *us > 0.0).for_each(|(slot, us)| *slot = us);
+        penalties_us
+    }
+}

@@ -1,0 +1,53 @@
+//! What the main thread leaves for the worker.
+
+use tenure_core::key_table::KeyTable;
+
+use super::Tenure;
+use crate::ffi::server::Server;
+use crate::observe::duty::Watched;
+use crate::worker::{Instructions, Snapshot, TenantTerms};
+
+impl Tenure {
+    /// What the worker needs to know, ten times a second.
+    pub(super) fn leave_snapshot(&mut self, server: &mut Server) {
+        let limit_bytes = self.memory.limit_bytes;
+        let items: u64 = self.usage.bytes().iter().sum();
+        let used_bytes = self.used_bytes(server);
+        let room_bytes = limit_bytes.saturating_sub(self.headroom_bytes()) as i64 - used_bytes as i64;
+        let capacity_bytes = if limit_bytes == 0 { 0 } else { (items as i64 + room_bytes).max(1) as u64 };
+        let partitions = &self.observer.partitions;
+        let is_a_share = self.settings.key_table_bytes == 0;
+        let key_table = partitions.keys.table.as_ref().filter(|_| is_a_share);
+        let key_table_bytes = key_table.map_or(0, KeyTable::memory_bytes);
+        self.worker.shared.leave(Snapshot {
+            epoch: self.observer.epoch(),
+            counters: self.observer.counters.to_vec(),
+            tenant_of: partitions.of_what().iter().map(|(tenant, _)| *tenant).collect(),
+            bins: partitions.binning.all().to_vec(),
+            generations: partitions.generations().to_vec(),
+            tenants: TenantTerms {
+                bytes_min: partitions.tenants().guaranteed().to_vec(),
+                bytes_max: partitions.tenants().bytes_max().to_vec(),
+                weights: partitions.tenants().weights().to_vec(),
+            },
+            memory_bytes: limit_bytes,
+            capacity_bytes,
+            keys: self.usage.keys()[..partitions.len()].iter().map(|&keys| keys as u64).collect(),
+            evictions: (self.evictor.work.evicted.iter().sum(), self.evictor.work.spent_us),
+            fast: self.memory.fast_to_divide,
+            key_table_bytes,
+            is_watching: self.observer.coverage.watched() == Watched::All || self.watching.slices.is_pausing(),
+            are_accesses_noted: partitions.keys.accesses.is_on(),
+            is_replica: server.flags().is_replica(),
+            instructions: self.instructions(used_bytes),
+        });
+    }
+
+    /// The worker's settings; while memory is far from its limit little depends on the curves, and watching costs a
+    /// quarter.
+    fn instructions(&self, used_bytes: u64) -> Instructions {
+        let instructions = self.settings.instructions();
+        let share = if self.is_near_limit(used_bytes) { 1 } else { 4 };
+        Instructions { samples_per_second: instructions.samples_per_second / share, ..instructions }
+    }
+}

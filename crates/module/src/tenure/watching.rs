@@ -1,0 +1,97 @@
+//! How much of the commands is watched: what features want, what eviction needs, and what there is time for.
+
+use tenure_core::access_ring::REQUESTS_PER_TICK;
+
+use super::Tenure;
+use super::status::{EvictionStatus, status_by_state};
+use crate::config::Policy;
+use crate::feature::Wants;
+use crate::ffi::clock::thread_cpu_us;
+use crate::ffi::filtering;
+use crate::ffi::server::Server;
+use crate::observe::duty::{Duty, Slices, Watched};
+
+/// What is watched of commands.
+pub struct Watching {
+    /// How much of a fast stream.
+    pub(super) duty: Duty,
+    /// Which turns, while there is no time to watch all.
+    pub slices: Slices,
+    /// What features want to hear.
+    pub(super) wanted: Wants,
+}
+
+impl Tenure {
+    /// True where any feature wants anything of this.
+    pub fn features_want(&self, wants: Wants) -> bool {
+        self.watching.wanted.has(wants)
+    }
+
+    /// Features want other things to be heard than before.
+    pub fn heed(&mut self, server: &mut Server, wants: Wants) {
+        self.watching.wanted = wants;
+        let sampled = self.observer.sampler.kept.take();
+        self.observer.sampler.kept = wants.has(Wants::SAMPLES).then(|| sampled.unwrap_or_default());
+        let wanted = if wants.has(Wants::OBSERVED) { Watched::All } else { self.observer.coverage.watched() };
+        self.watch(server, wanted);
+    }
+
+    /// What is to be seen of commands from now on. The filter stays for features too.
+    fn watch(&mut self, server: &mut Server, wanted: Watched) {
+        if filtering::watch(server, wanted != Watched::Nothing || self.watching.wanted.has(Wants::COMMANDS)) {
+            self.observer.watch(wanted, self.watching.slices.are_on());
+        }
+    }
+
+    /// Where nothing can be short of memory soon, turns don't look, and a fast stream is watched in part.
+    pub(super) fn watch_or_pause(&mut self, server: &mut Server, now_us: u64) {
+        self.pressure.has_maximum = self.observer.partitions.tenants().bytes_max().iter().any(|&max| max < u64::MAX);
+        let used_bytes = self.used_bytes(server);
+        self.look_at_room(now_us, used_bytes);
+        self.pressure.may_be_short = self.pressure.has_maximum || self.is_near_limit(used_bytes);
+        let is_clock_wanted = self.watching.wanted.has(Wants::WRITES_OBSERVED)
+            || (self.pressure.may_be_short && self.settings.policy == Policy::Density);
+        let accesses = &mut self.observer.partitions.keys.accesses;
+        accesses.turn(is_clock_wanted);
+        accesses.pace(now_us);
+        self.pressure.status = match self.status_by_plan(now_us) {
+            EvictionStatus::Ready => status_by_state(server),
+            other => other,
+        };
+        let enough_per_second = self.settings.watched_per_second as u64;
+        let may_pause = !self.pressure.may_be_short && !self.watching.wanted.has(Wants::OBSERVED);
+        let unwatched =
+            if self.watching.wanted.has(Wants::WRITES_OBSERVED) { Watched::Writes } else { Watched::Nothing };
+        let wanted = self.watching.duty.decide(
+            now_us,
+            self.observer.requests(),
+            may_pause.then_some(unwatched),
+            enough_per_second,
+        );
+        let is_busy = 100.0 * self.pressure.load.share() >= self.settings.watch_busy_percent as f64;
+        let may_slice = is_busy && self.may_slice();
+        self.watching.slices.allow(may_slice, self.settings.watch_percent as f64 / 100.0);
+        if !self.watching.slices.is_pausing() {
+            self.watch(server, wanted);
+        }
+    }
+
+    /// Where keys go by rank, misses and new keys that the server tells of and the ages that it keeps will do for a
+    /// while; where others need each command, they won't.
+    fn may_slice(&self) -> bool {
+        let others_need = Wants::OBSERVED | Wants::WRITES_OBSERVED | Wants::NEW_KEYS | Wants::ANY_COMMAND;
+        self.pressure.may_be_short
+            && self.settings.policy == Policy::Density
+            && self.pressure.status == EvictionStatus::Ready
+            && self.observer.partitions.owners.is_none()
+            && !self.watching.wanted.has(others_need)
+    }
+
+    /// A turn has ended: while the main thread is busy, whether the next is watched.
+    pub(super) fn end_slice(&mut self, server: &mut Server, now_us: u64) {
+        let seen = self.observer.partitions.keys.accesses.now() * REQUESTS_PER_TICK;
+        if let Some(is_watched) = self.watching.slices.turn(now_us, seen, thread_cpu_us) {
+            self.watch(server, if is_watched { Watched::All } else { Watched::Nothing });
+        }
+    }
+}

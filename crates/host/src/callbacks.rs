@@ -159,7 +159,8 @@ fn recover<M: Module>(server: &mut Server) {
     };
     if guard::counted("giving up after a fault", had_state) == Some(true) {
         let text = format!(
-            "{} has turned itself off after a fault, the server serves as stock: panic {}; CONFIG SET {} yes starts it again",
+            "{} has turned itself off after a fault, the server serves as stock: panic {}; CONFIG SET {} yes starts \
+             it again",
             M::TITLE,
             guard::last_panic(),
             M::ENABLED.to_string_lossy()

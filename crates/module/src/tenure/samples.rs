@@ -1,5 +1,5 @@
-//! `maxmemory-samples` of the server where the worker chooses one K for the whole cache: what the server itself evicts goes
-//! by that too.
+//! `maxmemory-samples` of the server where the worker chooses one K for the whole cache: what the server itself evicts
+//! goes by that too.
 //!
 //! It is set where K changes, and has its value back when the policy is another, or Tenure stops. Whoever sets it
 //! meanwhile is right: it isn't put back then.

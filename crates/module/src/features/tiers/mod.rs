@@ -386,8 +386,8 @@ pub fn check_allocator() -> Result<usize, String> {
     let tcache_bytes = jemalloc.tcache_max_bytes().unwrap_or(usize::MAX);
     if tcache_bytes > TCACHE_BYTES_MAX {
         return Err(format!(
-            "jemalloc's thread cache holds allocations of up to {tcache_bytes} bytes and would mix the tiers; start the \
-             server with {} in its environment",
+            "jemalloc's thread cache holds allocations of up to {tcache_bytes} bytes and would mix the tiers; start \
+             the server with {} in its environment",
             jemalloc.setting_for_tiers()
         ));
     }

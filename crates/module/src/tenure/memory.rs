@@ -19,7 +19,7 @@ pub struct Memory {
     /// It lets only keys go that expire, and there were none.
     pub(super) nothing_expires: bool,
     /// `import-mode`: another server writes all its keys here, and none may go.
-    is_importing: bool,
+    pub(super) is_importing: bool,
     /// Keys that the server itself has evicted, as of the last look.
     pub evicted_by_server: u64,
     /// Commands that the server has counted.

@@ -22,9 +22,8 @@ use std::time::Duration;
 use tenure_core::key_table::KeyTable;
 use tenure_core::policy::density::{Basis, Ranking, Ranks, age_step};
 
-use self::appearing::Appearance;
+use self::appearing::Appearing;
 pub use self::memory::Memory;
-use self::news::News;
 use self::pressure::Pressure;
 use self::status::{EvictionStatus, status_by_state};
 pub use self::watching::Watching;
@@ -119,7 +118,6 @@ pub struct Tenure {
     pub worker: Worker,
     /// What the worker last made.
     pub published: Arc<Published>,
-    news: News,
     /// The limit.
     pub memory: Memory,
     /// Changes when a setting does.
@@ -134,10 +132,8 @@ pub struct Tenure {
     times: Times,
     /// What has gone wrong.
     pub faults: Faults,
-    /// First parts of keys that are to become tenants with the next tick.
-    pub appearances: Vec<Appearance>,
-    /// Tenants that appeared in the place of others.
-    pub tenants_replaced: u64,
+    /// Tenants that appear by themselves.
+    pub appearing: Appearing,
 }
 
 impl Tenure {
@@ -147,7 +143,7 @@ impl Tenure {
     /// Why it can't run on this server, as a sentence.
     pub fn start(server: &mut Server, settings_version: u64, settings: Settings) -> Result<Tenure, String> {
         let commands = read_command_table(server)?;
-        let worker = Worker::start().map_err(|e| format!("no thread for the worker: {e}"))?;
+        let mut worker = Worker::start().map_err(|e| format!("no thread for the worker: {e}"))?;
         let partitions = Partitions::new(
             Tenants::with_delimiter(&settings.tenants, settings.delimiter()),
             Classes::default(),
@@ -157,6 +153,7 @@ impl Tenure {
         );
         let observer = Observer::new(commands, partitions, Arc::clone(&worker.shared.queue));
         let now_us = now_us();
+        worker.news.at_us = now_us;
         if !filtering::watch(server, true) {
             return Err("the server refused a command filter".to_owned());
         }
@@ -167,7 +164,6 @@ impl Tenure {
             walk: Walk::default(),
             worker,
             published: Arc::default(),
-            news: News { version: 0, at_us: now_us },
             memory: Memory { stale: true, minimums_share: 1.0, ..Memory::default() },
             settings_version,
             settings: settings.clone(),
@@ -176,8 +172,7 @@ impl Tenure {
             databases: Databases { sizes: Vec::new(), count: load::databases().min(crate::observe::DBS_MAX) },
             times: Times { started_at_us: now_us, ..Times::default() },
             faults: Faults::default(),
-            appearances: Vec::new(),
-            tenants_replaced: 0,
+            appearing: Appearing::default(),
         };
         tenure.read_memory(server, now_us);
         tenure.apply(&settings);
@@ -189,7 +184,7 @@ impl Tenure {
 
     /// The number of what the worker made that is in force.
     pub fn published_version(&self) -> u64 {
-        self.news.version
+        self.worker.news.version
     }
 
     /// The settings in force.
@@ -229,7 +224,7 @@ impl Tenure {
         let owners = self.observer.partitions.owners.take();
         self.observer.set_partitions(Partitions::new(tenants, classes, keys, owners, settings.bins()));
         self.observer.sizes().forget_partitions();
-        self.appearances.clear();
+        self.appearing.pending.clear();
         self.usage = Usage::new();
         self.walk = Walk::default();
         self.evictor = Evictor::new(age_step(self.settings.window_requests as u64));
@@ -513,7 +508,7 @@ impl Tenure {
             EvictionStatus::Ready
         } else if !planned {
             EvictionStatus::NoPlan
-        } else if now_us > self.news.at_us + stale_us {
+        } else if now_us > self.worker.news.at_us + stale_us {
             EvictionStatus::StalePlan
         } else {
             EvictionStatus::Ready

@@ -36,7 +36,7 @@ use self::partition_models::{Closed, PartitionModels};
 use self::planner::{Known, Planner, divide_fast};
 use self::rate::RateControl;
 use self::shared::{Effort, QUEUE_LEN};
-pub use self::shared::{Instructions, Published, Shared, Snapshot, TenantTerms};
+pub use self::shared::{Instructions, MemoryNow, Published, Shared, Snapshot, TenantTerms};
 use self::sizing::Sizer;
 #[cfg(any(feature = "cluster", test))]
 pub use self::views::Weights;
@@ -47,10 +47,21 @@ use crate::rivals::{Choice, Chooser, Whole};
 
 const NAP: Duration = Duration::from_millis(10);
 
+/// Which publication was taken last, and when.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct News {
+    /// Its number; 0 = none.
+    pub version: u64,
+    /// In µs.
+    pub at_us: u64,
+}
+
 /// The running thread. Dropping it stops and joins it, within a nap or the making of one plan.
 pub struct Worker {
     /// What it shares.
     pub shared: Arc<Shared>,
+    /// What was taken of what it has made.
+    pub news: News,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -67,7 +78,7 @@ impl Worker {
                 guard::count_panic("the worker");
             }
         })?;
-        Ok(Worker { shared, thread: Some(thread) })
+        Ok(Worker { shared, news: News::default(), thread: Some(thread) })
     }
 
     /// False where the thread has ended, which only a panic makes it do.
@@ -267,7 +278,7 @@ impl Models {
         if snapshot.epoch != self.epoch || modelling != self.kept.modelling() || is_new_learner {
             self.start_epoch(snapshot.epoch, modelling);
         }
-        let keys_max = modelling.sampled_keys_max(snapshot.memory_bytes);
+        let keys_max = modelling.sampled_keys_max(snapshot.memory.limit_bytes);
         self.rate.allow_keys(keys_max);
         if let Some(learner) = &mut self.learner {
             learner.set_keys_max(keys_max);
@@ -406,7 +417,7 @@ impl Models {
             _ => Choice::default(),
         };
         let learned =
-            self.learner.as_mut().map(|learner| learner.end_window(snapshot.capacity_bytes)).unwrap_or_default();
+            self.learner.as_mut().map(|learner| learner.end_window(snapshot.memory.capacity_bytes)).unwrap_or_default();
         let elapsed = (self.window.began.elapsed(), self.rate.rate());
         let sizes = self.sizer.as_mut().map(|sizer| sizer.end_window(snapshot, &before, elapsed, &learned));
         self.window.number += 1;
@@ -441,8 +452,8 @@ impl Models {
         let sum_of = |of: fn(&Counters) -> u64| self.kept.before().iter().map(of).sum();
         Whole {
             keys: snapshot.keys.iter().sum(),
-            capacity_bytes: snapshot.capacity_bytes,
-            memory_bytes: snapshot.memory_bytes,
+            capacity_bytes: snapshot.memory.capacity_bytes,
+            memory_bytes: snapshot.memory.limit_bytes,
             penalty_us_mean: if n > 0.0 { sum / n } else { 0.0 },
             evictions: snapshot.evictions.0,
             eviction_us: snapshot.evictions.1,

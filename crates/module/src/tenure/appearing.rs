@@ -16,10 +16,19 @@ pub struct Appearance {
     pub in_place_of: Option<TenantId>,
 }
 
+/// What is to appear, and what has.
+#[derive(Debug, Default)]
+pub struct Appearing {
+    /// First parts of keys that are to become tenants with the next tick.
+    pub pending: Vec<Appearance>,
+    /// Tenants that appeared in the place of others.
+    pub replaced: u64,
+}
+
 impl Tenure {
     /// True where [`Tenure::change_tenants`] has something to do.
     pub fn has_tenants_to_change(&self) -> bool {
-        !self.appearances.is_empty()
+        !self.appearing.pending.is_empty()
     }
 
     /// Makes tenants of the first parts that are to be. Their keys were `other`'s, and so are those of whom they take
@@ -27,10 +36,10 @@ impl Tenure {
     pub fn change_tenants(&mut self) {
         let other = self.observer.partitions.tenants().other();
         let of_others = self.observer.partitions.base_of(other);
-        for Appearance { part, in_place_of } in std::mem::take(&mut self.appearances) {
+        for Appearance { part, in_place_of } in std::mem::take(&mut self.appearing.pending) {
             let before = in_place_of.map(|tenant| self.observer.partitions.of_tenant(tenant));
             if self.observer.partitions.appear(&part, in_place_of) {
-                self.tenants_replaced += u64::from(in_place_of.is_some());
+                self.appearing.replaced += u64::from(in_place_of.is_some());
                 before.into_iter().flatten().for_each(|partition| self.forget_partition(partition, of_others));
             }
         }
@@ -65,7 +74,7 @@ impl Tenure {
         let mut free = tenants.free();
         let is_new = |name: &&str| !tenants.names().iter().any(|held| held == name);
         let parts = wanted.into_iter().filter(is_new).filter_map(first_parts::part_named);
-        self.appearances = parts
+        self.appearing.pending = parts
             .filter_map(|part| {
                 let in_place_of = if free > 0 { None } else { Some(left.pop()?) };
                 free = free.saturating_sub(1);

@@ -4,17 +4,10 @@ use tenure_core::units::PARTITIONS_MAX;
 
 use super::Tenure;
 
-/// What the worker last made, as it was taken.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct News {
-    pub(super) version: u64,
-    pub(super) at_us: u64,
-}
-
 impl Tenure {
     /// Takes over what the worker has made since, if anything.
     pub(super) fn take_news(&mut self, now_us: u64) {
-        let Some(published) = self.worker.shared.news(&mut self.news.version) else { return };
+        let Some(published) = self.worker.shared.news(&mut self.worker.news.version) else { return };
         let before = &self.published;
         let has_other_targets =
             published.plan.as_ref().map(|p| &p.target_bytes) != before.plan.as_ref().map(|p| &p.target_bytes);
@@ -25,7 +18,7 @@ impl Tenure {
             self.observer.partitions.binning.set_limits(&published.limits);
         }
         self.published = published;
-        self.news.at_us = now_us;
+        self.worker.news.at_us = now_us;
         let penalties_us = self.penalties_us();
         let noise = self.observer.partitions.keys.noise;
         self.observer.misses.costs.take(penalties_us, self.observer.misses.delays, &noise);

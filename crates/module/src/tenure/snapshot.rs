@@ -5,7 +5,7 @@ use tenure_core::key_table::KeyTable;
 use super::Tenure;
 use crate::ffi::server::Server;
 use crate::observe::duty::Watched;
-use crate::worker::{Instructions, Snapshot, TenantTerms};
+use crate::worker::{Instructions, MemoryNow, Snapshot, TenantTerms};
 
 impl Tenure {
     /// What the worker needs to know, ten times a second.
@@ -30,12 +30,10 @@ impl Tenure {
                 bytes_max: partitions.tenants().bytes_max().to_vec(),
                 weights: partitions.tenants().weights().to_vec(),
             },
-            memory_bytes: limit_bytes,
-            capacity_bytes,
+            memory: MemoryNow { limit_bytes, capacity_bytes, key_table_bytes },
             keys: self.usage.keys()[..partitions.len()].iter().map(|&keys| keys as u64).collect(),
             evictions: (self.evictor.work.evicted.iter().sum(), self.evictor.work.spent_us),
             fast: self.memory.fast_to_divide,
-            key_table_bytes,
             is_watching: self.observer.coverage.watched() == Watched::All || self.watching.slices.is_pausing(),
             are_accesses_noted: partitions.keys.accesses.is_on(),
             is_replica: server.flags().is_replica(),

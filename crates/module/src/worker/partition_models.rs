@@ -197,7 +197,7 @@ impl PartitionModels {
 impl PartitionModels {
     /// Adds up the window of all partitions.
     pub fn close_all(&mut self, snapshot: &Snapshot) -> Closed {
-        let capacity_bytes = snapshot.capacity_bytes;
+        let capacity_bytes = snapshot.memory.capacity_bytes;
         let (bins, merged): (Vec<BinView>, Vec<Option<MergedCurve>>) = snapshot
             .bins
             .iter()
@@ -216,7 +216,7 @@ impl PartitionModels {
     /// What was seen so far weighs less from now on, and limits of size classes move.
     pub fn end_window(&mut self, snapshot: &Snapshot) {
         let age = WINDOWS_REMEMBERED * snapshot.instructions.window_requests;
-        self.models.iter_mut().for_each(|model| model.end_window(WINDOW_DECAY, age, snapshot.capacity_bytes));
+        self.models.iter_mut().for_each(|model| model.end_window(WINDOW_DECAY, age, snapshot.memory.capacity_bytes));
         for (held, &keys) in self.partitions.iter_mut().zip(&snapshot.keys) {
             if let Some(division) = &mut held.division {
                 division.end_window(keys, WINDOW_DECAY as f32);

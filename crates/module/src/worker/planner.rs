@@ -86,7 +86,7 @@ impl Planner {
 
     /// The next plan; `None` without a limit to divide, or before any request.
     fn decide(&self, snapshot: &Snapshot, known: Known, penalty_us: &[f64]) -> Option<Plan> {
-        let memory_bytes = snapshot.capacity_bytes;
+        let memory_bytes = snapshot.memory.capacity_bytes;
         if memory_bytes == 0 || !known.is_anything {
             return None;
         }

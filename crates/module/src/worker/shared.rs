@@ -66,18 +66,14 @@ pub struct Snapshot {
     pub generations: Vec<u16>,
     /// What tenants may have.
     pub tenants: TenantTerms,
-    /// The server's limit, in bytes; 0 = none.
-    pub memory_bytes: u64,
-    /// What all keys together may take, in bytes; 0 without a limit.
-    pub capacity_bytes: u64,
+    /// What there is to divide.
+    pub memory: MemoryNow,
     /// Keys there are, by partition.
     pub keys: Vec<u64>,
     /// Keys evicted so far, and the time that took, in µs.
     pub evictions: (u64, u64),
     /// Where there are two memory tiers, how the fast one is divided, and how much of it there is to divide, in bytes.
     pub fast: Option<(FastDivision, u64)>,
-    /// The table of keys, in bytes, where it is a share of the limit; else 0.
-    pub key_table_bytes: u64,
     /// False while commands run unseen: the counters stand still.
     pub is_watching: bool,
     /// What keys show is noted: of sampled accesses more is known than their size.
@@ -86,6 +82,17 @@ pub struct Snapshot {
     pub is_replica: bool,
     /// The settings.
     pub instructions: Instructions,
+}
+
+/// How much memory there is.
+#[derive(Clone, Copy, Debug)]
+pub struct MemoryNow {
+    /// The server's limit, in bytes; 0 = none.
+    pub limit_bytes: u64,
+    /// What all keys together may take, in bytes; 0 without a limit.
+    pub capacity_bytes: u64,
+    /// The table of keys, in bytes, where it is a share of the limit; else 0.
+    pub key_table_bytes: u64,
 }
 
 /// What tenants are guaranteed and allowed, and how much their misses count.

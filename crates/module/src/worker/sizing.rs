@@ -79,8 +79,8 @@ impl Sizer {
         let seconds = elapsed.as_secs_f64().max(1e-3);
         let of = |(before, now): (&Counters, &Counters)| measured(before, now);
         let now: Vec<Measured> = before.iter().zip(&snapshot.counters).map(of).collect();
-        self.error = self.error_of(snapshot.memory_bytes, &now).or(self.error);
-        let is_fed = snapshot.are_accesses_noted && snapshot.is_watching && snapshot.capacity_bytes > 0;
+        self.error = self.error_of(snapshot.memory.limit_bytes, &now).or(self.error);
+        let is_fed = snapshot.are_accesses_noted && snapshot.is_watching && snapshot.memory.capacity_bytes > 0;
         if is_fed {
             let expected = self.sizing.end_window(&now, seconds);
             self.sizes = Sizes { memory_bytes: limits(snapshot), expected };
@@ -89,7 +89,7 @@ impl Sizer {
             self.sizes = Sizes::default();
         }
         let rank = (learned.ranking.unwrap_or(Ranking::Greedy), &*learned.table, self.now);
-        if std::mem::replace(&mut self.memory_bytes, snapshot.memory_bytes) != snapshot.memory_bytes {
+        if std::mem::replace(&mut self.memory_bytes, snapshot.memory.limit_bytes) != snapshot.memory.limit_bytes {
             self.sizing.forget_counts();
         }
         self.fit_rate(snapshot, self.sizing.rate(), seconds, stream_rate);
@@ -110,7 +110,7 @@ impl Sizer {
 
     /// As many keys are looked at as memory and time allow.
     fn fit_rate(&mut self, snapshot: &Snapshot, rate: SampleRate, seconds: f64, stream_rate: SampleRate) {
-        let keys_max = (snapshot.memory_bytes / MEMORY_SHARE / BYTES_PER_KEY).clamp(*KEYS.start(), *KEYS.end());
+        let keys_max = (snapshot.memory.limit_bytes / MEMORY_SHARE / BYTES_PER_KEY).clamp(*KEYS.start(), *KEYS.end());
         let largest = SCALES[SCALES.len() - 1];
         let keys = snapshot.keys.iter().sum::<u64>().max(1) as f64 * largest;
         let accesses_per_second = self.sizing.take_accesses() as f64 / seconds;
@@ -140,14 +140,14 @@ fn measured(before: &Counters, now: &Counters) -> Measured {
 
 /// The limits that are looked at.
 fn limits(snapshot: &Snapshot) -> [u64; SCALES.len()] {
-    SCALES.map(|scale| (scale * snapshot.memory_bytes as f64) as u64)
+    SCALES.map(|scale| (scale * snapshot.memory.limit_bytes as f64) as u64)
 }
 
 /// What of these all keys would have. What isn't data takes as much under each: the server's hash tables don't shrink
 /// before they are all but empty, and the table of keys is another only under very different limits.
 fn capacities(snapshot: &Snapshot) -> [u64; SCALES.len()] {
-    let (limit, capacity) = (snapshot.memory_bytes as f64, snapshot.capacity_bytes as f64);
-    let table = snapshot.key_table_bytes as f64;
+    let (limit, capacity) = (snapshot.memory.limit_bytes as f64, snapshot.memory.capacity_bytes as f64);
+    let table = snapshot.memory.key_table_bytes as f64;
     let at = |scale: f64| {
         let is_renewed = scale >= TABLE_RENEWED_FROM || scale * TABLE_RENEWED_FROM <= 1.0;
         let table_more = if is_renewed { (scale - 1.0) * table } else { 0.0 };

@@ -95,7 +95,7 @@ impl AutoTenants {
             self.accessed.resize(self.accessed.len().max(place + 1), Accessed::default());
             // Its accesses so far count on.
             self.accessed[place] = Accessed { count: counts[i], ..Accessed::default() };
-            tenure.appearances.push(Appearance { part, in_place_of });
+            tenure.appearing.pending.push(Appearance { part, in_place_of });
         }
         frequent.fade();
     }
@@ -129,6 +129,6 @@ impl Feature for AutoTenants {
         let n = tenure.observer.partitions.tenants().appeared().len() as u64;
         report.status.push(("auto_tenants", Value::Count(n)));
         report.info.push(("auto_tenants".to_owned(), Value::Count(n)));
-        report.info.push(("auto_tenants_replaced".to_owned(), Value::Total(tenure.tenants_replaced)));
+        report.info.push(("auto_tenants_replaced".to_owned(), Value::Total(tenure.appearing.replaced)));
     }
 }

@@ -220,7 +220,8 @@ impl SlotMapReport {
             ]);
         }
         format!(
-            "{head}{}\nPer request: redirects, commands that arrived at nodes, core time of all nodes and of the busiest.\n",
+            "{head}{}\nPer request: redirects, commands that arrived at nodes, core time of all nodes and of the \
+             busiest.\n",
             columns(&rows)
         )
     }

@@ -234,7 +234,8 @@ impl Sized<'_> {
         if let Some(prices) = self.prices {
             let (cheapest, present) = (self.sizing.cheapest(prices), self.sizing.cost(now.memory_bytes, prices));
             out += &format!(
-                "the cheapest is {}: {:.2} a month, {:.2} of it for memory; as it is now {:.2}, {:.2} of it for memory\n",
+                "the cheapest is {}: {:.2} a month, {:.2} of it for memory; as it is now {:.2}, {:.2} of it for \
+                 memory\n",
                 bytes(cheapest.memory_bytes),
                 cheapest.total(),
                 cheapest.memory,

@@ -294,7 +294,8 @@ fn is_named_in_rights<M: Module>(server: &mut Server) -> bool {
     let prefix = format!("{}.", M::NAME.to_string_lossy());
     let Some((user, rule)) = acl::rule_naming(server, &prefix) else { return false };
     let text = format!(
-        "{} stays loaded: rights of the user '{user}' name a command of its ({rule}); servers end over that without it. Give the user its commands anew without (ACL SETUSER {user} nocommands ...), then unload again",
+        "{} stays loaded: rights of the user '{user}' name a command of its ({rule}); servers end over that without \
+         it. Give the user its commands anew without (ACL SETUSER {user} nocommands ...), then unload again",
         M::TITLE
     );
     server.log(Level::Warning, &text);

@@ -111,23 +111,28 @@ pub const SET: &[Measurement] = &[
         runs: &[
             (
                 "A",
-                "bench --workload ycsb-a --backend mariadb --systems stock,hyperbolic,hyperbolic-5,predis,kredis,tenure",
+                "bench --workload ycsb-a --backend mariadb --systems \
+                 stock,hyperbolic,hyperbolic-5,predis,kredis,tenure",
             ),
             (
                 "B",
-                "bench --workload ycsb-b --backend mariadb --systems stock,hyperbolic,hyperbolic-5,predis,kredis,tenure",
+                "bench --workload ycsb-b --backend mariadb --systems \
+                 stock,hyperbolic,hyperbolic-5,predis,kredis,tenure",
             ),
             (
                 "C",
-                "bench --workload ycsb-c --backend mariadb --systems stock,hyperbolic,hyperbolic-5,predis,kredis,tenure",
+                "bench --workload ycsb-c --backend mariadb --systems \
+                 stock,hyperbolic,hyperbolic-5,predis,kredis,tenure",
             ),
             (
                 "D",
-                "bench --workload ycsb-d --backend mariadb --systems stock,hyperbolic,hyperbolic-5,predis,kredis,tenure",
+                "bench --workload ycsb-d --backend mariadb --systems \
+                 stock,hyperbolic,hyperbolic-5,predis,kredis,tenure",
             ),
             (
                 "F",
-                "bench --workload ycsb-f --backend mariadb --systems stock,hyperbolic,hyperbolic-5,predis,kredis,tenure",
+                "bench --workload ycsb-f --backend mariadb --systems \
+                 stock,hyperbolic,hyperbolic-5,predis,kredis,tenure",
             ),
         ],
         quick: "--rows 200000 --memory 50% --warmup 150000 --requests 100000 --repetitions 1",
@@ -151,7 +156,8 @@ pub const SET: &[Measurement] = &[
         measures: SERVER,
         runs: &[(
             "4 tenants",
-            "bench --workload TRACES/mix_dev_4tenants.csv.gz --backend delay:200,2000 --backend-by tenant --connections 16 --systems stock,hyperbolic-5,predis,kredis,tenure",
+            "bench --workload TRACES/mix_dev_4tenants.csv.gz --backend delay:200,2000 --backend-by tenant \
+             --connections 16 --systems stock,hyperbolic-5,predis,kredis,tenure",
         )],
         quick: "--memory 25%,50% --warmup 100000 --requests 100000 --repetitions 1",
         full: "--memory 25%,50%,75% --repetitions 3",
@@ -165,11 +171,13 @@ pub const SET: &[Measurement] = &[
         runs: &[
             (
                 "kv_scarab_recs",
-                "bench --workload TRACES/kv_scarab_recs.csv.gz --backend delay:200,2000 --connections 16 --systems stock,hyperbolic-5,predis,kredis,tenure",
+                "bench --workload TRACES/kv_scarab_recs.csv.gz --backend delay:200,2000 --connections 16 --systems \
+                 stock,hyperbolic-5,predis,kredis,tenure",
             ),
             (
                 "cdn_adaptsize",
-                "bench --workload TRACES/cdn_adaptsize.csv.gz --backend delay:200,2000 --connections 16 --systems stock,hyperbolic-5,predis,kredis,tenure",
+                "bench --workload TRACES/cdn_adaptsize.csv.gz --backend delay:200,2000 --connections 16 --systems \
+                 stock,hyperbolic-5,predis,kredis,tenure",
             ),
         ],
         quick: "--memory 25%,50% --warmup 50000 --requests 80000 --repetitions 1",
@@ -183,7 +191,8 @@ pub const SET: &[Measurement] = &[
         measures: SERVER,
         runs: &[(
             "A",
-            "bench --workload ycsb-a --backend delay:120,1000 --slow-down 1:1000@40% --systems stock,hyperbolic-5,predis-auto,predis-hint,tenure",
+            "bench --workload ycsb-a --backend delay:120,1000 --slow-down 1:1000@40% --systems \
+             stock,hyperbolic-5,predis-auto,predis-hint,tenure",
         )],
         quick: "--warmup 0 --requests 400000 --repetitions 1",
         full: "--warmup 0 --requests 600000 --repetitions 5",
@@ -255,7 +264,8 @@ pub const SET: &[Measurement] = &[
         measures: POLICIES,
         runs: &[(
             "kv_scarab_recs",
-            "simulate TRACES/kv_scarab_recs.csv.gz --policies redis:1,redis,redis:10,redis:16,dlru,tenure --memory 10%,25%,50%,75% --costs fixed:200",
+            "simulate TRACES/kv_scarab_recs.csv.gz --policies redis:1,redis,redis:10,redis:16,dlru,tenure --memory \
+             10%,25%,50%,75% --costs fixed:200",
         )],
         quick: "",
         full: "",
@@ -278,7 +288,8 @@ pub const SET: &[Measurement] = &[
         measures: SERVER,
         runs: &[(
             "1-deep",
-            "bench --workload tiers --pipeline 1 --fast 20% --accesses zipf:0.8,zipf:0.99,zipf:1.2,scan:0.99,two-phases --updates 5%",
+            "bench --workload tiers --pipeline 1 --fast 20% --accesses \
+             zipf:0.8,zipf:0.99,zipf:1.2,scan:0.99,two-phases --updates 5%",
         )],
         quick: "--warmup 500000 --requests 200000 --repetitions 1",
         full: "--warmup 2000000 --requests 400000 --repetitions 5",

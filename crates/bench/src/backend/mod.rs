@@ -99,7 +99,8 @@ impl FromStr for BackendSpec {
             ("mariadb", "local") => Ok(BackendSpec::MariaDb(vec![MariaDbRoute::Local])),
             ("mariadb", "remote") => Ok(BackendSpec::MariaDb(vec![MariaDbRoute::Remote])),
             _ => bail!(
-                "backend '{text}' is none of delay:US,US…, sqlite, sqlite:US,US…, mariadb, mariadb:local, mariadb:remote"
+                "backend '{text}' is none of delay:US,US…, sqlite, sqlite:US,US…, mariadb, mariadb:local, \
+                 mariadb:remote"
             ),
         }
     }

@@ -68,13 +68,15 @@ pub const COMMANDS: &[Command] = &[
     looks(
         c"tenure.tenants",
         Pace::Slow,
-        c"The same of each tenant, its partitions taken together: hits, misses, penalty, used, target, minimum and maximum.",
+        c"The same of each tenant, its partitions taken together: hits, misses, penalty, used, target, minimum and \
+          maximum.",
         c"O(partitions), at most 128",
     ),
     looks(
         c"tenure.sizes",
         Pace::Slow,
-        c"Each size class of the partitions that are divided by size: where it begins, keys, used and target bytes, its share of reads, K.",
+        c"Each size class of the partitions that are divided by size: where it begins, keys, used and target bytes, \
+          its share of reads, K.",
         c"O(partitions), at most 128",
     ),
     Command {
@@ -87,7 +89,10 @@ pub const COMMANDS: &[Command] = &[
         ..looks(
             c"tenure.mrc",
             Pace::Slow,
-            c"Its miss ratio curve under the policy in force, or LRU's: pairs of bytes and the miss ratio of its reads at that memory; 40 points by default. Without arguments: what a quarter of maxmemory to four times as much would do, in all and by tenant. BY-K, with tenure.policy kredis: the merged curve, and beside it that of each K (1, 5, 8, 16).",
+            c"Its miss ratio curve under the policy in force, or LRU's: pairs of bytes and the miss ratio of its \
+              reads at that memory; 40 points by default. Without arguments: what a quarter of maxmemory to four \
+              times as much would do, in all and by tenant. BY-K, with tenure.policy kredis: the merged curve, and \
+              beside it that of each K (1, 5, 8, 16).",
             c"O(points), at most 1000, and O(partitions x points) of a tenant of several",
         )
     },
@@ -96,7 +101,8 @@ pub const COMMANDS: &[Command] = &[
         ..looks(
             c"tenure.why",
             Pace::Fast,
-            c"With tenure.policy density: what the key is ranked by, in the cache or evicted, and how many of a sample go before it.",
+            c"With tenure.policy density: what the key is ranked by, in the cache or evicted, and how many of a \
+              sample go before it.",
             c"O(keys sampled per eviction)",
         )
     },
@@ -118,7 +124,8 @@ pub const COMMANDS: &[Command] = &[
     looks(
         c"tenure.tiers",
         Pace::Fast,
-        c"Where the slow memory tier lies or why there is none; bytes, values and hits of both tiers, moves and what they cost.",
+        c"Where the slow memory tier lies or why there is none; bytes, values and hits of both tiers, moves and what \
+          they cost.",
         c"O(1)",
     ),
     #[cfg(feature = "replies")]
@@ -127,7 +134,8 @@ pub const COMMANDS: &[Command] = &[
         ..changes(
             c"tenure.held",
             &[],
-            c"With tenure.replies: whose replies wait for replicas, and for how long, a line for each as in CLIENT LIST.",
+            c"With tenure.replies: whose replies wait for replicas, and for how long, a line for each as in CLIENT \
+              LIST.",
         )
     },
     of_class(
@@ -136,12 +144,7 @@ pub const COMMANDS: &[Command] = &[
         &[KEY, CLASS],
         c"From now on the key is of that miss-penalty class, whatever is measured; remembered after it is evicted.",
     ),
-    of_class(
-        c"connection",
-        Kind::Hints,
-        &[CLASS],
-        c"From now on whatever this connection writes is of that class.",
-    ),
+    of_class(c"connection", Kind::Hints, &[CLASS], c"From now on whatever this connection writes is of that class."),
     Command {
         pace: Pace::Slow,
         complexity: c"O(rules)",
@@ -152,12 +155,7 @@ pub const COMMANDS: &[Command] = &[
             c"Keys of that prefix are; the same as an entry of tenure.class-rules.",
         )
     },
-    of_class(
-        c"get",
-        Kind::Looks,
-        &[KEY],
-        c"The key's class, and its miss penalty in microseconds as measured, or -1.",
-    ),
+    of_class(c"get", Kind::Looks, &[KEY], c"The key's class, and its miss penalty in microseconds as measured, or -1."),
     Command {
         pace: Pace::Slow,
         complexity: c"O(partitions), at most 128",
@@ -173,7 +171,8 @@ pub const COMMANDS: &[Command] = &[
     changes(
         c"tenure.sleep",
         &[PARTITION],
-        c"The partition's values go to disk, the least recently used first, in the background; its keys answer from there.",
+        c"The partition's values go to disk, the least recently used first, in the background; its keys answer from \
+          there.",
     ),
     #[cfg(feature = "sleep")]
     changes(c"tenure.wake", &[PARTITION], c"They come back, the hottest first."),

@@ -417,7 +417,10 @@ fn a_replica_takes_over_with_classes_penalties_and_plan() {
         config_set(&mut connection, "tenure.window-requests", 1_000_000_000);
         wait_for("the last plan to be taught", || {
             let (on_primary, rows) = (partitions(&mut connection), partitions(&mut to_heir));
-            [near, far].iter().all(|name| rows.get(*name).is_some_and(|row| row["k"] == on_primary[*name]["k"]))
+            let same = |name: &str, row: &Row| {
+                ["k", "penalty_us_mean"].iter().all(|field| row[*field] == on_primary[name][*field])
+            };
+            [near, far].iter().all(|name| rows.get(*name).is_some_and(|row| same(name, row)))
         });
         let before = partitions(&mut connection);
         cluster.node_mut(0).kill();

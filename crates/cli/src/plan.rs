@@ -192,7 +192,10 @@ impl Sized<'_> {
     }
 
     fn add_to(&self, out: &mut Value) {
-        let saved = |expected: &Expected| json!({ "miss_ratio": expected.miss_ratio, "lost_us_per_second": expected.lost_us_per_second });
+        let saved = |expected: &Expected| {
+            let Expected { miss_ratio, lost_us_per_second, .. } = expected;
+            json!({ "miss_ratio": miss_ratio, "lost_us_per_second": lost_us_per_second })
+        };
         let (next, of_tenants) = self.next();
         let of_tenants: Vec<Value> = of_tenants
             .iter()

@@ -21,7 +21,10 @@ pub struct Arguments {
     server: String,
 
     /// For how long.
-    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    #[arg(
+        long, value_name = "SECONDS", default_value_t = 60,
+        value_parser = clap::value_parser!(u64).range(1..=86_400)
+    )]
     duration: u64,
 
     /// Clients at once.
@@ -29,11 +32,17 @@ pub struct Arguments {
     connections: u64,
 
     /// Keys of each client.
-    #[arg(long, value_name = "N", default_value_t = 5000, value_parser = clap::value_parser!(u32).range(8..=10_000_000))]
+    #[arg(
+        long, value_name = "N", default_value_t = 5000,
+        value_parser = clap::value_parser!(u32).range(8..=10_000_000)
+    )]
     keys: u32,
 
     /// The largest value that one write makes.
-    #[arg(long, value_name = "BYTES", default_value_t = 16_384, value_parser = clap::value_parser!(u64).range(16..=1 << 20))]
+    #[arg(
+        long, value_name = "BYTES", default_value_t = 16_384,
+        value_parser = clap::value_parser!(u64).range(16..=1 << 20)
+    )]
     value_bytes_max: u64,
 
     /// What the server is asked for meanwhile: sleep (partitions fall asleep and wake), policy (another one evicts),

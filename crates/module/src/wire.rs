@@ -1,5 +1,5 @@
-//! How what servers tell each other is written: numbers in little-endian order, texts behind their length. What is cut or
-//! odd reads as `None`, and the whole message is dropped.
+//! How what servers tell each other is written: numbers in little-endian order, texts behind their length. What is cut
+//! or odd reads as `None`, and the whole message is dropped.
 
 /// Writes a message's body.
 #[derive(Debug, Default)]

@@ -151,7 +151,9 @@ fn lessons_are_of_one_format() {
         }
         let why = error_of(&mut connection, "TENURE.LESSONS 99 0 0");
         assert!(why.contains("format 1 here, not 99"), "{why}");
+        error_of(&mut connection, "TENURE.LESSONS 98 0 0");
         wait_for("a line in the log", || server.log().contains("lessons of format 99"));
+        assert!(!server.log().contains("lessons of format 98"), "no client fills the log");
         config_set(&mut connection, "tenure.teach-replicas", "no");
         assert!(error_of(&mut connection, "TENURE.LESSONS 1 0 0").contains("tenure.teach-replicas is 'no'"));
         config_set(&mut connection, "tenure.teach-replicas", "yes");

@@ -9,7 +9,6 @@
 pub mod partitions;
 pub mod pupil;
 
-use std::collections::VecDeque;
 use std::time::Instant;
 
 use tenure_core::key_table::{ENTRY_BYTES, Entry, KeyTable, tick};
@@ -48,14 +47,16 @@ pub struct TeachReplicas {
     look_at_us: u64,
     /// The primary's clock when it was last heard.
     clock: Option<u64>,
-    /// Pieces of the table that are still to be taken over.
-    pieces: VecDeque<Piece>,
+    /// The piece of the table that is being taken over.
+    piece: Option<Piece>,
     /// Lessons that its primary has taught this server.
     heard: u64,
     /// Why nothing is heard, for people.
     trouble: String,
-    /// When a replica asked last.
+    /// When a replica asked last, where that is of late.
     asked_at_us: Option<u64>,
+    /// Somebody has asked in another format, which the log says once.
+    was_misunderstood: bool,
 }
 
 impl Feature for TeachReplicas {
@@ -69,8 +70,8 @@ impl Feature for TeachReplicas {
             self.look_at_us = turn.now_us + LOOK_US;
             self.follow(turn);
         }
-        let is_asked = self.asked_at_us.is_some_and(|at_us| turn.now_us < at_us + PUPIL_US_MAX);
-        turn.tenure.worker.shared.set_asked(is_asked);
+        self.asked_at_us.take_if(|at_us| turn.now_us >= *at_us + PUPIL_US_MAX);
+        turn.tenure.worker.shared.set_asked(self.asked_at_us.is_some());
         self.learn(turn);
     }
 
@@ -119,7 +120,7 @@ impl TeachReplicas {
         }
         self.leaving.extend(self.pupil.take().inspect(|pupil| _ = pupil.ends()));
         (self.clock, self.trouble) = (None, String::new());
-        self.pieces.clear();
+        self.piece = None;
         self.pupil = wanted.and_then(|primary| Pupil::start(primary).ok());
     }
 
@@ -131,8 +132,8 @@ impl TeachReplicas {
             turn.server.log(Level::Notice, &text);
             self.trouble = why;
         }
-        // Those of before first.
-        if self.pieces.is_empty()
+        // What was heard before comes first.
+        if self.piece.is_none()
             && let Some(Heard { clock, lessons, piece }) = pupil.heard()
         {
             self.trouble.clear();
@@ -141,12 +142,10 @@ impl TeachReplicas {
                 let understood = Lessons::decode(&lessons).map(|lessons| take_lessons(turn.tenure, lessons));
                 self.heard += u64::from(understood.is_some());
             }
-            self.pieces.extend(Piece::decode(piece, &mut turn.tenure.observer.partitions));
+            self.piece = Piece::decode(piece, &mut turn.tenure.observer.partitions);
         }
         let partitions = &mut turn.tenure.observer.partitions;
-        if self.pieces.front_mut().is_some_and(|piece| piece.take_over(partitions, tick(turn.now_us)).is_none()) {
-            self.pieces.pop_front();
-        }
+        self.piece.take_if(|piece| piece.take_over(partitions, tick(turn.now_us)).is_none());
     }
 
     /// What keys have shown is dated by requests, of which this server sees a part: its clock goes as the primary's.
@@ -167,7 +166,10 @@ impl TeachReplicas {
         };
         if format != FORMAT {
             let text = format!("a replica asks for lessons of format {format}, and here they are of format {FORMAT}");
-            turn.server.log(Level::Notice, &text);
+            // Any client may ask, as often as it likes.
+            if !std::mem::replace(&mut self.was_misunderstood, true) {
+                turn.server.log(Level::Notice, &text);
+            }
             return Err(format!("ERR lessons are of format {FORMAT} here, not {format}"));
         }
         if turn.server.flags().is_replica() {

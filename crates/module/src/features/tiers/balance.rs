@@ -1,5 +1,5 @@
-//! How much lies in which tier, and how much may: by what the slow tier held when it was last counted, and what has moved
-//! since.
+//! How much lies in which tier, and how much may: by what the slow tier held when it was last counted, and what has
+//! moved since.
 
 use tenure_core::tiers::marks::{FreeSpace, Marks, Overflow, Usage as TierUsage};
 

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Display;
 use std::ops::Index;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -372,9 +372,15 @@ pub fn limit_memory(server: &Server, more_bytes: u64) -> u64 {
 /// A key and its database.
 type KeyOfDb = (u16, Vec<u8>);
 
+/// The channel of what marks a place in the stream of events.
+const FENCE: &str = "fence-of-a-test";
+
 /// Every `evicted` event of a server since this began, with the database it came from, and when it was heard of.
 pub struct EvictedKeys {
     seen: Arc<Mutex<Vec<(KeyOfDb, Instant)>>>,
+    /// Asks the server for [`FENCE`]: what it said before has been heard when that is.
+    asks: Mutex<Connection>,
+    fences: Arc<AtomicUsize>,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
@@ -390,16 +396,19 @@ impl EvictedKeys {
         config_set(&mut server.connection().unwrap(), "notify-keyspace-events", "Eeg");
         let channels: Vec<String> = events.iter().map(|event| format!("__keyevent@*__:{event}")).collect();
         let mut connection = server.connection().unwrap();
-        let (seen, stop) = (Arc::default(), Arc::new(AtomicBool::new(false)));
-        let (its_seen, its_stop) = (Arc::clone(&seen), Arc::clone(&stop));
+        let asks = Mutex::new(server.connection().unwrap());
+        let (seen, fences, stop) = (Arc::default(), Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
+        let (its_seen, its_fences, its_stop) = (Arc::clone(&seen), Arc::clone(&fences), Arc::clone(&stop));
         let (ready, is_ready) = mpsc::channel();
         let thread = std::thread::spawn(move || {
             let mut events = connection.as_pubsub();
             channels.iter().for_each(|channel| events.psubscribe(channel).unwrap());
+            events.subscribe(FENCE).unwrap();
             events.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
             ready.send(()).unwrap();
             while !its_stop.load(Ordering::Relaxed) {
                 match events.get_message() {
+                    Ok(message) if message.get_channel_name() == FENCE => _ = its_fences.fetch_add(1, Ordering::Relaxed),
                     Ok(message) => {
                         let channel = message.get_channel_name();
                         let db = channel.split(['@', '_']).find_map(|part| part.parse().ok()).unwrap();
@@ -412,7 +421,15 @@ impl EvictedKeys {
             }
         });
         is_ready.recv().unwrap();
-        EvictedKeys { seen, stop, thread: Some(thread) }
+        EvictedKeys { seen, asks, fences, stop, thread: Some(thread) }
+    }
+
+    /// Waits until all is heard that the server has said by now; of a server that has gone, nothing more comes.
+    fn catch_up(&self) {
+        let before = self.fences.load(Ordering::Relaxed);
+        if redis::cmd("PUBLISH").arg(FENCE).arg("").exec(&mut self.asks.lock().unwrap()).is_ok() {
+            wait_for("the events of a server", || self.fences.load(Ordering::Relaxed) > before);
+        }
     }
 
     /// How many there were.
@@ -422,11 +439,13 @@ impl EvictedKeys {
 
     /// Their databases and keys.
     pub fn all(&self) -> Vec<(u16, Vec<u8>)> {
+        self.catch_up();
         self.seen.lock().unwrap().iter().map(|(key, _)| key.clone()).collect()
     }
 
     /// When each key of database 0 last went.
     pub fn last(&self) -> HashMap<Vec<u8>, Instant> {
+        self.catch_up();
         let seen = self.seen.lock().unwrap();
         seen.iter().filter(|((db, _), _)| *db == 0).map(|((_, key), at)| (key.clone(), *at)).collect()
     }

@@ -6,7 +6,9 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
+use tenure_servers::{ServerBinary, module_path};
 use tenure_torture::disturb::Disturbance;
+use tenure_torture::ordeal::Ordeal;
 use tenure_torture::{Outcome, Progress, Torture};
 use tenure_view::nodes::parse_address;
 
@@ -17,8 +19,14 @@ use crate::print;
 pub struct Arguments {
     /// HOST:PORT of a server; redis://USER:PASSWORD@HOST:PORT where it asks for a password. Its keys begin with
     /// `torture:` and are deleted in the end; other keys may be evicted for them.
-    #[arg(value_name = "SERVER")]
-    server: String,
+    #[arg(value_name = "SERVER", required_unless_present = "ordeal")]
+    server: Option<String>,
+
+    /// Instead of a server: those that are started here (by TENURE_SERVER, else the installed one) and put through
+    /// it, each for the duration: aof, rdb, warm (killed and stopped, and back with an append-only file, a snapshot, or
+    /// a warm restart alone), failover (a replica takes over, replies wait for it), reshard (slots of a cluster move).
+    #[arg(long, value_name = "NAME,NAME…", value_delimiter = ',', conflicts_with = "server")]
+    ordeal: Vec<Ordeal>,
 
     /// For how long.
     #[arg(
@@ -46,8 +54,10 @@ pub struct Arguments {
     value_bytes_max: u64,
 
     /// What the server is asked for meanwhile: sleep (partitions fall asleep and wake), policy (another one evicts),
-    /// enabled (Tenure is turned off and on), save (a child saves). Settings are put back in the end. Default:
-    /// nothing.
+    /// enabled (Tenure is turned off and on), save (a child saves), tiers (values move to slow memory and back).
+    /// Settings are put back in the end. And flush, which deletes all keys of the server now and then, and databases,
+    /// which gives each client two databases that it empties and swaps. Default: nothing; in an ordeal all that it
+    /// bears.
     #[arg(long, value_name = "NAME,NAME…", value_delimiter = ',')]
     disturb: Vec<Disturbance>,
 
@@ -66,7 +76,6 @@ pub struct Arguments {
 /// When the server doesn't answer at the start, or a reply was wrong.
 pub fn run(arguments: &Arguments) -> Result<()> {
     let torture = Torture {
-        server: parse_address(&arguments.server)?,
         n_clients: arguments.connections as usize,
         n_keys: arguments.keys,
         value_bytes_max: arguments.value_bytes_max as usize,
@@ -74,14 +83,34 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         duration: Duration::from_secs(arguments.duration),
         disturbances: arguments.disturb.clone(),
     };
+    if let Some(server) = &arguments.server {
+        let server = parse_address(server)?;
+        return tell(arguments, None, |progress| torture.run(&server, progress));
+    }
+    let (binary, module) = (ServerBinary::installed()?, module_path()?);
+    let disturbances = match arguments.disturb.is_empty() {
+        true => Disturbance::ALL.to_vec(),
+        false => torture.disturbances.clone(),
+    };
+    let torture = Torture { disturbances, ..torture };
+    arguments
+        .ordeal
+        .iter()
+        .try_for_each(|ordeal| tell(arguments, Some(*ordeal), |it| ordeal.run(&torture, &binary, &module, it)))
+}
+
+/// Runs it beside a bar, and prints what came of it.
+fn tell(arguments: &Arguments, ordeal: Option<Ordeal>, run: impl FnOnce(&Progress) -> Result<Outcome>) -> Result<()> {
     let progress = Progress::default();
     let outcome = thread::scope(|scope| {
         scope.spawn(|| show(arguments.duration, &progress));
-        let outcome = torture.run(&progress);
+        let outcome = run(&progress);
         progress.stop();
         outcome
     })?;
-    print(&if arguments.json { to_json(arguments.seed, &outcome) } else { table(arguments.seed, &outcome) })?;
+    let name = ordeal.map(Ordeal::name);
+    let text = if arguments.json { to_json } else { table };
+    print(&text(name, arguments.seed, &outcome))?;
     if outcome.n_wrong > 0 {
         bail!("{} replies were wrong (seed {})", outcome.n_wrong, arguments.seed);
     }
@@ -102,7 +131,7 @@ fn show(seconds: u64, progress: &Progress) {
     bar.finish_and_clear();
 }
 
-fn table(seed: u64, outcome: &Outcome) -> String {
+fn table(ordeal: Option<&str>, seed: u64, outcome: &Outcome) -> String {
     let rows = [
         ("seed", seed),
         ("commands", outcome.n_commands),
@@ -112,15 +141,20 @@ fn table(seed: u64, outcome: &Outcome) -> String {
         ("disturbances", outcome.n_disturbances),
         ("wrong", outcome.n_wrong),
     ];
-    let mut text: String = rows.iter().map(|(name, n)| format!("{name:<18} {n:>12}\n")).collect();
+    let mut text = ordeal.map_or(String::new(), |name| {
+        format!("{:<18} {name:>12}\n{:<18} {:>12}\n", "ordeal", "faults", outcome.n_faults)
+    });
+    text.extend(rows.iter().map(|(name, n)| format!("{name:<18} {n:>12}\n")));
     for what in &outcome.wrong {
         text += &format!("wrong: {what}\n");
     }
     text
 }
 
-fn to_json(seed: u64, outcome: &Outcome) -> String {
+fn to_json(ordeal: Option<&str>, seed: u64, outcome: &Outcome) -> String {
     let value = json!({
+        "ordeal": ordeal,
+        "faults": outcome.n_faults,
         "seed": seed,
         "commands": outcome.n_commands,
         "reads": outcome.n_reads,

@@ -1,7 +1,6 @@
-//! A client: draws commands for keys of its own, sends them one by one, in pipelines and in transactions, and checks
-//! each reply.
+//! A client: draws commands for keys of its own, sends them one by one, in pipelines, transactions and scripts, and
+//! checks each reply.
 
-use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -9,9 +8,12 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
-use redis::{Cmd, Connection, ConnectionInfo, ErrorKind, RedisError, RedisResult, Value};
+use redis::{Cmd, Connection, ConnectionAddr, ConnectionInfo, ErrorKind, RedisResult, Value};
 
-use crate::model::{Known, Op, Reply, name};
+use crate::course::{Event, Left};
+use crate::known::Known;
+use crate::model::Op;
+use crate::wire::{Form, command, is_absence, reply_of, send, words_of};
 use crate::{Progress, Torture};
 
 /// A server that doesn't answer for so long has failed.
@@ -20,17 +22,34 @@ const DEADLINE: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(50);
 /// Elements of a collection at the most, by how its operations are drawn.
 const ELEMENTS: u64 = 24;
+/// Of so many steps one empties a database or swaps two, where clients have databases of their own.
+const STEPS_PER_SWAP: u64 = 500;
 
 /// One client and what it knows of its keys.
 pub struct Client {
-    server: ConnectionInfo,
-    connection: Option<Connection>,
+    line: Line,
     random: Xoshiro256PlusPlus,
     /// What stands before the number of a key.
     prefix: String,
+    /// Of each database in turn.
     keys: Vec<Known>,
+    /// The same when the server saved last.
+    saved: Vec<Known>,
+    n_keys: usize,
+    /// The databases that are its own.
+    databases: Vec<usize>,
     value_bytes_max: usize,
-    run_id: String,
+    n_events: usize,
+}
+
+/// Its connection.
+struct Line {
+    server: ConnectionInfo,
+    connection: Option<Connection>,
+    /// The database that is selected.
+    database: usize,
+    /// Which process it is; `None`: another may be there without harm.
+    run_id: Option<String>,
 }
 
 /// A key and what is sent to it.
@@ -41,118 +60,203 @@ impl Client {
     ///
     /// # Errors
     /// When the server doesn't answer, or has no slot of a cluster.
-    pub fn start(torture: &Torture, number: usize) -> Result<Client> {
-        let mut connection = connect(&torture.server)?;
+    pub fn start(server: &ConnectionInfo, torture: &Torture, number: usize) -> Result<Client> {
+        let mut connection = connect(server)?;
         let prefix = prefix(&mut connection, torture.seed, number)?;
-        let run_id = run_id(&mut connection)?;
+        let run_id = Some(run_id(&mut connection)?);
+        let n_keys = torture.n_keys as usize;
+        let databases = if torture.owns_databases() { vec![2 * number, 2 * number + 1] } else { vec![0] };
         let mut client = Client {
-            server: torture.server.clone(),
-            connection: Some(connection),
+            line: Line { server: server.clone(), connection: Some(connection), database: 0, run_id },
             random: Xoshiro256PlusPlus::seed_from_u64(torture.seed.wrapping_add(number as u64)),
             prefix,
-            keys: vec![Known::default(); torture.n_keys as usize],
+            keys: vec![Known::default(); n_keys * databases.len()],
+            saved: Vec::new(),
+            n_keys,
+            databases,
             value_bytes_max: torture.value_bytes_max.max(16),
-            run_id,
+            n_events: 0,
         };
         client.clean_up();
         Ok(client)
     }
 
-    /// One command, one pipeline or one transaction.
+    /// One command, one pipeline, one transaction or one script.
     pub fn step(&mut self, progress: &Progress) {
-        if self.connection.is_none() && !self.reconnect(progress) {
+        let _turn = progress.course.enter();
+        self.catch_up(progress);
+        if self.line.connection.is_none() && !self.reconnect(progress) {
             return;
         }
-        let way = self.below(10);
-        let n = if way < 6 { 1 } else { 2 + self.below(7) };
-        let sent: Vec<Sent> = (0..n).map(|_| self.draw()).collect();
-        let mut pipeline = redis::pipe();
-        // A transaction answers all at once, and none of it happens where it isn't answered at all or refused.
-        if way == 9 {
-            pipeline.atomic();
+        let own = self.below(self.databases.len() as u64) as usize;
+        if self.line.select(self.databases[own]).is_err() {
+            self.line.connection = None;
+            return;
         }
-        for (key, op) in &sent {
-            pipeline.add_command(command(&self.key(*key), op));
+        if self.databases.len() == 2 && self.below(STEPS_PER_SWAP) == 0 {
+            return self.empty_or_swap(own);
         }
+        let way = self.below(20);
+        let n = if way < 12 { 1 } else { 2 + self.below(7) };
+        let sent: Vec<Sent> = (0..n).map(|_| self.draw(own)).collect();
+        let form = match way {
+            18 => Form::Transaction,
+            19 => Form::Script,
+            _ => Form::Pipeline,
+        };
+        self.send(&sent, form, progress);
+    }
+
+    fn send(&mut self, sent: &[Sent], form: Form, progress: &Progress) {
+        let keys: Vec<String> = sent.iter().map(|(key, _)| self.key(*key)).collect();
+        let commands: Vec<Cmd> = sent.iter().zip(&keys).map(|((_, op), key)| command(key, op)).collect();
         let at = Instant::now();
-        let Some(connection) = &mut self.connection else { return };
-        let replies: RedisResult<Vec<Value>> = pipeline.query(connection);
-        match replies {
-            Ok(replies) => self.check(&sent, &replies, at, progress),
-            Err(error) => self.failed(&sent, &error, at, progress),
+        let Some(connection) = &mut self.line.connection else { return };
+        match send(connection, form, &commands, &keys) {
+            Ok(replies) => self.check(sent, &replies, at, progress),
+            Err(error) => {
+                if error.kind() == ErrorKind::UnexpectedReturnType {
+                    progress.tell(format!("an answer that can't be read: {error}"));
+                }
+                let now = Instant::now();
+                sent.iter().for_each(|(key, op)| self.keys[*key].unanswered(op, at, now));
+                self.line.connection = None;
+            }
         }
     }
 
     /// Deletes all its keys, as far as the server is there.
     pub fn clean_up(&mut self) {
-        let keys: Vec<String> = (0..self.keys.len()).map(|i| self.key(i)).collect();
-        let Some(connection) = &mut self.connection else { return };
-        for some in keys.chunks(256) {
-            let _: RedisResult<i64> = redis::cmd("UNLINK").arg(some).query(connection);
+        for own in 0..self.databases.len() {
+            let keys: Vec<String> = (0..self.n_keys).map(|i| self.key(i)).collect();
+            if self.line.select(self.databases[own]).is_err() {
+                break;
+            }
+            let Some(connection) = &mut self.line.connection else { break };
+            for some in keys.chunks(256) {
+                let _: RedisResult<i64> = redis::cmd("UNLINK").arg(some).query(connection);
+            }
         }
         self.keys.iter_mut().for_each(Known::lost);
     }
 
-    fn key(&self, number: usize) -> String {
-        format!("{}{number}", self.prefix)
-    }
-
-    fn check(&mut self, sent: &[Sent], replies: &[Value], at: Instant, progress: &Progress) {
-        let now = Instant::now();
-        for ((number, op), value) in sent.iter().zip(replies) {
-            progress.commands.fetch_add(1, Ordering::Relaxed);
-            let known = match reply_of(op, value) {
-                Ok(reply) => {
-                    if op.is_read() {
-                        progress.reads.fetch_add(1, Ordering::Relaxed);
-                        progress.absent.fetch_add(u64::from(is_absence(&reply)), Ordering::Relaxed);
+    /// Takes in what has happened to the server.
+    fn catch_up(&mut self, progress: &Progress) {
+        for event in progress.course.since(self.n_events) {
+            self.n_events += 1;
+            match event {
+                Event::Saved => self.saved.clone_from(&self.keys),
+                Event::Flushed(sent) => self.keys.iter_mut().for_each(|key| key.flushed(sent)),
+                Event::Moved(server) => self.line.go_to(*server),
+                Event::Restarted(left) => {
+                    self.line.go_to(self.line.server.clone());
+                    match left {
+                        Left::All => {}
+                        Left::Answered => self.keys.iter_mut().for_each(Known::taken_over),
+                        Left::Saved if !self.saved.is_empty() => self.keys.clone_from(&self.saved),
+                        Left::Saved | Left::Nothing => self.keys.iter_mut().for_each(Known::lost),
                     }
-                    self.keys[*number].answered(op, &reply, at, now)
                 }
-                Err(refused) => refused.map_or(Ok(()), Err),
-            };
-            if let Err(what) = known {
-                let (key, command) = (self.key(*number), command(&self.key(*number), op));
-                let words: Vec<String> = words_of(&command);
-                progress.tell(format!("{key}: {} {what}", words.join(" ")));
             }
         }
     }
 
-    /// An error for all of them. One that the server answers says that nothing was done; anything else says nothing.
-    fn failed(&mut self, sent: &[Sent], error: &RedisError, at: Instant, progress: &Progress) {
+    /// Empties the database that is selected, or swaps its two.
+    fn empty_or_swap(&mut self, own: usize) {
+        let n = self.n_keys;
+        let draw = self.below(4);
+        let Some(connection) = &mut self.line.connection else { return };
+        let (first, second) = self.keys.split_at_mut(n);
+        if draw < 2 {
+            let how = ["SYNC", "ASYNC"][draw as usize];
+            match redis::cmd("FLUSHDB").arg(how).query::<Value>(connection) {
+                Ok(_) => [first, second][own].iter_mut().for_each(Known::lost),
+                Err(error) => self.line.give_up_after(&error),
+            }
+            return;
+        }
+        match redis::cmd("SWAPDB").arg(&self.databases).query::<Value>(connection) {
+            Ok(_) => first.swap_with_slice(second),
+            Err(error) => {
+                first.iter_mut().zip(second).for_each(|(one, other)| one.perhaps_swapped(other));
+                self.line.give_up_after(&error);
+            }
+        }
+    }
+
+    fn key(&self, number: usize) -> String {
+        format!("{}{}", self.prefix, number % self.n_keys)
+    }
+
+    fn check(&mut self, sent: &[Sent], replies: &[Value], at: Instant, progress: &Progress) {
         let now = Instant::now();
-        if error.kind() == ErrorKind::UnexpectedReturnType {
-            progress.tell(format!("an answer that can't be read: {error}"));
+        let mut moved = None;
+        for ((number, op), value) in sent.iter().zip(replies) {
+            match redirect(value) {
+                Some((false, address)) => moved = Some(address),
+                Some((true, address)) => {
+                    self.ask_there(*number, op, &address, progress);
+                    continue;
+                }
+                None => {}
+            }
+            self.check_one(*number, op, value, (at, now), progress);
         }
-        for (number, op) in sent {
-            self.keys[*number].unanswered(op, at, now);
+        if let Some(address) = moved {
+            self.line.go_to(ConnectionInfo::clone(&self.line.server).set_addr(address));
         }
-        self.connection = None;
+    }
+
+    fn check_one(&mut self, number: usize, op: &Op, value: &Value, when: (Instant, Instant), progress: &Progress) {
+        progress.commands.fetch_add(1, Ordering::Relaxed);
+        let known = match reply_of(op, value) {
+            Ok(reply) => {
+                if op.is_read() {
+                    progress.reads.fetch_add(1, Ordering::Relaxed);
+                    progress.absent.fetch_add(u64::from(is_absence(&reply)), Ordering::Relaxed);
+                }
+                self.keys[number].answered(op, &reply, when.0, when.1)
+            }
+            Err(refused) => refused.map_or(Ok(()), Err),
+        };
+        if let Err(what) = known {
+            let command = command(&self.key(number), op);
+            progress.tell(format!("{} {what} ({})", words_of(&command).join(" "), self.line.server.addr()));
+        }
+    }
+
+    /// Asks the node that a slot is on its way to, of a key that has gone there.
+    fn ask_there(&mut self, number: usize, op: &Op, address: &ConnectionAddr, progress: &Progress) {
+        let commands = [redis::cmd("ASKING"), command(&self.key(number), op)];
+        let there = ConnectionInfo::clone(&self.line.server).set_addr(address.clone());
+        let at = Instant::now();
+        let answered = connect(&there).ok().and_then(|mut there| send(&mut there, Form::Pipeline, &commands, &[]).ok());
+        let now = Instant::now();
+        match answered.and_then(|mut replies| replies.pop()) {
+            Some(value) => self.check_one(number, op, &value, (at, now), progress),
+            None => self.keys[number].unanswered(op, at, now),
+        }
     }
 
     /// Tries to connect once. A server that was started anew, or another that has taken over, may lack what was
     /// answered before.
     fn reconnect(&mut self, progress: &Progress) -> bool {
         progress.reconnections.fetch_add(1, Ordering::Relaxed);
-        let Ok(mut connection) = connect(&self.server) else {
+        let connected = connect(&self.line.server);
+        let Ok((connection, now)) = connected.and_then(|mut to| run_id(&mut to).map(|run_id| (to, run_id))) else {
             thread::sleep(PAUSE);
             return false;
         };
-        match run_id(&mut connection) {
-            Ok(run_id) if run_id == self.run_id => self.connection = Some(connection),
-            Ok(run_id) => {
-                self.run_id = run_id;
-                self.connection = Some(connection);
-                self.clean_up();
-            }
-            Err(_) => thread::sleep(PAUSE),
+        let is_other = self.line.run_id.replace(now.clone()).is_some_and(|before| before != now);
+        (self.line.connection, self.line.database) = (Some(connection), 0);
+        if is_other {
+            self.clean_up();
         }
-        self.connection.is_some()
+        true
     }
 
     /// A key and a command for what it holds: of eight keys five are strings, one each a hash, a list and a set.
-    fn draw(&mut self) -> Sent {
+    fn draw(&mut self, own: usize) -> Sent {
         let number = self.skewed();
         let op = match number % 8 {
             5 => self.draw_of([Op::Fields, Op::Fields], |client| {
@@ -163,7 +267,7 @@ impl Client {
             7 => self.draw_of([Op::Members, Op::Members], |client| Op::Add(client.below(ELEMENTS) as u8)),
             _ => self.draw_of_text(),
         };
-        (number, op)
+        (own * self.n_keys + number, op)
     }
 
     fn draw_of(&mut self, reads: [Op; 2], write: impl FnOnce(&mut Client) -> Op) -> Op {
@@ -221,10 +325,45 @@ impl Client {
 
     /// A key, half of the time one of the first tenth.
     fn skewed(&mut self) -> usize {
-        let n = self.keys.len() as u64;
+        let n = self.n_keys as u64;
         let end = if self.below(2) == 0 { (n / 10).max(8).min(n) } else { n };
         self.below(end) as usize
     }
+}
+
+impl Line {
+    fn select(&mut self, database: usize) -> RedisResult<()> {
+        let Some(connection) = &mut self.connection else { return Ok(()) };
+        if self.database != database {
+            redis::cmd("SELECT").arg(database).exec(connection)?;
+            self.database = database;
+        }
+        Ok(())
+    }
+
+    /// Whoever is there now is the right one.
+    fn go_to(&mut self, server: ConnectionInfo) {
+        *self = Line { server, connection: None, database: 0, run_id: None };
+    }
+
+    /// A refusal leaves the connection as it is.
+    fn give_up_after(&mut self, error: &redis::RedisError) {
+        if error.is_io_error() || error.is_connection_dropped() {
+            self.connection = None;
+        }
+    }
+}
+
+/// Where the reply says that the key is, and whether that is for this time alone.
+fn redirect(reply: &Value) -> Option<(bool, ConnectionAddr)> {
+    let Value::ServerError(error) = reply else { return None };
+    let is_ask = match error.code() {
+        "ASK" => true,
+        "MOVED" => false,
+        _ => return None,
+    };
+    let (host, port) = error.details()?.split(' ').nth(1)?.rsplit_once(':')?;
+    Some((is_ask, ConnectionAddr::Tcp(host.to_owned(), port.parse().ok()?)))
 }
 
 fn connect(server: &ConnectionInfo) -> Result<Connection> {
@@ -253,101 +392,4 @@ fn prefix(connection: &mut Connection, seed: u64, number: usize) -> Result<Strin
         }
     }
     bail!("the server has no slot of its cluster")
-}
-
-/// What is sent.
-fn command(key: &str, op: &Op) -> Cmd {
-    let millis = |time: &Duration| time.as_millis() as u64;
-    let mut command = Cmd::new();
-    match op {
-        Op::Get => command.arg("GET").arg(key),
-        Op::GetRange(from, to) => command.arg("GETRANGE").arg(key).arg(*from).arg(*to),
-        Op::Length => command.arg("STRLEN").arg(key),
-        Op::Set(value, None) => command.arg("SET").arg(key).arg(value),
-        Op::Set(value, Some(time)) => command.arg("SET").arg(key).arg(value).arg("PX").arg(millis(time)),
-        Op::SetIfAbsent(value) => command.arg("SET").arg(key).arg(value).arg("NX"),
-        Op::Append(value) => command.arg("APPEND").arg(key).arg(value),
-        Op::SetRange(at, value) => command.arg("SETRANGE").arg(key).arg(*at).arg(value),
-        Op::GetDelete => command.arg("GETDEL").arg(key),
-        Op::Delete => command.arg("UNLINK").arg(key),
-        Op::Expire(time) => command.arg("PEXPIRE").arg(key).arg(millis(time)),
-        Op::Persist => command.arg("PERSIST").arg(key),
-        Op::SetField(field, value) => command.arg("HSET").arg(key).arg(name(*field)).arg(value),
-        Op::Fields => command.arg("HGETALL").arg(key),
-        Op::Push(value) => command.arg("RPUSH").arg(key).arg(value),
-        Op::Pop => command.arg("LPOP").arg(key),
-        Op::Items => command.arg("LRANGE").arg(key).arg(0).arg(-1),
-        Op::Add(member) => command.arg("SADD").arg(key).arg(name(*member)),
-        Op::Members => command.arg("SMEMBERS").arg(key),
-        Op::Exists => command.arg("EXISTS").arg(key),
-    };
-    command
-}
-
-/// The words of a command, long ones cut.
-fn words_of(command: &Cmd) -> Vec<String> {
-    let words = command.args_iter().map(|word| match word {
-        redis::Arg::Simple(bytes) => bytes.escape_ascii().to_string(),
-        _ => String::new(),
-    });
-    words.map(|word| if word.len() > 24 { format!("{}…", &word[..24]) } else { word }).collect()
-}
-
-/// The reply as the model foresees it.
-///
-/// # Errors
-/// An error in its place: `None` for one by which a server says that nothing was done, else what is wrong with it.
-fn reply_of(op: &Op, value: &Value) -> Result<Reply, Option<String>> {
-    let strings = |items: &[Value]| items.iter().map(bytes_of).collect::<Option<Vec<_>>>();
-    let reply = match (op, value) {
-        (_, Value::ServerError(error)) => {
-            let refusals = [
-                "OOM",
-                "LOADING",
-                "READONLY",
-                "MOVED",
-                "ASK",
-                "CLUSTERDOWN",
-                "NOREPLICAS",
-                "MASTERDOWN",
-                "BUSY",
-                "TRYAGAIN",
-            ];
-            let is_refusal = refusals.contains(&error.code());
-            return Err((!is_refusal).then(|| format!("answered {error:?}")));
-        }
-        (_, Value::Nil) => Some(Reply::Nothing),
-        (_, Value::Okay) => Some(Reply::Fine),
-        (_, Value::Int(number)) => Some(Reply::Number(*number)),
-        (Op::Fields, Value::Map(pairs)) => {
-            let pairs = pairs.iter().map(|(field, value)| Some((bytes_of(field)?, bytes_of(value)?)));
-            pairs.collect::<Option<BTreeMap<_, _>>>().map(Reply::Pairs)
-        }
-        (Op::Fields, Value::Array(items)) => strings(items)
-            .map(|items| Reply::Pairs(items.chunks_exact(2).map(|pair| (pair[0].clone(), pair[1].clone())).collect())),
-        (Op::Members, Value::Array(items) | Value::Set(items)) => {
-            strings(items).map(|items| Reply::Members(items.into_iter().collect()))
-        }
-        (_, Value::Array(items)) => strings(items).map(Reply::List),
-        (_, value) => bytes_of(value).map(Reply::Bytes),
-    };
-    reply.ok_or_else(|| Some(format!("answered {value:?}")))
-}
-
-fn bytes_of(value: &Value) -> Option<Vec<u8>> {
-    match value {
-        Value::BulkString(bytes) => Some(bytes.clone()),
-        Value::SimpleString(text) => Some(text.clone().into_bytes()),
-        _ => None,
-    }
-}
-
-fn is_absence(reply: &Reply) -> bool {
-    match reply {
-        Reply::Nothing | Reply::Number(0) => true,
-        Reply::Pairs(pairs) => pairs.is_empty(),
-        Reply::List(items) => items.is_empty(),
-        Reply::Members(members) => members.is_empty(),
-        _ => false,
-    }
 }

@@ -3,19 +3,22 @@
 use std::str::FromStr;
 use std::sync::atomic::Ordering;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
-use redis::{Connection, RedisResult};
+use redis::{Connection, ConnectionInfo, RedisResult};
 
+use crate::course::Event;
 use crate::{Progress, Torture};
 
 /// Between two of them.
 const PAUSE: Duration = Duration::from_millis(50);
 /// Policies that are set by turns.
 const POLICIES: [&str; 5] = ["density", "predis", "kredis", "hyperbolic", "lru"];
+/// Rules of tiers that are set by turns: what moves most is there most.
+const TIER_RULES: [&str; 4] = ["reuse-time", "worth", "always", "always"];
 
 /// What may be asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +31,25 @@ pub enum Disturbance {
     Enabled,
     /// A child saves.
     Save,
+    /// Values move to slow memory and back, by other rules.
+    Tiers,
+    /// All keys of all databases are deleted, whoever's they are.
+    Flush,
+    /// Clients have two databases each, which they empty and swap, whatever is in them.
+    Databases,
+}
+
+impl Disturbance {
+    /// All of them.
+    pub const ALL: [Disturbance; 7] = [
+        Disturbance::Sleep,
+        Disturbance::Policy,
+        Disturbance::Enabled,
+        Disturbance::Save,
+        Disturbance::Tiers,
+        Disturbance::Flush,
+        Disturbance::Databases,
+    ];
 }
 
 impl FromStr for Disturbance {
@@ -39,19 +61,25 @@ impl FromStr for Disturbance {
             "policy" => Ok(Disturbance::Policy),
             "enabled" => Ok(Disturbance::Enabled),
             "save" => Ok(Disturbance::Save),
-            _ => Err(format!("there is no disturbance '{name}'; there are sleep, policy, enabled and save")),
+            "tiers" => Ok(Disturbance::Tiers),
+            "flush" => Ok(Disturbance::Flush),
+            "databases" => Ok(Disturbance::Databases),
+            _ => Err(format!(
+                "there is no disturbance '{name}'; there are sleep, policy, enabled, save, tiers, flush and databases"
+            )),
         }
     }
 }
 
 /// Asks for them by turns, on a connection of its own.
 pub struct Disturber {
-    server: redis::ConnectionInfo,
+    server: ConnectionInfo,
     connection: Option<Connection>,
     random: Xoshiro256PlusPlus,
     disturbances: Vec<Disturbance>,
-    /// The policy before, to be put back.
-    policy: Option<String>,
+    /// Settings as they were before.
+    before: Vec<(String, String)>,
+    n_events: usize,
 }
 
 impl Disturber {
@@ -59,18 +87,23 @@ impl Disturber {
     ///
     /// # Errors
     /// When the server doesn't answer, or has no Tenure.
-    pub fn start(torture: &Torture) -> Result<Disturber> {
+    pub fn start(server: &ConnectionInfo, torture: &Torture) -> Result<Disturber> {
+        let of_clients = Disturbance::Databases;
         let mut disturber = Disturber {
-            server: torture.server.clone(),
+            server: server.clone(),
             connection: None,
             random: Xoshiro256PlusPlus::seed_from_u64(!torture.seed),
-            disturbances: torture.disturbances.clone(),
-            policy: None,
+            disturbances: torture.disturbances.iter().copied().filter(|which| *which != of_clients).collect(),
+            before: Vec::new(),
+            n_events: 0,
         };
         if !disturber.disturbances.is_empty() {
-            let mut connection = redis::Client::open(torture.server.clone())?.get_connection()?;
-            let told: Vec<String> = redis::cmd("CONFIG").arg("GET").arg("tenure.policy").query(&mut connection)?;
-            disturber.policy = told.into_iter().nth(1);
+            let mut connection = redis::Client::open(server.clone())?.get_connection()?;
+            for name in ["tenure.policy", "tenure.tier-slow", "tenure.tier-rule"] {
+                let told: Option<(String, String)> =
+                    redis::cmd("CONFIG").arg("GET").arg(name).query(&mut connection)?;
+                disturber.before.extend(told);
+            }
             disturber.connection = Some(connection);
         }
         Ok(disturber)
@@ -82,12 +115,22 @@ impl Disturber {
         if self.disturbances.is_empty() {
             return;
         }
+        let _turn = progress.course.enter();
+        for event in progress.course.since(self.n_events) {
+            self.n_events += 1;
+            match event {
+                Event::Moved(server) => (self.server, self.connection) = (*server, None),
+                Event::Restarted(_) => self.connection = None,
+                Event::Saved | Event::Flushed(_) => {}
+            }
+        }
         let which = self.disturbances[self.random.next_u64() as usize % self.disturbances.len()];
+        let draw = self.random.next_u64();
         let Some(connection) = &mut self.connection else {
             self.connection = redis::Client::open(self.server.clone()).and_then(|client| client.get_connection()).ok();
             return;
         };
-        match ask(connection, which, self.random.next_u64()) {
+        match ask(connection, which, draw, progress) {
             Ok(()) => {
                 progress.disturbances.fetch_add(1, Ordering::Relaxed);
             }
@@ -97,16 +140,18 @@ impl Disturber {
         }
     }
 
-    /// Leaves the server as it was: on, awake, with its policy.
+    /// Leaves the server as it was: on, awake, with its settings.
     pub fn restore(&mut self) {
-        let (Some(connection), Some(policy)) = (&mut self.connection, &self.policy) else { return };
+        let Some(connection) = &mut self.connection else { return };
         let _ = set(connection, "tenure.enabled", "yes");
-        let _ = set(connection, "tenure.policy", policy);
+        for (name, value) in &self.before {
+            let _ = set(connection, name, value);
+        }
         let _ = for_all_partitions(connection, "TENURE.WAKE");
     }
 }
 
-fn ask(connection: &mut Connection, which: Disturbance, draw: u64) -> RedisResult<()> {
+fn ask(connection: &mut Connection, which: Disturbance, draw: u64, progress: &Progress) -> RedisResult<()> {
     match which {
         Disturbance::Sleep => {
             for_all_partitions(connection, if draw.is_multiple_of(3) { "TENURE.WAKE" } else { "TENURE.SLEEP" })
@@ -114,6 +159,19 @@ fn ask(connection: &mut Connection, which: Disturbance, draw: u64) -> RedisResul
         Disturbance::Policy => set(connection, "tenure.policy", POLICIES[draw as usize % POLICIES.len()]),
         Disturbance::Enabled => set(connection, "tenure.enabled", if draw.is_multiple_of(4) { "no" } else { "yes" }),
         Disturbance::Save => redis::cmd("BGSAVE").query(connection),
+        Disturbance::Tiers if draw.is_multiple_of(8) => set(connection, "tenure.tier-slow", ""),
+        Disturbance::Tiers => {
+            set(connection, "tenure.tier-slow", "anon")?;
+            set(connection, "tenure.tier-rule", TIER_RULES[draw as usize / 8 % TIER_RULES.len()])
+        }
+        // A cache that is emptied all the time has nothing that could be wrong.
+        Disturbance::Flush if draw.is_multiple_of(16) => {
+            let sent = Instant::now();
+            redis::cmd("FLUSHALL").arg(["SYNC", "ASYNC"][draw as usize / 16 % 2]).exec(connection)?;
+            progress.course.tell(Event::Flushed(sent));
+            Ok(())
+        }
+        Disturbance::Flush | Disturbance::Databases => Ok(()),
     }
 }
 

@@ -1,18 +1,23 @@
 //! Checked reads: clients that know what each reply may be, beside whatever a server is put through.
 //!
-//! Each client ([`client`]) owns the keys behind its own hash tag, so nobody else changes them. [`model`] says what a
+//! Each client ([`client`]) owns the keys behind its own hash tag, so nobody else changes them. [`known`] says what a
 //! key may hold: a cache may lose any key at any moment, so nothing is always allowed, and whatever else is not what
 //! was written is wrong. What a reply can't tell (a connection that broke in the middle of a write) leaves several
 //! values possible until a read tells which. [`disturb`] asks the server meanwhile for what Tenure does there: sleep,
-//! other policies, tiers, saves.
+//! other policies, tiers, saves. [`ordeal`] starts servers of its own for what can't be done to others': they are
+//! killed, take over from each other, give slots away. [`course`] tells clients what is left of their keys then.
 //!
 //! All draws come from a seed, so the commands of a run can be sent again; when the server evicts is its own.
 
 #![forbid(unsafe_code)]
 
 pub mod client;
+pub mod course;
 pub mod disturb;
+pub mod known;
 pub mod model;
+pub mod ordeal;
+pub mod wire;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -23,13 +28,12 @@ use anyhow::Result;
 use redis::ConnectionInfo;
 
 use crate::client::Client;
+use crate::course::Course;
 use crate::disturb::Disturbance;
 
-/// What is to be done to whom.
+/// What is to be done.
 #[derive(Clone, Debug)]
 pub struct Torture {
-    /// The server; in a cluster, a primary: keys are chosen so that it has them.
-    pub server: ConnectionInfo,
     /// How many clients there are, 1 and more.
     pub n_clients: usize,
     /// Keys of each, 8 and more.
@@ -57,15 +61,19 @@ pub struct Outcome {
     pub n_reconnections: u64,
     /// Disturbances that the server carried out.
     pub n_disturbances: u64,
+    /// What was done to servers that were started for it.
+    pub n_faults: u64,
     /// Replies that can't be right, in words: the first hundred.
     pub wrong: Vec<String>,
     /// How many there were.
     pub n_wrong: u64,
 }
 
-/// Counts that clients share.
+/// What clients share: counts, and what has happened to the server.
 #[derive(Debug, Default)]
 pub struct Progress {
+    course: Course,
+    faults: AtomicU64,
     commands: AtomicU64,
     reads: AtomicU64,
     absent: AtomicU64,
@@ -113,6 +121,7 @@ impl Progress {
             n_absent: of(&self.absent),
             n_reconnections: of(&self.reconnections),
             n_disturbances: of(&self.disturbances),
+            n_faults: of(&self.faults),
             wrong: self.told.lock().unwrap_or_else(PoisonError::into_inner).clone(),
             n_wrong: of(&self.wrong),
         }
@@ -120,15 +129,20 @@ impl Progress {
 }
 
 impl Torture {
-    /// Runs it to its end, or until `progress` is stopped. Keys that were made are deleted afterwards where the
-    /// server is there.
+    /// Whether each client has two databases of its own.
+    fn owns_databases(&self) -> bool {
+        self.disturbances.contains(&Disturbance::Databases)
+    }
+
+    /// Runs it on that server to its end, or until `progress` is stopped. Keys that were made are deleted afterwards
+    /// where the server is there. Of a cluster, it is a primary: keys are chosen so that it has them.
     ///
     /// # Errors
     /// When the server doesn't answer at the start. Later a broken connection is made anew.
-    pub fn run(&self, progress: &Progress) -> Result<Outcome> {
+    pub fn run(&self, server: &ConnectionInfo, progress: &Progress) -> Result<Outcome> {
         let ends = Instant::now() + self.duration;
-        let clients = (0..self.n_clients).map(|i| Client::start(self, i)).collect::<Result<Vec<_>>>()?;
-        let mut disturber = disturb::Disturber::start(self)?;
+        let clients = (0..self.n_clients).map(|i| Client::start(server, self, i)).collect::<Result<Vec<_>>>()?;
+        let mut disturber = disturb::Disturber::start(server, self)?;
         thread::scope(|scope| {
             for mut client in clients {
                 scope.spawn(move || {

@@ -1,15 +1,7 @@
-//! What a key may hold, and what commands make of it.
-//!
-//! A key's state is a list of values that are possible, each with the time until which it may live at the latest. A
-//! command is applied to each of them and to nothing, since the key may have been evicted a moment before; those
-//! remain whose reply would be the one that came. If none remains the reply is wrong. Cost: as many applications as
-//! values are possible, seldom more than two.
+//! What commands answer, and make of what a key holds.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
-
-/// How much longer than told a value may be there: the server's clock is as of its turn, and stands in milliseconds.
-const SLACK: Duration = Duration::from_millis(50);
 
 /// What a key holds.
 #[derive(Clone, Debug, PartialEq)]
@@ -102,9 +94,14 @@ impl Op {
         matches!(self, Get | GetRange(..) | Length | GetDelete | Fields | Pop | Items | Members | Exists)
     }
 
+    /// Whether it changes no value, not even where it takes the last of one away.
+    pub fn leaves_all(&self) -> bool {
+        self.is_read() && !matches!(self, Op::GetDelete | Op::Pop)
+    }
+
     /// What it answers on such a key, and what the key holds afterwards. `now` is when the reply came: what is told
     /// to live for a time ends no later than that time after it.
-    fn apply(&self, before: Option<&Living>, now: Instant) -> (Reply, Option<Living>) {
+    pub fn apply(&self, before: Option<&Living>, now: Instant) -> (Reply, Option<Living>) {
         let value = before.map(|living| &living.value);
         let until = before.and_then(|living| living.until);
         let kept = |reply: Reply| (reply, before.cloned());
@@ -191,157 +188,4 @@ fn overwritten(text: &[u8], at: usize, piece: &[u8]) -> Vec<u8> {
     text.resize(text.len().max(at + piece.len()), 0);
     text[at..at + piece.len()].copy_from_slice(piece);
     text
-}
-
-/// What is known of one key.
-#[derive(Clone, Debug, Default)]
-pub struct Known {
-    /// Values that are possible, beside none at all.
-    possible: Vec<Living>,
-}
-
-impl Known {
-    /// Takes a reply into account. `sent` is when the command went off, `now` when the reply came.
-    ///
-    /// # Errors
-    /// When the reply can't be right: what would have been, in words. The key is taken for lost then, so that one
-    /// fault is told once.
-    pub fn answered(&mut self, op: &Op, reply: &Reply, sent: Instant, now: Instant) -> Result<(), String> {
-        let outcomes = self.outcomes(op, sent, now);
-        let right: Vec<Option<Living>> =
-            outcomes.iter().filter(|(foreseen, _)| foreseen == reply).map(|(_, after)| after.clone()).collect();
-        if right.is_empty() {
-            self.possible.clear();
-            let foreseen: Vec<String> = outcomes.iter().map(|(reply, _)| shown(reply)).collect();
-            return Err(format!("answered {}, where it could be {}", shown(reply), foreseen.join(" or ")));
-        }
-        self.keep(right);
-        Ok(())
-    }
-
-    /// A command was sent, and no reply came: it may have been carried out, or not.
-    pub fn unanswered(&mut self, op: &Op, sent: Instant, now: Instant) {
-        let mut after: Vec<Option<Living>> = self.outcomes(op, sent, now).into_iter().map(|(_, after)| after).collect();
-        after.extend(self.possible.iter().cloned().map(Some));
-        self.keep(after);
-    }
-
-    /// Nothing is known to be there any more: the server was started anew, or its data was flushed.
-    pub fn lost(&mut self) {
-        self.possible.clear();
-    }
-
-    /// How many values are possible, beside none.
-    pub fn n_possible(&self) -> usize {
-        self.possible.len()
-    }
-
-    fn outcomes(&self, op: &Op, sent: Instant, now: Instant) -> Vec<(Reply, Option<Living>)> {
-        let alive = self.possible.iter().filter(|living| living.until.is_none_or(|until| sent < until + SLACK));
-        let mut outcomes: Vec<(Reply, Option<Living>)> = alive.map(|living| op.apply(Some(living), now)).collect();
-        outcomes.push(op.apply(None, now));
-        outcomes
-    }
-
-    fn keep(&mut self, after: Vec<Option<Living>>) {
-        self.possible.clear();
-        for living in after.into_iter().flatten() {
-            if !self.possible.contains(&living) {
-                self.possible.push(living);
-            }
-        }
-    }
-}
-
-/// A reply in words, long ones cut.
-fn shown(reply: &Reply) -> String {
-    let text = match reply {
-        Reply::Bytes(bytes) => format!("{} bytes \"{}\"", bytes.len(), bytes.escape_ascii()),
-        other => format!("{other:?}"),
-    };
-    if text.len() > 120 { format!("{}…", text.chars().take(120).collect::<String>()) } else { text }
-}
-
-#[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    fn text(text: &str) -> Vec<u8> {
-        text.as_bytes().to_vec()
-    }
-
-    #[test]
-    fn what_was_written_may_be_read_or_gone() {
-        let (mut key, now) = (Known::default(), Instant::now());
-        key.answered(&Op::Set(text("a"), None), &Reply::Fine, now, now).unwrap();
-        key.clone().answered(&Op::Get, &Reply::Bytes(text("a")), now, now).unwrap();
-        key.clone().answered(&Op::Get, &Reply::Nothing, now, now).unwrap();
-        let error = key.answered(&Op::Get, &Reply::Bytes(text("b")), now, now).unwrap_err();
-        assert_eq!(error, "answered 1 bytes \"b\", where it could be 1 bytes \"a\" or Nothing");
-    }
-
-    #[test]
-    fn an_older_value_is_wrong() {
-        let (mut key, now) = (Known::default(), Instant::now());
-        for value in ["old", "new"] {
-            key.answered(&Op::Set(text(value), None), &Reply::Fine, now, now).unwrap();
-        }
-        key.answered(&Op::Get, &Reply::Bytes(text("old")), now, now).unwrap_err();
-    }
-
-    #[test]
-    fn a_length_tells_whether_it_was_evicted_before() {
-        let (mut key, now) = (Known::default(), Instant::now());
-        key.answered(&Op::Set(text("long"), None), &Reply::Fine, now, now).unwrap();
-        key.answered(&Op::Append(text("er")), &Reply::Number(2), now, now).unwrap();
-        key.answered(&Op::Get, &Reply::Bytes(text("longer")), now, now).unwrap_err();
-    }
-
-    #[test]
-    fn a_write_without_an_answer_may_have_been_or_not() {
-        let (mut key, now) = (Known::default(), Instant::now());
-        key.answered(&Op::Set(text("a"), None), &Reply::Fine, now, now).unwrap();
-        key.unanswered(&Op::Set(text("b"), None), now, now);
-        assert_eq!(key.n_possible(), 2);
-        for value in ["a", "b"] {
-            key.clone().answered(&Op::Get, &Reply::Bytes(text(value)), now, now).unwrap();
-        }
-        key.answered(&Op::Get, &Reply::Bytes(text("c")), now, now).unwrap_err();
-    }
-
-    #[test]
-    fn what_has_expired_is_gone() {
-        let (mut key, now) = (Known::default(), Instant::now());
-        key.answered(&Op::Set(text("a"), Some(Duration::from_millis(10))), &Reply::Fine, now, now).unwrap();
-        let later = now + Duration::from_millis(10) + SLACK;
-        key.clone().answered(&Op::Get, &Reply::Nothing, later, later).unwrap();
-        key.answered(&Op::Get, &Reply::Bytes(text("a")), later, later).unwrap_err();
-    }
-
-    proptest! {
-        /// A cache that loses keys at any moment is never taken for a wrong one.
-        #[test]
-        fn a_forgetful_cache_is_right(steps in prop::collection::vec((0_u8..7, any::<bool>()), 1..60)) {
-            let (mut key, mut held, now) = (Known::default(), None::<Living>, Instant::now());
-            for (which, is_lost) in steps {
-                if is_lost {
-                    held = None;
-                }
-                let op = match which {
-                    0 => Op::Get,
-                    1 => Op::Set(text("value"), None),
-                    2 => Op::Append(text("+")),
-                    3 => Op::SetRange(2, text("xy")),
-                    4 => Op::Delete,
-                    5 => Op::Length,
-                    _ => Op::SetIfAbsent(text("first")),
-                };
-                let (reply, after) = op.apply(held.as_ref(), now);
-                held = after;
-                prop_assert!(key.answered(&op, &reply, now, now).is_ok());
-            }
-        }
-    }
 }

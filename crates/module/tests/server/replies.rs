@@ -136,7 +136,7 @@ fn able() -> Vec<ServerBinary> {
     servers().into_iter().filter(is_able).collect()
 }
 
-fn able_oldest_and_newest() -> Vec<ServerBinary> {
+pub fn able_oldest_and_newest() -> Vec<ServerBinary> {
     oldest_and_newest_of(able())
 }
 
@@ -705,6 +705,18 @@ fn without_config_it_says_that_it_cannot() {
     }
 }
 
+/// A key and a certificate that it has signed itself, for connections under TLS.
+pub fn make_certificate(folder: &std::path::Path) -> [std::path::PathBuf; 2] {
+    let [key, certificate] = ["key.pem", "cert.pem"].map(|name| folder.join(name));
+    let made = Command::new("openssl")
+        .args(["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=localhost", "-days", "2"])
+        .args(["-keyout".as_ref(), key.as_os_str(), "-out".as_ref(), certificate.as_os_str()])
+        .output()
+        .expect("openssl");
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    [key, certificate]
+}
+
 /// A client behind `openssl s_client`.
 struct TlsClient {
     process: Child,
@@ -754,13 +766,7 @@ impl Drop for TlsClient {
 #[test]
 fn connections_under_tls_are_held_too() {
     let folder = tempfile::tempdir().unwrap();
-    let [key, certificate] = ["key.pem", "cert.pem"].map(|name| folder.path().join(name));
-    let made = Command::new("openssl")
-        .args(["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=localhost", "-days", "2"])
-        .args(["-keyout".as_ref(), key.as_os_str(), "-out".as_ref(), certificate.as_os_str()])
-        .output()
-        .expect("openssl");
-    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    let [key, certificate] = make_certificate(folder.path());
     for binary in able() {
         let group = Group::start(&binary, 1, &[("tenure.replies", "acked")]);
         let mut operator = group.connection();

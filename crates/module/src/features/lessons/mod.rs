@@ -29,6 +29,8 @@ use crate::worker::Taught;
 pub const FORMAT: u64 = 1;
 /// How often the server is asked whom it follows.
 const LOOK_US: u64 = 1_000_000;
+/// How often it is asked whether it still follows by TLS.
+const LOOK_AGAIN_US: u64 = 60_000_000;
 /// A pass over the table of keys takes a minute, where its limits let it.
 const PASS_PIECES: usize = 60;
 const PIECE_BUCKETS: std::ops::RangeInclusive<usize> = 1024..=4096;
@@ -45,6 +47,8 @@ pub struct TeachReplicas {
     /// Those that have been told to end.
     leaving: Vec<Pupil>,
     look_at_us: u64,
+    /// The primary that is followed by TLS alone, which lessons don't speak, and when that is looked at again.
+    by_tls: Option<((String, u16), u64)>,
     /// The primary's clock when it was last heard.
     clock: Option<u64>,
     /// The piece of the table that is being taken over.
@@ -78,6 +82,7 @@ impl Feature for TeachReplicas {
     fn event(&mut self, _: &mut Turn, event: &Event) {
         if matches!(event, Event::Configured | Event::DataSet(_)) {
             self.look_at_us = 0;
+            self.by_tls.iter_mut().for_each(|(_, look_at_us)| *look_at_us = 0);
         }
     }
 
@@ -101,6 +106,7 @@ impl TeachReplicas {
         match (&self.pupil, self.asked_at_us) {
             (Some(pupil), _) if self.trouble.is_empty() => format!("heard {} from {}", self.heard, pupil.primary),
             (Some(pupil), _) => format!("none from {}: {}", pupil.primary, self.trouble),
+            (None, _) if self.by_tls.is_some() => "none: the primary is followed by TLS alone".to_owned(),
             (None, Some(_)) => "asked for by replicas".to_owned(),
             (None, None) => "not asked for".to_owned(),
         }
@@ -109,12 +115,23 @@ impl TeachReplicas {
     /// Asks whoever this server follows, and nobody where it follows none.
     fn follow(&mut self, turn: &mut Turn) {
         let address = address_of_primary(turn.server).filter(|_| turn.tenure.settings().teach_replicas);
+        self.by_tls.take_if(|(by_tls, _)| address.as_ref() != Some(by_tls));
+        if self.by_tls.as_ref().is_some_and(|(_, look_at_us)| turn.now_us < *look_at_us) {
+            return;
+        }
         let asked = self.pupil.as_ref().map(|pupil| &pupil.primary);
         // The password may be another where it was refused.
         if address.as_ref() == asked.map(|primary| &primary.address) && self.trouble.is_empty() {
             return;
         }
-        let wanted = address.and_then(|address| primary_at(turn.server, address));
+        let wanted = match address.and_then(|address| primary_at(turn.server, address)) {
+            Some((primary, true)) => {
+                self.note_tls(turn, primary);
+                None
+            }
+            found => found.map(|(primary, _)| primary),
+        };
+        let asked = self.pupil.as_ref().map(|pupil| &pupil.primary);
         if wanted.as_ref() == asked {
             return;
         }
@@ -122,6 +139,16 @@ impl TeachReplicas {
         (self.clock, self.trouble) = (None, String::new());
         self.piece = None;
         self.pupil = wanted.and_then(|primary| Pupil::start(primary).ok());
+    }
+
+    /// Says once that this primary can't be asked.
+    fn note_tls(&mut self, turn: &mut Turn, primary: Primary) {
+        if self.by_tls.is_none() {
+            let text =
+                format!("no lessons from the primary {primary}: replicas follow it by TLS, which these don't speak");
+            turn.server.log(Level::Notice, &text);
+        }
+        self.by_tls = Some((primary.address, turn.now_us + LOOK_AGAIN_US));
     }
 
     /// Takes what was heard, some of it now.
@@ -214,14 +241,14 @@ fn address_of_primary(server: &mut Server) -> Option<(String, u16)> {
     (link == "up").then_some((host, port.parse().ok()?))
 }
 
-/// How it is asked; `None` where replicas follow by TLS alone.
-fn primary_at(server: &mut Server, address: (String, u16)) -> Option<Primary> {
+/// How it is asked, and whether replicas follow by TLS alone.
+fn primary_at(server: &mut Server, address: (String, u16)) -> Option<(Primary, bool)> {
     let asked: [&[u8]; 4] = [b"GET", b"masteruser", b"masterauth", b"tls-replication"];
     let set = server.call(c"CONFIG", &asked)?;
     let of = |name: &str| set.get(name).and_then(|value| value.text()).unwrap_or_default().to_owned();
     let is_tls = of("tls-replication") == "yes";
     let credentials = (of("masteruser"), of("masterauth"));
-    (!is_tls).then_some(Primary { address, credentials })
+    Some((Primary { address, credentials }, is_tls))
 }
 
 fn take_lessons(tenure: &mut Tenure, lessons: Lessons) {

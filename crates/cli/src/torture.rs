@@ -24,7 +24,8 @@ pub struct Arguments {
 
     /// Instead of a server: those that are started here (by TENURE_SERVER, else the installed one) and put through
     /// it, each for the duration: aof, rdb, warm (killed and stopped, and back with an append-only file, a snapshot, or
-    /// a warm restart alone), failover (a replica takes over, replies wait for it), reshard (slots of a cluster move).
+    /// a warm restart alone), failover (a replica takes over, replies wait for it), reshard (slots of a cluster move),
+    /// forks (one child after the other saves, rewrites the append-only file, feeds a replica).
     #[arg(long, value_name = "NAME,NAME…", value_delimiter = ',', conflicts_with = "server")]
     ordeal: Vec<Ordeal>,
 

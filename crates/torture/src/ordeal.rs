@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, ensure};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use redis::{ConnectionInfo, IntoConnectionInfo};
@@ -41,11 +41,14 @@ pub enum Ordeal {
     Failover,
     /// Slots of a cluster move.
     Reshard,
+    /// One child after the other saves, rewrites the append-only file, and feeds a replica.
+    Forks,
 }
 
 impl Ordeal {
     /// All of them.
-    pub const ALL: [Ordeal; 5] = [Ordeal::Aof, Ordeal::Rdb, Ordeal::Warm, Ordeal::Failover, Ordeal::Reshard];
+    pub const ALL: [Ordeal; 6] =
+        [Ordeal::Aof, Ordeal::Rdb, Ordeal::Warm, Ordeal::Failover, Ordeal::Reshard, Ordeal::Forks];
 
     /// As it is written.
     pub fn name(self) -> &'static str {
@@ -55,6 +58,7 @@ impl Ordeal {
             Ordeal::Warm => "warm",
             Ordeal::Failover => "failover",
             Ordeal::Reshard => "reshard",
+            Ordeal::Forks => "forks",
         }
     }
 
@@ -63,6 +67,8 @@ impl Ordeal {
         match (self, disturbance) {
             // A snapshot of whatever moment would be loaded at the next start.
             (Ordeal::Rdb | Ordeal::Warm, Disturbance::Save) => false,
+            // It would be in the way of those that are waited for.
+            (Ordeal::Forks, Disturbance::Save) => false,
             // Who is let go of may lose writes.
             (Ordeal::Failover, Disturbance::Enabled) => false,
             // One node's keys are not all, and there is one database.
@@ -85,7 +91,8 @@ impl Ordeal {
             let clients = scope.spawn(|| torture.run(&server, progress));
             let mut faults = Ok(());
             while faults.is_ok() && !clients.is_finished() {
-                let next = Instant::now() + Duration::from_millis(PAUSE_MS.0 + random.next_u64() % PAUSE_MS.1);
+                let pause_ms = if self == Ordeal::Forks { 0 } else { PAUSE_MS.0 + random.next_u64() % PAUSE_MS.1 };
+                let next = Instant::now() + Duration::from_millis(pause_ms);
                 while Instant::now() < next && !clients.is_finished() {
                     thread::sleep(Duration::from_millis(5));
                 }
@@ -106,7 +113,9 @@ impl FromStr for Ordeal {
 
     fn from_str(name: &str) -> Result<Ordeal, String> {
         let found = Ordeal::ALL.into_iter().find(|ordeal| ordeal.name() == name);
-        found.ok_or_else(|| format!("there is no ordeal '{name}'; there are aof, rdb, warm, failover and reshard"))
+        found.ok_or_else(|| {
+            format!("there is no ordeal '{name}'; there are aof, rdb, warm, failover, reshard and forks")
+        })
     }
 }
 
@@ -128,6 +137,7 @@ fn options(torture: &Torture, module: &Path, ordeal: Ordeal) -> ServerOptions {
             // The kernel has each write before its reply leaves, and keeps it when the process is killed.
             .set("appendfsync", "no")
             .set("auto-aof-rewrite-min-size", "4mb"),
+        Ordeal::Forks => options.set("appendonly", "yes").set("auto-aof-rewrite-percentage", 0),
         Ordeal::Failover => options
             .set("repl-backlog-size", "1mb")
             .set("tenure.replies", "acked")
@@ -142,6 +152,8 @@ enum Stage {
     Alone { server: Box<Server>, ordeal: Ordeal, _spill: TempDir },
     /// A primary and its replica, which change places.
     Pair { primary: Box<Server>, replica: Box<Server>, _spill: TempDir },
+    /// One that makes children, and a replica that one of them feeds.
+    Forking { server: Box<Server>, replica: Box<Server>, _spill: TempDir },
     /// Primaries of a cluster.
     Several(Cluster),
 }
@@ -160,6 +172,12 @@ impl Stage {
                 follow(&replica, &primary)?;
                 Ok(Stage::Pair { primary, replica, _spill: spill })
             }
+            Ordeal::Forks => {
+                let (server, replica) = (start("one")?, Server::start(binary, &ServerOptions::default())?);
+                // A thread more, where this server can hold replies.
+                let _ = server.call::<()>(&["CONFIG", "SET", "tenure.replies", "sent"]);
+                Ok(Stage::Forking { server, replica: Box::new(replica), _spill: spill })
+            }
             Ordeal::Aof | Ordeal::Rdb | Ordeal::Warm => {
                 let folder = spill.path().join("one");
                 let options =
@@ -171,7 +189,7 @@ impl Stage {
 
     fn address(&self) -> Result<ConnectionInfo> {
         match self {
-            Stage::Alone { server, .. } => address(server),
+            Stage::Alone { server, .. } | Stage::Forking { server, .. } => address(server),
             Stage::Pair { primary, .. } => address(primary),
             Stage::Several(cluster) => address(&cluster.nodes()[0]),
         }
@@ -201,6 +219,7 @@ impl Stage {
                 std::mem::swap(primary, replica);
                 Ok(())
             }
+            Stage::Forking { server, replica, .. } => fork(server, replica, draw),
             Stage::Several(cluster) => move_a_slot(cluster, draw),
         }
     }
@@ -276,6 +295,31 @@ fn give_way(primary: &Server, replica: &Server, progress: &Progress) -> Result<(
 fn tell_of_new_primary(server: &Server, progress: &Progress) -> Result<()> {
     progress.course.tell(Event::Restarted(Left::Answered));
     progress.course.tell(Event::Moved(Box::new(address(server)?)));
+    Ok(())
+}
+
+/// Has a child made, and waits for its end.
+fn fork(server: &Server, replica: &Server, draw: u64) -> Result<()> {
+    match draw % 3 {
+        0 => server.call::<()>(&["BGSAVE"])?,
+        1 => server.call::<()>(&["BGREWRITEAOF"])?,
+        _ => {
+            replica.call::<()>(&["REPLICAOF", "NO", "ONE"])?;
+            // What the replica has is nobody's any more, so that it needs all.
+            server.call::<()>(&["DEBUG", "CHANGE-REPL-ID"])?;
+            replica.replica_of(server)?;
+        }
+    }
+    wait_for(DEADLINE, "a child to end", || {
+        let info = server.info("persistence").unwrap_or_default();
+        ["rdb_bgsave_in_progress", "aof_rewrite_in_progress", "aof_rewrite_scheduled"]
+            .iter()
+            .all(|name| info.get(*name).is_some_and(|n| n == "0"))
+    })
+    .with_context(|| server.log_tail())?;
+    let info = server.info("persistence")?;
+    let is_well = |name: &str| info.get(name).is_some_and(|status| status == "ok");
+    ensure!(is_well("rdb_last_bgsave_status") && is_well("aof_last_bgrewrite_status"), "a child failed: {info:?}");
     Ok(())
 }
 

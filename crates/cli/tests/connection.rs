@@ -125,3 +125,31 @@ fn what_setup_adds_to_a_configuration_it_takes_out_again() {
     assert_eq!(std::fs::read_to_string(&conf).unwrap(), before);
     assert!(setup(&["status"]).contains("no configuration"));
 }
+
+/// The oldest distribution that packages are for is Debian 12, with glibc 2.36: what is built with that or an older one
+/// asks for no newer.
+#[test]
+fn module_and_tool_ask_for_no_newer_library_than_promised() {
+    const PROMISED: (u32, u32) = (2, 36);
+    let here = Command::new("getconf").arg("GNU_LIBC_VERSION").output().expect("getconf is there");
+    let here = versions_in(&String::from_utf8_lossy(&here.stdout).replace("glibc ", "GLIBC_")).max().unwrap();
+    if here > PROMISED {
+        println!("SKIPPED: built with glibc {}.{}, packages are built with an older one", here.0, here.1);
+        return;
+    }
+    for file in [module_path().unwrap(), PathBuf::from(env!("CARGO_BIN_EXE_tenure"))] {
+        let bytes = std::fs::read(&file).unwrap();
+        let newest = versions_in(&String::from_utf8_lossy(&bytes)).max();
+        let newest = newest.unwrap_or_else(|| panic!("{} names no version of glibc", file.display()));
+        assert!(newest <= PROMISED, "{} runs from glibc {}.{} on", file.display(), newest.0, newest.1);
+    }
+}
+
+/// The versions of symbols in a text, as in `GLIBC_2.34`.
+fn versions_in(text: &str) -> impl Iterator<Item = (u32, u32)> {
+    text.split("GLIBC_").skip(1).filter_map(|rest| {
+        let end = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
+        let mut numbers = rest[..end].split('.').map(|number| number.parse().ok());
+        Some((numbers.next()??, numbers.next()??))
+    })
+}

@@ -473,9 +473,11 @@ impl Usage {
         self.databases.iter().all(|d| d.total < 1.0 || is_counted(d))
     }
 
-    /// So many `writes` have been seen of divided partitions, ever: those that made no key have changed one.
+    /// So many `writes` have been seen of divided partitions, ever: those that made no key have changed one. They are
+    /// fewer than before where the number of a partition went to another tenant.
     pub fn written(&mut self, writes: u64) {
-        let (written, came) = (writes - std::mem::replace(&mut self.writes, writes), std::mem::take(&mut self.came));
+        let before = std::mem::replace(&mut self.writes, writes);
+        let (written, came) = (writes.saturating_sub(before), std::mem::take(&mut self.came));
         let unseen = written.saturating_sub(came) as f64;
         self.databases.iter_mut().for_each(|database| database.unseen[0] += unseen);
     }
@@ -845,6 +847,8 @@ mod tests {
         assert!(usage.is_outdated(), "the walk had passed some");
         usage.came_round(0);
         assert!(!usage.is_outdated());
+        usage.written(600);
+        assert!(!usage.is_outdated(), "those of a tenant that has gone are not counted any more");
         (0..10).for_each(|_| usage.went(0, A, &known(&partitions, &sizes)));
         assert!(usage.is_outdated());
     }

@@ -3,13 +3,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use redis::Connection;
+use tempfile::TempDir;
 use tenure_servers::{Cluster, Server, ServerOptions};
 
 use crate::accounting::{Held, TOLERANCE, add_strings, check_held, count};
 use crate::harness::{
-    CacheAside, Row, config_get, config_set, error_of, info, limit_memory, oldest_and_newest, on_oldest_and_newest,
-    partition, partitions, send, status, wait_for, with_module,
+    CacheAside, Row, config_get, config_set, connection_to, error_of, info, limit_memory, oldest_and_newest,
+    on_oldest_and_newest, partition, partitions, send, size_classes, start, status, wait_for, with_module,
 };
+use crate::sleep::{sleeping_in, two};
+use crate::tiers::{move_to, tier_of, wait_until_ready, with_tiers};
 
 const MB: u64 = 1 << 20;
 
@@ -220,5 +223,204 @@ fn a_replica_in_a_cluster_has_its_primarys_tenants() {
             expected.iter().all(|name| held.contains(name))
         });
         assert_eq!(partition(&mut of_replica, &format!("{}*", tags[0]))["reads"], 0.0);
+    }
+}
+
+/// Keys of each tenant whatever their class, as the server counts them and as the account does. First parts that are
+/// no tenants are of `other`.
+#[track_caller]
+fn check_keys_by_tenant(server: &Server, what: &str) {
+    let mut connection = server.connection().unwrap();
+    let names = names(&mut connection);
+    let tenants: BTreeSet<&str> = names.iter().filter_map(|name| name.split('/').next()).collect();
+    let mut wrong: Vec<String> = Vec::new();
+    let agrees = || {
+        // Some may go meanwhile.
+        let mut held = Held::new();
+        count(&mut connection, &mut held, |key| {
+            let tenant = by_first_part(key);
+            if tenants.contains(tenant.as_str()) { tenant } else { "other".to_owned() }
+        });
+        let mut accounted: BTreeMap<String, (f64, f64)> = BTreeMap::new();
+        for (name, row) in partitions(&mut connection) {
+            let tenant = name.split('/').next().unwrap().to_owned();
+            let sum = accounted.entry(tenant).or_default();
+            *sum = (sum.0 + row["keys"], sum.1 + row["used_bytes"]);
+        }
+        let is_wrong = |(tenant, (keys, bytes)): (&String, &(u64, u64))| {
+            let own = accounted.get(tenant).copied().unwrap_or_default();
+            let is_close = |own: f64, counted: u64| (own / counted as f64 - 1.0).abs() <= 2.0 * TOLERANCE;
+            // The account is right to a share of all; of a handful of keys that may be all.
+            let is_right = *keys <= 100 || (is_close(own.0, *keys) && is_close(own.1, *bytes));
+            (!is_right).then(|| format!("{tenant}: {own:?} of {:?}", (keys, bytes)))
+        };
+        wrong = held.iter().filter_map(is_wrong).collect();
+        wrong.is_empty()
+    };
+    let waited = tenure_servers::wait_for(crate::harness::DEADLINE, "agreement", agrees);
+    assert!(waited.is_ok(), "{what}: {wrong:?}");
+}
+
+/// With classes of penalty and of size beside: each tenant has its own of both, and those of one that takes another's
+/// place are its own too.
+#[test]
+fn they_are_divided_by_classes_and_by_size() {
+    for policy in ["density", "kredis"] {
+        let options = with_delimiter()
+            .set("maxmemory-policy", "allkeys-lru")
+            .set("tenure.policy", policy)
+            .set("tenure.classes", "auto")
+            .set("tenure.class-limits", "10000")
+            .set("tenure.size-classes", 3);
+        on_oldest_and_newest(&options, |server| {
+            let mut connection = server.connection().unwrap();
+            limit_memory(server, 12 * MB);
+            wait_for_tenants(&mut connection, &["a*", "b*"]);
+            let reader = |prefix, keys| CacheAside::new(server.connection().unwrap(), prefix, keys, 0).with_sizes();
+            let far = std::time::Duration::from_millis(40);
+            let (mut a, mut b) = (reader("a:", 3000), reader("b:", 3000).with_backend(far));
+            wait_for("tenants to be divided", || {
+                a.read_some(100);
+                b.read_some(100);
+                let names = names(&mut connection);
+                let has_sizes = policy == "density" || size_classes(&mut connection, "a*").len() == 3;
+                let is_full = info(server, "evictions") > 1000.0;
+                is_full && has_sizes && ["a*/0-10000us", "b*/10000us+"].iter().all(|name| names.contains(*name))
+            });
+            check_keys_by_tenant(server, policy);
+            // All places are asked for.
+            let many = (0..64).map(|i| format!("many{i}"));
+            wait_for("others to take places", || {
+                access(&mut connection, many.clone(), 20);
+                names(&mut connection).iter().filter(|name| name.starts_with("many")).count() > 60
+            });
+            check_keys_by_tenant(server, "after others came");
+        });
+    }
+}
+
+/// Values in slow memory before their first part is a tenant, and after it is none any more: they stay where they
+/// are, and are what they were. Those that are accessed meanwhile are others, since who is read moves up.
+#[test]
+fn values_in_slow_memory_stay_there_as_their_tenants_come_and_go() {
+    let options = with_tiers("anon").set("tenure.auto-tenants-delimiter", ":");
+    on_oldest_and_newest(&options, |server| {
+        wait_until_ready(server);
+        let mut connection = server.connection().unwrap();
+        let value = "v".repeat(1000);
+        (0..500).for_each(|i| send::<()>(&mut connection, &format!("SET slow:{i} {value}{i}")));
+        (0..500).for_each(|i| assert_eq!(move_to(&mut connection, &format!("slow:{i}"), "slow"), "moved"));
+        let check = |connection: &mut Connection, what: &str| {
+            assert_eq!(info(server, "tier_slow_values"), 500.0, "{what}");
+            assert_eq!(tier_of(connection, "slow:7"), "slow", "{what}");
+            check_some(server, |key| key.starts_with("slow:"));
+            assert_eq!(info(server, "tier_slow_values"), 500.0, "{what}");
+        };
+        wait_for("a tenant to appear", || {
+            (0..500).for_each(|i| _ = send::<usize>(&mut connection, &format!("EXISTS slow:none{i}")));
+            names(&mut connection).contains("slow*")
+        });
+        check(&mut connection, "a tenant");
+        let many = (0..64).map(|i| format!("many{i}"));
+        wait_for("others to take its place", || {
+            access(&mut connection, many.clone(), 20);
+            !names(&mut connection).contains("slow*")
+        });
+        assert_eq!(info(server, "tier_slow_values"), 500.0);
+        for i in 0..500 {
+            assert_eq!(send::<String>(&mut connection, &format!("GET slow:{i}")), format!("{value}{i}"));
+        }
+        let digest: Vec<String> = send(&mut connection, "DEBUG DIGEST-VALUE slow:7");
+        move_to(&mut connection, "slow:7", "fast");
+        assert_eq!(send::<Vec<String>>(&mut connection, "DEBUG DIGEST-VALUE slow:7"), digest);
+    });
+}
+
+/// One of two falls asleep, its place is taken while its values sleep, and all of them are read as they were.
+#[test]
+fn values_that_sleep_are_read_whoever_has_their_tenants_place() {
+    for binary in two() {
+        println!("on {}", binary.label);
+        let folder = TempDir::new().unwrap();
+        let options = sleeping_in(folder.path()).set("tenure.auto-tenants-delimiter", ":");
+        let server = start(&binary, &options);
+        let mut connection = server.connection().unwrap();
+        wait_for_tenants(&mut connection, &["a*", "b*"]);
+        for i in 0..500 {
+            send::<()>(&mut connection, &format!("SET a:{i} of-a-{i}"));
+            send::<()>(&mut connection, &format!("SET b:{i} of-b-{i}"));
+        }
+        check(&server, "before one sleeps");
+        send::<()>(&mut connection, "TENURE.SLEEP a*");
+        wait_for("one to sleep", || partition(&mut connection, "a*")["keys"] == 0.0);
+        assert_eq!((info(&server, "sleeping_keys"), send::<u64>(&mut connection, "DBSIZE")), (500.0, 500));
+        let many = (0..64).map(|i| format!("many{i}"));
+        wait_for("others to take its place", || {
+            access(&mut connection, many.clone(), 20);
+            (0..200).for_each(|i| _ = send::<Option<String>>(&mut connection, &format!("GET b:{i}")));
+            !names(&mut connection).contains("a*")
+        });
+        assert_eq!(info(&server, "sleeping_keys"), 500.0);
+        for i in 0..500 {
+            let both: Vec<String> = send(&mut connection, &format!("MGET a:{i} b:{i}"));
+            assert_eq!(both, [format!("of-a-{i}"), format!("of-b-{i}")]);
+        }
+        assert_eq!((info(&server, "sleeping_keys"), info(&server, "spill_damaged")), (0.0, 0.0));
+        check_keys_by_tenant(&server, "all awake");
+    }
+}
+
+/// Accesses by scripts and transactions alone, in several databases, make tenants; a transaction that names none of
+/// its keys' owners beforehand (Redis 7.0 tells a filter no database) as well.
+#[test]
+fn scripts_and_transactions_in_any_database_count() {
+    on_oldest_and_newest(&with_delimiter(), |server| {
+        let mut connections = [0, 3, 9].map(|db| connection_to(server, db));
+        let script = "for i = 1, 50 do redis.call('SET', 'script:' .. i, 'v') redis.call('GET', KEYS[1]) end";
+        wait_for("tenants to appear", || {
+            for connection in &mut connections {
+                redis::cmd("EVAL").arg(script).arg(1).arg("inscript:1").exec(connection).unwrap();
+                let mut pipeline = redis::pipe();
+                pipeline.atomic();
+                (0..50).for_each(|i| _ = pipeline.cmd("SET").arg(format!("multi:{i}")).arg("v").ignore());
+                pipeline.cmd("MGET").arg("many:1").arg("many:2").arg("many:3").ignore();
+                pipeline.exec(connection).unwrap();
+            }
+            let held = names(&mut connections[0]);
+            ["script*", "inscript*", "multi*", "many*"].iter().all(|name| held.contains(*name))
+        });
+        wait_for("their keys to be theirs", || {
+            let rows = partitions(&mut connections[0]);
+            rows["script*"]["keys"] == 150.0 && rows["multi*"]["keys"] == 150.0 && rows["other"]["keys"] == 0.0
+        });
+    });
+}
+
+/// A replica without a cluster has its primary's tenants, keeps account of them, and goes on as a primary.
+#[test]
+fn a_replica_that_takes_over_has_them_and_goes_on() {
+    for binary in oldest_and_newest() {
+        println!("on {}", binary.label);
+        let (primary, replica) = (start(&binary, &with_delimiter()), start(&binary, &with_delimiter()));
+        replica.replica_of(&primary).unwrap();
+        let mut connection = primary.connection().unwrap();
+        add_strings(&mut connection, "a:", 1000, 300.0);
+        add_strings(&mut connection, "b:", 500, 1000.0);
+        wait_for_tenants(&mut connection, &["a*", "b*"]);
+        let mut of_replica = replica.connection().unwrap();
+        wait_for("the replica to have them, and one that is only read", || {
+            for i in 0..100 {
+                let found: Vec<Option<String>> = send(&mut connection, &format!("MGET a:x{i} b:x{i} read:{i}"));
+                assert_eq!(found, [None, None, None]);
+            }
+            let held = names(&mut of_replica);
+            ["a*", "b*", "read*"].iter().all(|name| held.contains(*name))
+        });
+        check(&replica, "of the replica");
+        send::<()>(&mut of_replica, "REPLICAOF NO ONE");
+        wait_for_tenants(&mut of_replica, &["c*"]);
+        let held = names(&mut of_replica);
+        assert!(["a*", "b*"].iter().all(|name| held.contains(*name)), "{held:?}");
+        check(&replica, "of who has taken over");
     }
 }

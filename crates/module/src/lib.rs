@@ -16,6 +16,8 @@ mod counts;
 mod enforce;
 mod feature;
 mod features;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod hosted;
 mod info;
 mod observe;
@@ -28,8 +30,8 @@ mod worker;
 // As modules of this crate know it.
 use tenure_host as ffi;
 
-// Unit tests run without a server, whose allocator doesn't exist there.
-#[cfg(not(test))]
+// Unit tests run without a server, whose allocator doesn't exist there, and so does `fuzz/`.
+#[cfg(not(any(test, feature = "fuzzing")))]
 #[global_allocator]
 static ALLOCATOR: ffi::alloc::Counting = ffi::alloc::Counting;
 

@@ -6,14 +6,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use valkey_module::raw;
 
+use super::context::own_context;
 use super::filter::FilterCall;
 use super::guard::{self, guarded};
 use super::info::Sink;
-use super::module::{DataChange, Life, Module, retire, with};
+use super::module::{DataChange, Life, Module, Next, retire, with};
 use super::reply::Answer;
 use super::server::{Level, ScannedName, Server, words_of};
 use super::settings::Settings;
-use super::{MainThread, awaits, config, filtering, home_db, migration, rights, soon};
+use super::{MainThread, awaits, config, filtering, home_db, migration, rights, soon, turns};
 
 const OK: c_int = raw::REDISMODULE_OK as c_int;
 
@@ -30,19 +31,21 @@ pub(super) unsafe extern "C" fn on_command<M: Module>(call: *mut raw::RedisModul
         }
     }
     guarded("the command filter", || {
-        let manages_modules = with(&proof, |module: &mut M| {
+        let next = with(&proof, |module: &mut M| {
             let seen = module.before_command(&call)?;
             Some(watch_command(module, &mut call, seen))
         });
-        if manages_modules.flatten() == Some(true) {
-            soon::cancel(&proof);
+        match next.flatten() {
+            None | Some(Next::Nothing) => {}
+            Some(Next::TurnEnds) => own_context(&proof).iter().for_each(turns::ask),
+            Some(Next::ModulesChange) => soon::cancel(&proof),
         }
     });
 }
 
 /// The greater part, by itself: what passes unseen needs no room on the stack for it.
 #[inline(never)]
-fn watch_command<M: Module>(module: &mut M, call: &mut FilterCall, seen: M::Seen) -> bool {
+fn watch_command<M: Module>(module: &mut M, call: &mut FilterCall, seen: M::Seen) -> Next {
     module.on_command(call, seen)
 }
 
@@ -82,11 +85,15 @@ pub(super) unsafe extern "C" fn on_event_loop<M: Module>(
         return;
     }
     // SAFETY: the server runs this callback now, with this context.
-    let mut server = unsafe { Server::new(ctx) };
+    on_turn::<M>(&mut unsafe { Server::new(ctx) });
+}
+
+/// A turn of the event loop ends.
+pub(super) fn on_turn<M: Module>(server: &mut Server) {
     if guard::is_off() {
-        recover::<M>(&mut server);
+        recover::<M>(server);
     }
-    guarded("the end of a turn", || end_turn::<M>(&mut server));
+    guarded("the end of a turn", || end_turn::<M>(server));
 }
 
 fn end_turn<M: Module>(server: &mut Server) {
@@ -186,6 +193,7 @@ pub(super) unsafe extern "C" fn on_config_change<M: Module>(
         config::ask_start::<M>(&server);
     }
     guarded("a configuration change", || with(&server.proof(), |module: &mut M| module.on_config_change(&mut server)));
+    turns::ask(&server);
 }
 
 /// A connection has come or gone.
@@ -242,6 +250,7 @@ pub(super) unsafe extern "C" fn on_data_change<M: Module>(
     guarded("a change of the data set", || {
         with(&server.proof(), |module: &mut M| module.on_data_change(&mut server, change))
     });
+    turns::ask(&server);
 }
 
 /// A replica loads another data set beside its own, which it keeps where that fails (`repl-diskless-load swapdb`).
@@ -271,6 +280,9 @@ pub(super) unsafe extern "C" fn on_cron<M: Module>(
     // SAFETY: the server runs this callback now, with this context.
     let mut server = unsafe { Server::new(ctx) };
     guarded("a tick of the server's", || with(&server.proof(), |module: &mut M| module.on_cron(&mut server)));
+    if !turns::are_heard() {
+        on_turn::<M>(&mut server);
+    }
 }
 
 /// The server stops in good order.
@@ -347,5 +359,6 @@ pub(super) unsafe extern "C" fn on_own_command<M: Module>(
         None => guard::counted("a command", || M::answer_stopped(&words)).unwrap_or_else(failed),
     };
     server.answer(&answer);
+    turns::ask(&server);
     OK
 }

@@ -14,6 +14,7 @@ static HOOKS: OnceLock<Hooks> = OnceLock::new();
 pub(super) struct Hooks {
     pub(super) on_command: unsafe extern "C" fn(*mut raw::RedisModuleCommandFilterCtx),
     pub(super) on_timer: unsafe extern "C" fn(*mut raw::RedisModuleCtx, *mut c_void),
+    pub(super) on_event_loop: unsafe extern "C" fn(*mut raw::RedisModuleCtx, raw::RedisModuleEvent, u64, *mut c_void),
     pub(super) name: &'static CStr,
     pub(super) await_command: &'static CStr,
     pub(super) messages: Messages,

@@ -47,6 +47,8 @@ pub mod tier_memory;
 pub mod tier_pages;
 mod tier_range;
 mod tier_writes;
+pub mod turns;
+pub mod wake;
 
 pub use self::main_thread::MainThread;
 #[doc(hidden)]

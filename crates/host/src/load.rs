@@ -10,7 +10,7 @@ use super::module::Module;
 use super::server::{Level, Server, words_of};
 use super::{
     acl, api, awaits, bus, callbacks, config, context, filtering, guard, holding, home_db, loaded, migration, module,
-    registry, server, soon,
+    registry, server, soon, turns, wake,
 };
 
 const OK: c_int = raw::REDISMODULE_OK as c_int;
@@ -41,6 +41,8 @@ required!(
     RedisModule_CreateSubcommand,
     RedisModule_CreateTimer,
     RedisModule_DbSize,
+    RedisModule_EventLoopAdd,
+    RedisModule_EventLoopDel,
     RedisModule_FreeThreadSafeContext,
     RedisModule_GetAbsExpire,
     RedisModule_GetBlockedClientPrivateData,
@@ -169,6 +171,7 @@ fn load<M: Module>(server: &mut Server, words: &[&[u8]]) -> Result<(), String> {
     Hooks::set(Hooks {
         on_command: callbacks::on_command::<M>,
         on_timer: soon::on_timer::<M>,
+        on_event_loop: callbacks::on_event_loop::<M>,
         name: M::NAME,
         await_command: M::AWAIT,
         messages: M::MESSAGES,
@@ -176,6 +179,8 @@ fn load<M: Module>(server: &mut Server, words: &[&[u8]]) -> Result<(), String> {
     filtering::forget();
     awaits::forget(server);
     soon::prepare();
+    turns::prepare();
+    wake::prepare();
     context::prepare(server);
     holding::prepare(server);
     home_db::look_at(server);
@@ -279,6 +284,7 @@ pub unsafe fn on_unload<M: Module>(ctx: *mut raw::RedisModuleCtx) -> c_int {
         bus::release();
         module::retire::<M>(&mut server);
         soon::cancel(&server);
+        wake::release(&server);
         context::release(&server);
         config::release::<M>(&server);
         M::unloaded();

@@ -52,6 +52,17 @@ pub enum Life {
     Stops,
 }
 
+/// What a command asks for that the module has seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// Nothing.
+    Nothing,
+    /// That its turn ends, where not each is heard of.
+    TurnEnds,
+    /// It is about to manage modules.
+    ModulesChange,
+}
+
 /// Where the one value of a module and its settings are kept: `static CELLS: Cells<M> = Cells::empty();`.
 pub struct Cells<M: Module> {
     pub(super) state: MainCell<M>,
@@ -118,13 +129,13 @@ pub trait Module: Sized + 'static {
 
     /// A command is about to run; whether anything is to be done about it. As short as can be: most commands end here.
     fn before_command(&mut self, call: &FilterCall) -> Option<Self::Seen>;
-    /// That is done. True where modules are about to be managed.
-    fn on_command(&mut self, call: &mut FilterCall, seen: Self::Seen) -> bool;
+    /// That is done.
+    fn on_command(&mut self, call: &mut FilterCall, seen: Self::Seen) -> Next;
     /// A read has found nothing.
     fn on_miss(&mut self, db: u16, key: &[u8]);
     /// A key came, went, or something happened to it.
     fn on_key_event(&mut self, server: &mut Server, db: u16, event: &CStr, key: &ScannedName);
-    /// The end of a turn of the event loop, before its replies leave.
+    /// The end of a turn of the event loop, before its replies leave: of each, or of those that are asked for (`turns`).
     fn end_turn(&mut self, server: &mut Server) -> Life;
     /// The event loop has time, as was asked for (`soon::call_soon`).
     fn on_idle(&mut self, server: &mut Server);

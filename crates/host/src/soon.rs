@@ -1,5 +1,5 @@
 //! Being called when the event loop is idle: a timer of no delay, which fires after the requests that have come by
-//! then.
+//! then. Asked for by a command, it fires before the replies of its turn: so turns end that are asked for one by one.
 //!
 //! The server refuses to unload a module that holds a timer, so it is given back when a client is about to manage
 //! modules.
@@ -15,7 +15,7 @@ use super::guard::guarded;
 use super::hooks::Hooks;
 use super::module::{Module, with};
 use super::server::Server;
-use super::{MainThread, api};
+use super::{MainThread, api, callbacks, turns};
 
 /// The timer that is set, where `IS_SET`. Both are touched on the main thread only.
 static TIMER: AtomicU64 = AtomicU64::new(0);
@@ -52,5 +52,9 @@ pub(super) unsafe extern "C" fn on_timer<M: Module>(ctx: *mut raw::RedisModuleCt
     IS_SET.store(false, Ordering::Relaxed);
     // SAFETY: the server runs this callback now, with this context.
     let mut server = unsafe { Server::new(ctx) };
+    turns::settle(&server);
+    if turns::take_asked() {
+        return callbacks::on_turn::<M>(&mut server);
+    }
     guarded("an idle turn", || with(&server.proof(), |module: &mut M| module.on_idle(&mut server)));
 }

@@ -13,7 +13,7 @@ use crate::ffi::filter::FilterCall;
 use crate::ffi::info::Sink;
 use crate::ffi::messages::{Messages, NodeId};
 use crate::ffi::migration::Arrival;
-use crate::ffi::module::{Awaited, Cells, DataChange, Life, Module};
+use crate::ffi::module::{Awaited, Cells, DataChange, Life, Module, Next};
 use crate::ffi::reply::Answer;
 use crate::ffi::server::{ScannedName, Server};
 use crate::observe::command_table::Entry;
@@ -83,9 +83,9 @@ impl Module for Runtime {
     }
 
     #[inline]
-    fn on_command(&mut self, call: &mut FilterCall, command: Option<Entry>) -> bool {
+    fn on_command(&mut self, call: &mut FilterCall, command: Option<Entry>) -> Next {
         Runtime::on_command(self, call, command, now_us);
-        self.tenure.observer.manages_modules
+        self.tenure.observer.next()
     }
 
     fn on_miss(&mut self, db: u16, key: &[u8]) {

@@ -10,7 +10,7 @@ use crate::counts::{
 };
 use crate::feature::Column;
 use crate::ffi::info::{Sink, Value};
-use crate::ffi::{alloc, config, guard};
+use crate::ffi::{alloc, config, guard, turns};
 use crate::runtime::Runtime;
 use crate::tenure::Tenure;
 use crate::worker::PartitionView;
@@ -73,6 +73,7 @@ const FIELDS: &[(&str, Read<Tenure>)] = &[
     ("misses", Read::Total(|t| t.observer.counters.iter().map(|c| c.misses).sum())),
     ("penalties_measured", Read::Total(|t| t.observer.counters.iter().map(|c| c.penalties).sum())),
     ("watching", Read::Text(watching)),
+    ("turns", Read::Text(|_| if turns::are_heard() { "each" } else { "asked" }.to_owned())),
     ("watched_time_share", Read::Number(|t| t.watching.slices.watched_share())),
     ("sample_rate", Read::Number(|t| t.observer.sampler.rate.rate())),
     ("sampled_keys", Read::Count(|t| t.published.partitions.iter().map(|p| p.sampled_keys as u64).sum())),

@@ -26,6 +26,7 @@ use self::appearing::Appearing;
 pub use self::memory::Memory;
 use self::pressure::Pressure;
 use self::status::{EvictionStatus, status_by_state};
+use self::watching::Hearing;
 pub use self::watching::Watching;
 pub use self::why::Why;
 use crate::config::{Policy, Settings};
@@ -168,7 +169,12 @@ impl Tenure {
             settings_version,
             settings: settings.clone(),
             pressure: Pressure::default(),
-            watching: Watching { duty: Duty::new(now_us), slices: Slices::default(), wanted: Wants::NOTHING },
+            watching: Watching {
+                duty: Duty::new(now_us),
+                slices: Slices::default(),
+                wanted: Wants::NOTHING,
+                hearing: Hearing::default(),
+            },
             databases: Databases { sizes: Vec::new(), count: load::databases().min(crate::observe::DBS_MAX) },
             times: Times { started_at_us: now_us, ..Times::default() },
             faults: Faults::default(),

@@ -120,6 +120,8 @@ impl Duty {
 
 /// What watching a command takes of the main thread, in µs: about 600 instructions.
 const WATCHED_COMMAND_US: f64 = 0.15;
+/// What beginning and ending a slice takes, in µs: two turns that were asked for, and a timer.
+const SLICE_US: f64 = 3.0;
 /// A slice has so many requests at the least, or lasts so long, in µs.
 const SLICE_REQUESTS: u64 = 16;
 const SLICE_US_MAX: u64 = 10_000;
@@ -168,6 +170,11 @@ impl Slices {
         self.is_pausing
     }
 
+    /// How much of the pause is left, in µs.
+    pub fn pause_left_us(&self, now_us: u64) -> u64 {
+        self.since_us.saturating_sub(now_us)
+    }
+
     /// The share of the time that is watched, 0 to 1.
     pub fn watched_share(&self) -> f64 {
         if self.passed_us == 0 { 1.0 } else { self.watched_us as f64 / self.passed_us as f64 }
@@ -197,7 +204,8 @@ impl Slices {
         let used_us = cpu_us();
         let pace = watched as f64 / used_us.saturating_sub(self.cpu_then_us).max(1) as f64;
         self.pace += if self.pace == 0.0 { pace } else { PACE_WEIGHT * (pace - self.pace) };
-        let pause_us = pause_us(elapsed_us, budget / (WATCHED_COMMAND_US * self.pace).max(1e-9));
+        let request_us = WATCHED_COMMAND_US + SLICE_US / watched.max(1) as f64;
+        let pause_us = pause_us(elapsed_us, budget / (request_us * self.pace).max(1e-9));
         self.watched_us += elapsed_us;
         self.passed_us += elapsed_us + pause_us;
         // Of late, not since it began.

@@ -31,6 +31,7 @@ pub mod sizes;
 pub mod slots;
 pub mod slow_collections;
 pub mod tenants;
+pub mod turns;
 
 use std::sync::Arc;
 
@@ -52,8 +53,10 @@ pub use self::sampler::Sampled;
 use self::sampler::{Lookup, Sampler};
 use self::served::ServedSlots;
 use self::sizes::{Known, Sizes};
+use self::turns::Turns;
 
 use crate::ffi::filter::{FilterCall, Words};
+use crate::ffi::module::Next;
 use crate::ffi::server::Server;
 
 /// Databases that Tenure looks at one by one; a server may have more, and they are one tenant together.
@@ -79,10 +82,12 @@ pub struct Observer {
     tick: u32,
     /// Which commands are seen, and what has gone by unseen.
     pub coverage: Coverage,
+    /// What the turn under way has brought.
+    pub turns: Turns,
     /// Commands came since the last turn ended.
     pub is_busy: bool,
     /// One of them loads or unloads modules.
-    pub manages_modules: bool,
+    manages_modules: bool,
 }
 
 /// A string that is about to be stored whole.
@@ -109,6 +114,7 @@ impl Observer {
             counters: [Counters::default(); PARTITIONS_MAX],
             tick: 0,
             coverage: Coverage::default(),
+            turns: Turns::default(),
             is_busy: false,
             manages_modules: false,
         }
@@ -310,6 +316,7 @@ impl Observer {
         if self.coverage.watched() != Watched::All {
             return self.on_unseen_write(call, key, effect, db);
         }
+        self.turns.count(effect);
         let hash = KeyHash::of(key);
         // Redis 7.0 with several databases in use: which one is found out at the end of the turn, for sampled keys. A
         // miss that waits knows its own.
@@ -424,6 +431,7 @@ impl Observer {
     pub fn end_turn(&mut self, server: &mut Server, now_us: u64) -> u64 {
         let dropped = self.sampler.take_dropped();
         (self.is_busy, self.manages_modules) = (false, false);
+        self.turns.end();
         self.tick = key_table::tick(now_us);
         self.clients.end_turn();
         self.partitions.keys.end_turn();
@@ -434,6 +442,12 @@ impl Observer {
             sampler.pass_on(Lookup { server, partitions, clients, counters, sizes, costs, now_us, stands_for: 1 });
         }
         dropped
+    }
+
+    /// What is to be done about the command that was seen last.
+    #[inline]
+    pub fn next(&self) -> Next {
+        if self.manages_modules { Next::ModulesChange } else { self.turns.next() }
     }
 
     /// A key came into being in `db`; tells its partition.
@@ -471,6 +485,11 @@ impl Observer {
     /// Reads and writes counted so far.
     pub fn requests(&self) -> u64 {
         self.counters.iter().map(Counters::requests).sum()
+    }
+
+    /// Writes counted so far.
+    pub fn writes(&self) -> u64 {
+        self.counters.iter().map(|counters| counters.writes).sum()
     }
 
     /// Writes counted so far of partitions that are divided by size.

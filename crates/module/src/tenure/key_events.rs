@@ -16,6 +16,7 @@ use crate::ffi::clock::now_us;
 use crate::ffi::migration::Arrival;
 use crate::ffi::module::DataChange;
 use crate::ffi::server::{Kind, ScannedName, Server};
+use crate::ffi::turns;
 use crate::observe::classes::Class;
 use crate::observe::partitions::{Partitions, in_database};
 
@@ -28,7 +29,10 @@ impl Tenure {
             b"new" => self.on_new_key(server, db, name),
             b"del" | b"rename_from" | b"move_from" => self.on_gone(db, key, Cause::Deleted),
             b"expired" => self.on_gone(db, key, Cause::Expired),
-            b"evicted" => self.on_gone(db, key, Cause::Evicted),
+            b"evicted" => {
+                self.server_has_evicted(server);
+                self.on_gone(db, key, Cause::Evicted);
+            }
             _ => {}
         }
     }
@@ -44,6 +48,9 @@ impl Tenure {
 
     /// A key came into being: it is accounted for, and may be the next to go.
     fn on_new_key(&mut self, server: &mut Server, db: u16, name: &ScannedName) {
+        if self.pressure.may_be_short {
+            turns::ask(server);
+        }
         let key = name.as_ref();
         let partition = self.observer.on_new_key(db, key, now_us);
         let size_bytes = self.look_at_new_key(server, partition, name);

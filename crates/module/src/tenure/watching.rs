@@ -6,10 +6,15 @@ use super::Tenure;
 use super::status::{EvictionStatus, status_by_state};
 use crate::config::Policy;
 use crate::feature::Wants;
-use crate::ffi::clock::thread_cpu_us;
-use crate::ffi::filtering;
+use crate::ffi::clock::{now_us, thread_cpu_us};
 use crate::ffi::server::Server;
+use crate::ffi::{filtering, turns, wake};
 use crate::observe::duty::{Duty, Slices, Watched};
+
+/// Each turn is heard of where one in so many requests writes, near the limit.
+const WRITTEN_SHARE: u64 = 4;
+/// For so long after the server has evicted a key itself.
+const EACH_TURN_US: u64 = 10_000_000;
 
 /// What is watched of commands.
 pub struct Watching {
@@ -19,6 +24,18 @@ pub struct Watching {
     pub slices: Slices,
     /// What features want to hear.
     pub(super) wanted: Wants,
+    /// Which turns.
+    pub(super) hearing: Hearing,
+}
+
+/// Which turns the server tells of.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Hearing {
+    /// Requests, and writes of them, by the last tick.
+    requests: u64,
+    writes: u64,
+    /// Until then each, since the server had to evict.
+    each_until_us: u64,
 }
 
 impl Tenure {
@@ -34,6 +51,33 @@ impl Tenure {
         self.observer.sampler.kept = wants.has(Wants::SAMPLES).then(|| sampled.unwrap_or_default());
         let wanted = if wants.has(Wants::OBSERVED) { Watched::All } else { self.observer.coverage.watched() };
         self.watch(server, wanted);
+        if wants.has(Wants::EACH_TURN) {
+            turns::hear(server, true);
+        }
+    }
+
+    /// The server has evicted a key itself: for a while each turn is looked at.
+    pub(super) fn server_has_evicted(&mut self, server: &mut Server) {
+        if !turns::are_heard() && self.pressure.status == EvictionStatus::Ready {
+            self.watching.hearing.each_until_us = now_us() + EACH_TURN_US;
+            turns::hear(server, true);
+        }
+    }
+
+    /// To be told of each turn takes more of the server than a turn of few commands does. So it is told of all while
+    /// features need them, or while so much is written near the limit that most turns would be asked for.
+    fn choose_turns(&mut self, server: &mut Server, now_us: u64) {
+        let Watching { hearing, wanted, .. } = &mut self.watching;
+        let (requests, writes) = (self.observer.requests(), self.observer.writes());
+        // After other tenants they count from 0 again.
+        let since = |now: u64, before: u64| now.checked_sub(before).unwrap_or(now);
+        let is_written = WRITTEN_SHARE * since(writes, hearing.writes) > since(requests, hearing.requests);
+        (hearing.requests, hearing.writes) = (requests, writes);
+        let are_needed = wanted.has(Wants::EACH_TURN)
+            || (self.pressure.may_be_short && is_written)
+            || now_us < hearing.each_until_us;
+        turns::hear(server, are_needed);
+        self.observer.turns.expect(are_needed, self.pressure.may_be_short);
     }
 
     /// What is to be seen of commands from now on. The filter stays for features too.
@@ -74,6 +118,7 @@ impl Tenure {
         if !self.watching.slices.is_pausing() {
             self.watch(server, wanted);
         }
+        self.choose_turns(server, now_us);
     }
 
     /// Where keys go by rank, misses and new keys that the server tells of and the ages that it keeps will do for a
@@ -92,6 +137,9 @@ impl Tenure {
         let seen = self.observer.partitions.keys.accesses.now() * REQUESTS_PER_TICK;
         if let Some(is_watched) = self.watching.slices.turn(now_us, seen, thread_cpu_us) {
             self.watch(server, if is_watched { Watched::All } else { Watched::Nothing });
+            if !is_watched && !turns::are_heard() {
+                wake::after(server, self.watching.slices.pause_left_us(now_us));
+            }
         }
     }
 }

@@ -408,7 +408,9 @@ impl EvictedKeys {
             ready.send(()).unwrap();
             while !its_stop.load(Ordering::Relaxed) {
                 match events.get_message() {
-                    Ok(message) if message.get_channel_name() == FENCE => _ = its_fences.fetch_add(1, Ordering::Relaxed),
+                    Ok(message) if message.get_channel_name() == FENCE => {
+                        _ = its_fences.fetch_add(1, Ordering::Relaxed)
+                    }
                     Ok(message) => {
                         let channel = message.get_channel_name();
                         let db = channel.split(['@', '_']).find_map(|part| part.parse().ok()).unwrap();

@@ -41,5 +41,6 @@ mod tiers_churn;
 mod tiers_client;
 mod tiers_collections;
 mod tiers_defrag;
+mod turns;
 mod unload;
 mod users;

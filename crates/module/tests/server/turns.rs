@@ -1,0 +1,110 @@
+//! Turns of the event loop: where few commands come in each, Tenure hears of those alone that it asks for.
+
+use redis::Connection;
+use tenure_servers::Server;
+
+use crate::harness::{
+    CacheAside, config_set, evicted_by_server, info, on_oldest_and_newest, send, status, used_memory, wait_for,
+    with_module,
+};
+
+fn turns(server: &Server) -> String {
+    server.info("tenure").unwrap()["tenure_turns"].clone()
+}
+
+/// Keys that take nine tenths of the limit, and a client that reads them one by one until turns are asked for.
+fn read_until_asked(server: &Server, connection: &mut Connection) {
+    let mut client = CacheAside::new(server.connection().unwrap(), "k:", 5000, 1000);
+    client.read_all();
+    config_set(connection, "maxmemory", used_memory(server) * 10 / 9);
+    let mut n = 0;
+    wait_for("turns to be asked for", || {
+        (0..100).for_each(|_| {
+            n += 1;
+            send::<()>(connection, &format!("GET k:{}", n % 5000));
+        });
+        turns(server) == "asked"
+    });
+}
+
+/// Nothing is lost by it: reads and misses are counted and sampled, settings hold at once, and what is written makes
+/// Tenure evict, not the server.
+#[test]
+fn those_of_reads_are_asked_for_and_nothing_is_missed() {
+    let options = with_module().set("maxmemory-policy", "allkeys-lru");
+    on_oldest_and_newest(&options, |server| {
+        let mut connection = server.connection().unwrap();
+        read_until_asked(server, &mut connection);
+        let count = |name| info(server, name);
+        let (reads, misses) = (count("reads"), count("misses"));
+        (0..300).for_each(|i| send(&mut connection, &format!("GET k:{i}")));
+        (0..30).for_each(|i| send(&mut connection, &format!("GET absent:{i}")));
+        assert_eq!((count("reads") - reads, count("misses") - misses), (330.0, 30.0));
+        assert_eq!(turns(server), "asked");
+
+        // No turn is heard of, and each of these asks for its own.
+        config_set(&mut connection, "tenure.enabled", "no");
+        assert_eq!(server.info("tenure").unwrap()["tenure_state"], "stopped");
+        config_set(&mut connection, "tenure.enabled", "yes");
+        assert_eq!(server.info("tenure").unwrap()["tenure_state"], "running");
+        config_set(&mut connection, "tenure.policy", "lru");
+        assert_eq!(status(&mut connection)["policy"], "lru");
+        config_set(&mut connection, "tenure.policy", "density");
+        assert_eq!(status(&mut connection)["policy"], "density");
+    });
+}
+
+/// One write in ten is of a new key, for which another has to go. The last come all at once.
+#[test]
+fn where_some_write_tenure_evicts_and_where_many_do_each_is_heard() {
+    let options = with_module().set("maxmemory-policy", "allkeys-lru");
+    on_oldest_and_newest(&options, |server| {
+        let mut connection = server.connection().unwrap();
+        read_until_asked(server, &mut connection);
+        let (ours, theirs) = (info(server, "evictions"), evicted_by_server(server));
+        let value = "v".repeat(1000);
+        let mut n = 0;
+        wait_for("evictions while turns are asked for", || {
+            (0..100).for_each(|_| {
+                n += 1;
+                send::<()>(&mut connection, &format!("GET k:{}", n % 5000));
+                if n % 10 == 0 {
+                    send::<()>(&mut connection, &format!("SET n:{n} {value}"));
+                }
+            });
+            info(server, "evictions") > ours + 500.0
+        });
+        assert_eq!(turns(server), "asked");
+        assert_eq!(evicted_by_server(server), theirs, "Tenure has made room each time");
+        let mut newcomers = CacheAside::new(server.connection().unwrap(), "m:", 20_000, 1000);
+        wait_for("each turn to be heard", || {
+            newcomers.read_some(100);
+            turns(server) == "each"
+        });
+        read_until_asked(server, &mut connection);
+    });
+}
+
+/// Between slices neither commands nor turns are heard, and the next slice comes all the same. The module can be
+/// unloaded in the midst of it.
+#[test]
+fn slices_come_back_by_themselves_and_the_module_goes() {
+    let options = with_module().set("maxmemory-policy", "allkeys-lru").set("tenure.watch-busy-percent", 0);
+    let options = options.set("tenure.watch-percent", 1);
+    on_oldest_and_newest(&options.set("enable-module-command", "yes"), |server| {
+        let mut connection = server.connection().unwrap();
+        read_until_asked(server, &mut connection);
+        let mut reads = redis::pipe();
+        (0..500).for_each(|i| _ = reads.cmd("GET").arg(format!("k:{i}")).ignore());
+        let reads_before = info(server, "reads");
+        wait_for("slices, one after the other", || {
+            reads.exec(&mut connection).unwrap();
+            info(server, "watched_time_share") < 0.9 && info(server, "reads") > reads_before + 2000.0
+        });
+        assert_eq!(turns(server), "asked");
+        let mut other = server.connection().unwrap();
+        (0..20).for_each(|_| reads.exec(&mut connection).unwrap());
+        send::<()>(&mut other, "MODULE UNLOAD tenure");
+        reads.exec(&mut connection).unwrap();
+    });
+}

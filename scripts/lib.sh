@@ -246,6 +246,8 @@ need_test_tools() {
     has chromedriver || ! has_package chromium-driver || missing+=(chromium-driver)
     has tmux || missing+=(tmux)
     has openssl || missing+=(openssl)
+    # To let a thread stand still.
+    has strace || missing+=(strace)
     [ ${#missing[@]} = 0 ] || install_packages "${missing[@]}"
     need_rust_component fmt rustfmt
     need_rust_component clippy rust-clippy

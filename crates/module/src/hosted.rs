@@ -19,7 +19,7 @@ use crate::ffi::server::{ScannedName, Server};
 use crate::observe::command_table::Entry;
 use crate::runtime::{Named, Runtime};
 use crate::tenure::minimums;
-use crate::{counts, info};
+use crate::{counts, info, worker};
 
 static CELLS: Cells<Runtime> = Cells::empty();
 
@@ -67,6 +67,7 @@ impl Module for Runtime {
     }
 
     fn unloaded() {
+        worker::wait_for_leaving();
         counts::forget();
     }
 

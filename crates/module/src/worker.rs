@@ -19,8 +19,8 @@ mod tests;
 pub mod views;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -46,6 +46,10 @@ use crate::observe::{Counters, Sampled};
 use crate::rivals::{Choice, Chooser, Whole};
 
 const NAP: Duration = Duration::from_millis(10);
+/// How long the main thread waits for the thread to end: more than it takes, unless it makes a plan or is stopped.
+const PATIENCE: Duration = Duration::from_millis(20);
+/// Threads that were told to end and had not in that time.
+static LEAVING: Mutex<Vec<JoinHandle<()>>> = Mutex::new(Vec::new());
 
 /// Which publication was taken last, and when.
 #[derive(Clone, Copy, Debug, Default)]
@@ -56,7 +60,8 @@ pub struct News {
     pub at_us: u64,
 }
 
-/// The running thread. Dropping it stops and joins it, within a nap or the making of one plan.
+/// The running thread. Dropping it tells it to end, and waits for that no longer than 20 ms: what it shares stays for as
+/// long as it runs.
 pub struct Worker {
     /// What it shares.
     pub shared: Arc<Shared>,
@@ -90,11 +95,27 @@ impl Worker {
 impl Drop for Worker {
     fn drop(&mut self) {
         self.shared.stop.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.thread.take() {
-            thread.thread().unpark();
-            drop(thread.join());
+        let Some(thread) = self.thread.take() else { return };
+        thread.thread().unpark();
+        let until = Instant::now() + PATIENCE;
+        while !thread.is_finished() && Instant::now() < until {
+            std::thread::sleep(Duration::from_micros(100));
         }
+        let mut leaving = LEAVING.lock().unwrap_or_else(PoisonError::into_inner);
+        leaving.push(thread);
+        let (ended, others) = leaving.drain(..).partition(JoinHandle::is_finished);
+        *leaving = others;
+        join_all(ended);
     }
+}
+
+/// Waits for threads that still have to end, because their code is about to go.
+pub fn wait_for_leaving() {
+    join_all(std::mem::take(&mut *LEAVING.lock().unwrap_or_else(PoisonError::into_inner)));
+}
+
+fn join_all(threads: Vec<JoinHandle<()>>) {
+    threads.into_iter().for_each(|thread| drop(thread.join()));
 }
 
 /// The window under way.

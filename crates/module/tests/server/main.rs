@@ -36,6 +36,7 @@ mod sizing;
 mod sleep;
 mod sleep_ends;
 mod sleep_pauses;
+mod stalls;
 mod tiers;
 mod tiers_churn;
 mod tiers_client;

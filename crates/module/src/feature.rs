@@ -46,12 +46,8 @@ impl Wants {
     pub const SAMPLES: Wants = Wants(1 << 8);
     /// To block clients whose commands read.
     pub const TO_BLOCK: Wants = Wants(1 << 9);
-    /// Commands before they run, as far as the observer sees them; a part of them will do.
-    pub const SOME_COMMANDS: Wants = Wants(1 << 10);
-    /// All of them, or all that are of a kind.
-    pub const ANY_COMMAND: Wants = Wants(Wants::COMMANDS.0 | Wants::READS.0 | Wants::SEEN_COMMANDS.0);
     /// Anything of commands.
-    pub const HEARS_COMMANDS: Wants = Wants(Wants::ANY_COMMAND.0 | Wants::SOME_COMMANDS.0);
+    pub const HEARS_COMMANDS: Wants = Wants(Wants::COMMANDS.0 | Wants::READS.0 | Wants::SEEN_COMMANDS.0);
 
     /// What needs the end of each turn, with nothing left out.
     pub const EACH_TURN: Wants = Wants(!(Wants::SOME_COMMANDS.0));

@@ -1,10 +1,11 @@
-//! First parts of keys that are tenants: what stands before the first delimiter, as in `shop:1`, and whose it is.
+//! First parts of keys that are tenants: what stands before the first delimiter, as in `shop:1`, and whose it is; and
+//! how much those are accessed that are none.
 //!
 //! A tenant's name is its first part with a `*` behind it, which no tenant of `tenure.tenants` may have; bytes that
 //! would break a line of INFO are written as `%3A`. Cost of asking: a look for the delimiter in the key's first
 //! bytes, a hash of what stands before it, and mostly one place in a table of 256.
 
-use tenure_core::frequent::NAME_BYTES_MAX;
+use tenure_core::frequent::{Frequent, NAME_BYTES_MAX};
 use tenure_core::units::{KeyHash, TenantId};
 
 const PLACES: usize = 256;
@@ -17,12 +18,19 @@ pub struct FirstParts {
     held: Vec<(KeyHash, Vec<u8>, TenantId)>,
     /// Where in `held` a hash is: open addressing, which 64 of 256 keep short.
     places: [u8; PLACES],
+    /// Those that are no tenants.
+    pub nobodys: Frequent,
 }
 
 impl FirstParts {
     /// None yet; `None` without a delimiter.
     pub fn new(delimiter: &str) -> Option<FirstParts> {
-        let none = || FirstParts { delimiter: delimiter.into(), held: Vec::new(), places: [FREE; PLACES] };
+        let none = || FirstParts {
+            delimiter: delimiter.into(),
+            held: Vec::new(),
+            places: [FREE; PLACES],
+            nobodys: Frequent::default(),
+        };
         (!delimiter.is_empty()).then(none)
     }
 
@@ -50,6 +58,14 @@ impl FirstParts {
             place = (place + 1) % PLACES;
         }
         None
+    }
+
+    /// A key is accessed whose first part is no tenant.
+    #[inline(never)]
+    pub fn count_nobodys(&mut self, key: &[u8]) {
+        if let Some(part) = self.part_of(key) {
+            self.nobodys.count(part);
+        }
     }
 
     /// The first part is that tenant from now on, which may have been another.

@@ -234,38 +234,15 @@ impl Observer {
         mut visit: impl FnMut(&mut Partitions, (u16, &[u8]), User),
     ) -> bool {
         let Some(db) = self.clients.db_of(call, self.partitions.owners.as_deref_mut()) else { return false };
-        let mut any = false;
-        self.for_each_key_of(call, command, |partitions, key, user| {
-            visit(partitions, (db, key), user);
-            any = true;
-        });
-        any
-    }
-
-    fn for_each_key_of(
-        &mut self,
-        call: &FilterCall,
-        command: Entry,
-        mut visit: impl FnMut(&mut Partitions, &[u8], User),
-    ) {
-        let user = self.clients.user();
+        let (user, mut any) = (self.clients.user(), false);
         let Observer { commands, partitions, .. } = self;
         command_table::for_each_key(commands.table().keys(command, call), call, |position, _| {
             if let Some(key) = call.word(position) {
-                visit(partitions, key, user);
+                visit(partitions, (db, key), user);
+                any = true;
             }
         });
-    }
-
-    /// Calls `visit` with the first part of each of a command's keys that is nobody's but may become a tenant. Where
-    /// the database isn't known, it is taken for one that is no tenant.
-    pub fn for_each_nobodys_part(&mut self, call: &FilterCall, command: Entry, mut visit: impl FnMut(&[u8])) {
-        let db = self.clients.db_of(call, self.partitions.owners.as_deref_mut()).unwrap_or(DBS_MAX);
-        self.for_each_key_of(call, command, |partitions, key, user| {
-            if let Some(part) = partitions.nobodys_part(db, key, user) {
-                visit(part);
-            }
-        });
+        any
     }
 
     /// True where a command writes keys of slots that are only on their way here, as nobody but their source does.
@@ -320,8 +297,11 @@ impl Observer {
         let hash = KeyHash::of(key);
         // Redis 7.0 with several databases in use: which one is found out at the end of the turn, for sampled keys. A
         // miss that waits knows its own.
-        if db.is_none() && effect == Effect::Write && self.misses.table.any_waiting() {
-            self.answer_anywhere(key, hash, now_us);
+        if db.is_none() {
+            self.partitions.counted_anywhere(key, self.clients.user());
+            if effect == Effect::Write && self.misses.table.any_waiting() {
+                self.answer_anywhere(key, hash, now_us);
+            }
         }
         let mut is_answer = false;
         let place = db.map(|db| {
@@ -334,7 +314,7 @@ impl Observer {
                 self.on_write(call, in_database(hash, db), answer.map(|answer| answer.penalty_us));
             }
             let user = self.clients.user();
-            let partition = self.partitions.of_accessed(db, key, || hash, user);
+            let partition = self.partitions.of_counted(db, key, || hash, user);
             let counted = &mut self.counters[partition.index() % PARTITIONS_MAX];
             counted.count(effect, 1);
             if let Some(answer) = answer {

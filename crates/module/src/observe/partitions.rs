@@ -4,9 +4,11 @@
 //! while there are numbers left. What a tenant is guaranteed and allowed holds for all its partitions together.
 
 use tenure_core::departure::Departure;
+use tenure_core::frequent::Frequent;
 use tenure_core::policy::over_target::OverTarget;
 use tenure_core::units::{KeyHash, PARTITIONS_MAX, PartitionId, TenantId};
 
+use super::DBS_MAX;
 use super::bins::Binning;
 use super::classes::{CLASSES, Class, Classes};
 use super::keys::{Keys, Remembers};
@@ -98,16 +100,31 @@ impl Partitions {
         })
     }
 
-    /// The first part of a key that is nobody's, where it may become a tenant: see [`Tenants::appear`].
-    pub fn nobodys_part<'k>(&mut self, db: u16, key: &'k [u8], asker: User) -> Option<&'k [u8]> {
-        let tenant = self.tenant_of(db, key, || KeyHash::of(key), asker);
-        self.tenants.nobodys_part(tenant, key)
-    }
-
     /// As [`Partitions::of`], for a key whose hash is known, that `asker` asks for (see [`Partitions::tenant_of`]).
     #[inline]
     pub fn of_accessed(&mut self, db: u16, key: &[u8], hash: impl Fn() -> KeyHash, asker: User) -> PartitionId {
         let tenant = self.tenant_of(db, key, &hash, asker);
+        self.of_tenants(tenant, db, key, hash)
+    }
+
+    /// The same as that access is counted: see [`Tenants::accessed`].
+    #[inline]
+    pub fn of_counted(&mut self, db: u16, key: &[u8], hash: impl Fn() -> KeyHash, asker: User) -> PartitionId {
+        let tenant = self.tenant_of(db, key, &hash, asker);
+        self.tenants.accessed(tenant, key);
+        self.of_tenants(tenant, db, key, hash)
+    }
+
+    /// A key is accessed in a database that isn't known: it is taken for one that is no tenant.
+    pub fn counted_anywhere(&mut self, key: &[u8], asker: User) {
+        if self.tenants.do_appear() {
+            let tenant = self.tenant_of(DBS_MAX, key, || KeyHash::of(key), asker);
+            self.tenants.accessed(tenant, key);
+        }
+    }
+
+    #[inline]
+    fn of_tenants(&mut self, tenant: TenantId, db: u16, key: &[u8], hash: impl Fn() -> KeyHash) -> PartitionId {
         let class = if self.classes.is_on() { self.class_of(key, in_database(hash(), db)) } else { 0 };
         match self.cells[tenant.0 as usize][usize::from(class)] {
             UNASSIGNED => self.add(tenant, class),
@@ -237,6 +254,11 @@ impl Partitions {
         let may_come = self.classes.is_on() || self.tenants.may_grow();
         let to_appear = if self.tenants.do_appear() { self.tenants.free() + 1 } else { 0 };
         known.max(if may_come { PARTITIONS_MAX / 4 } else { 0 }).max(to_appear)
+    }
+
+    /// See [`Tenants::nobodys`].
+    pub fn nobodys(&mut self) -> Option<&mut Frequent> {
+        self.tenants.nobodys()
     }
 
     /// How many there are.

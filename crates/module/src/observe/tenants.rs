@@ -6,6 +6,7 @@
 //! logical database in use is a tenant, named `db0`, `db1`, …. Where tenants appear by themselves
 //! (`tenure.auto-tenants-delimiter`), first parts of keys that would be `other`'s are tenants in place of databases.
 
+use tenure_core::frequent::Frequent;
 use tenure_core::units::{PARTITIONS_MAX, TenantId, format_bytes, parse_bytes};
 
 use super::DBS_MAX;
@@ -354,10 +355,19 @@ impl Tenants {
         if self.is_full || !self.do_appear() { 0 } else { TENANTS_MAX - self.names.len() }
     }
 
-    /// The first part of a key of `tenant`, where none is a tenant yet but might be.
+    /// A key of `tenant` is accessed: where no tenant has its first part, but one might, that is counted.
     #[inline]
-    pub fn nobodys_part<'k>(&self, tenant: TenantId, key: &'k [u8]) -> Option<&'k [u8]> {
-        if tenant == self.other { self.first_parts.as_ref()?.part_of(key) } else { None }
+    pub fn accessed(&mut self, tenant: TenantId, key: &[u8]) {
+        if tenant == self.other
+            && let Some(first_parts) = &mut self.first_parts
+        {
+            first_parts.count_nobodys(key);
+        }
+    }
+
+    /// How much first parts are accessed that are no tenants; `None` where none is to become one.
+    pub fn nobodys(&mut self) -> Option<&mut Frequent> {
+        self.first_parts.as_mut().map(|first_parts| &mut first_parts.nobodys)
     }
 
     /// Whose keys are that are nobody's, where tenants appear by themselves.
@@ -471,6 +481,8 @@ impl Tenants {
 
 #[cfg(test)]
 mod tests {
+    use tenure_core::frequent::Named;
+
     use super::super::owners::NOBODY;
     use super::*;
 
@@ -591,8 +603,10 @@ mod tests {
             assert_eq!(name(&tenants, id), expected, "{db} {key:?} of {owner}");
         }
         let other = tenants.other();
-        assert_eq!(tenants.nobodys_part(other, b"else:1"), Some(&b"else"[..]));
-        assert_eq!((tenants.nobodys_part(other, b"else"), tenants.nobodys_part(session, b"session:1")), (None, None));
+        for (tenant, key) in [(other, &b"else:1"[..]), (other, b"else"), (session, b"session:1")] {
+            tenants.accessed(tenant, key);
+        }
+        assert_eq!(tenants.nobodys().unwrap().most(1), [Named { name: b"else".to_vec(), count: 1 }]);
         assert_eq!(tenants.appear(b"else", Some(session)), Some(session));
         assert_eq!(tenants.of(0, b"session:1", || NOBODY), other);
         assert_eq!(tenants.appear(b"x", Some(TenantId(0))), None, "who was named stays");

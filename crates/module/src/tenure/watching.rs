@@ -124,7 +124,7 @@ impl Tenure {
     /// Where keys go by rank, misses and new keys that the server tells of and the ages that it keeps will do for a
     /// while; where others need each command, they won't.
     fn may_slice(&self) -> bool {
-        let others_need = Wants::OBSERVED | Wants::WRITES_OBSERVED | Wants::NEW_KEYS | Wants::ANY_COMMAND;
+        let others_need = Wants::OBSERVED | Wants::WRITES_OBSERVED | Wants::NEW_KEYS | Wants::HEARS_COMMANDS;
         self.pressure.may_be_short
             && self.settings.policy == Policy::Density
             && self.pressure.status == EvictionStatus::Ready

@@ -8,9 +8,9 @@ use std::time::Duration;
 use tenure_servers::{Server, ServerOptions};
 
 use crate::harness::{
-    CacheAside, EvictedKeys, config_set, connection_to, error_of, evicted_by_server, info, limit_memory,
-    oldest_and_newest, on_every_server, on_oldest_and_newest, partition, partitions, send, start, status, used_memory,
-    wait_for, with_module,
+    CacheAside, EvictedKeys, config_set, connection_to, error_of, evicted_by_server, evicting_in_time, info,
+    limit_memory, oldest_and_newest, on_every_server, on_oldest_and_newest, partition, partitions, send, start, status,
+    used_memory, wait_for, with_module,
 };
 
 const MB: u64 = 1 << 20;
@@ -523,6 +523,39 @@ fn a_cluster_node_is_watched_and_evicted_from() {
         wait_for("the keys to be counted", || {
             let keys: u64 = send(&mut connection, "DBSIZE");
             partition(&mut connection, "db0")["keys"] == keys as f64
+        });
+    });
+}
+
+/// As of an eviction of the server's: rounds go on until one has passed in which it made none.
+#[test]
+fn who_watches_or_tracks_a_key_hears_of_its_eviction() {
+    on_oldest_and_newest(&evicting_in_time(), |server| {
+        let (mut tracker, mut watcher, mut told) =
+            (server.connection().unwrap(), server.connection().unwrap(), server.connection().unwrap());
+        let id: i64 = send(&mut told, "CLIENT ID");
+        send::<()>(&mut tracker, &format!("CLIENT TRACKING ON REDIRECT {id}"));
+        let mut told = told.as_pubsub();
+        told.subscribe("__redis__:invalidate").unwrap();
+        told.set_read_timeout(Some(crate::harness::DEADLINE)).unwrap();
+        limit_memory(server, 4 * MB);
+        let evicted = EvictedKeys::of(server);
+        let mut client = client(server, "c:", 8000);
+        let mut round = 0;
+        wait_for("a round of Tenure's evictions alone", || {
+            round += 1;
+            let (key, before) = (format!("watched:{round}"), evicted_by_server(server));
+            send::<()>(&mut watcher, &format!("SET {key} {}", "v".repeat(1000)));
+            send::<Option<String>>(&mut tracker, &format!("GET {key}"));
+            send::<()>(&mut watcher, &format!("WATCH {key}"));
+            wait_for("the key to be evicted", || {
+                client.read_some(200);
+                evicted.all().contains(&(0, key.clone().into_bytes()))
+            });
+            assert_eq!(told.get_message().unwrap().get_payload::<Vec<String>>().unwrap(), [key]);
+            let ran: Option<Vec<String>> = redis::pipe().atomic().cmd("PING").query(&mut watcher).unwrap();
+            assert_eq!(ran, None, "what it watched has gone");
+            evictions(server) > 0.0 && evicted_by_server(server) == before
         });
     });
 }

@@ -1,21 +1,17 @@
 //! Tenants that appear by themselves: one for each first part of a key up to a delimiter, those that are accessed
 //! most.
 //!
-//! Accesses of who is a tenant are counted in any case; first parts of other keys are counted here, in fixed memory
-//! (`core/src/frequent.rs`). As a window ends it is decided who becomes a tenant
-//! (`core/src/decide/first_parts.rs`); on a replica that its primary teaches, its primary decides. Cost: per command
-//! a second look at its keys, a hash and a few cache lines for keys of no tenant; nothing where the setting is
-//! empty.
+//! Accesses of who is a tenant are counted in any case; first parts of other keys are counted where their keys are
+//! (`observe/first_parts.rs`), in fixed memory (`core/src/frequent.rs`). As a window ends it is decided here who
+//! becomes a tenant (`core/src/decide/first_parts.rs`); on a replica that its primary teaches, its primary decides.
+//! Cost: nothing per command but, for keys of no tenant, a hash and a few cache lines.
 
 use tenure_core::decide::first_parts::{accesses_min, changes};
-use tenure_core::frequent::{Frequent, faded};
+use tenure_core::frequent::faded;
 use tenure_core::units::TenantId;
 
 use crate::feature::{Feature, Report, Turn, Wants};
-use crate::ffi::filter::FilterCall;
 use crate::ffi::info::Value;
-use crate::observe::command_table::Entry;
-use crate::observe::duty::Watched;
 use crate::observe::first_parts;
 use crate::tenure::Tenure;
 use crate::tenure::appearing::Appearance;
@@ -37,8 +33,6 @@ struct Accessed {
 /// The feature. See the file's opening.
 #[derive(Default)]
 pub struct AutoTenants {
-    /// First parts of keys that are nobody's; `None` where none is to become a tenant.
-    frequent: Option<Frequent>,
     /// By tenant.
     accessed: Vec<Accessed>,
     /// Which set of partitions that is about.
@@ -57,16 +51,16 @@ impl AutoTenants {
     fn follow_partitions(&mut self, tenure: &Tenure) {
         let epoch = Some(tenure.observer.epoch());
         if std::mem::replace(&mut self.epoch, epoch) != epoch {
-            let do_appear = tenure.observer.partitions.tenants().do_appear();
-            self.frequent = do_appear.then(Frequent::default);
             self.accessed.clear();
         }
     }
 
     /// A window has ended: who becomes a tenant.
     fn decide(&mut self, tenure: &mut Tenure) {
-        let Some(frequent) = &mut self.frequent else { return };
-        let partitions = &tenure.observer.partitions;
+        let partitions = &mut tenure.observer.partitions;
+        if !partitions.tenants().do_appear() {
+            return;
+        }
         let mut counted = vec![0; partitions.tenants().names().len()];
         for ((tenant, _), counters) in partitions.of_what().iter().zip(&tenure.observer.counters) {
             counted[usize::from(tenant.0)] += counters.requests() + counters.deletes;
@@ -78,8 +72,8 @@ impl AutoTenants {
         }
         // What is nobody's is among what `other` counts.
         let total = self.accessed.iter().map(|accessed| accessed.count).sum();
+        let mut candidates = partitions.nobodys().map_or(Vec::new(), |nobodys| nobodys.most(accesses_min(total)));
         let names = partitions.tenants().names();
-        let mut candidates = frequent.most(accesses_min(total));
         // It was counted until the tick in which it became one.
         candidates.retain(|named| !names.contains(&first_parts::name_of(&named.name)));
         let counts: Vec<u64> = candidates.iter().map(|named| named.count).collect();
@@ -87,32 +81,25 @@ impl AutoTenants {
         let held = partitions.tenants().appeared().into_iter().map(of);
         let held: Vec<(TenantId, u64)> =
             held.filter(|(_, accessed)| accessed.windows >= WINDOWS_MIN).map(|(id, of)| (id, of.count)).collect();
-        let mut next = names.len()..;
-        for (i, in_place_of) in changes(&held, &counts, partitions.tenants().free(), total) {
+        let (mut next, free) = (names.len().., partitions.tenants().free());
+        let Some(nobodys) = partitions.nobodys() else { return };
+        for (i, in_place_of) in changes(&held, &counts, free, total) {
             let part = candidates[i].name.clone();
-            frequent.forget(&part);
+            nobodys.forget(&part);
             let Some(place) = in_place_of.map(|tenant| usize::from(tenant.0)).or_else(|| next.next()) else { break };
             self.accessed.resize(self.accessed.len().max(place + 1), Accessed::default());
             // Its accesses so far count on.
             self.accessed[place] = Accessed { count: counts[i], ..Accessed::default() };
             tenure.appearing.pending.push(Appearance { part, in_place_of });
         }
-        frequent.fade();
+        nobodys.fade();
     }
 }
 
 impl Feature for AutoTenants {
-    /// Parts of the stream will do.
+    /// What the observer counts, as far as it sees the stream, will do.
     fn wants(&self) -> Wants {
-        Wants::SOME_COMMANDS.when(self.frequent.is_some())
-    }
-
-    fn command(&mut self, tenure: &mut Tenure, call: &mut FilterCall, command: Option<Entry>) {
-        let Some((frequent, command)) = self.frequent.as_mut().zip(command) else { return };
-        if tenure.observer.coverage.watched() != Watched::All {
-            return;
-        }
-        tenure.observer.for_each_nobodys_part(call, command, |part| frequent.count(part));
+        Wants::NOTHING
     }
 
     fn tick(&mut self, turn: &mut Turn) {

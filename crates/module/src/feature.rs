@@ -49,9 +49,6 @@ impl Wants {
     /// Anything of commands.
     pub const HEARS_COMMANDS: Wants = Wants(Wants::COMMANDS.0 | Wants::READS.0 | Wants::SEEN_COMMANDS.0);
 
-    /// What needs the end of each turn, with nothing left out.
-    pub const EACH_TURN: Wants = Wants(!(Wants::SOME_COMMANDS.0));
-
     /// True where anything of `other` is wanted.
     #[inline]
     pub fn has(self, other: Wants) -> bool {

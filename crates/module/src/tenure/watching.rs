@@ -51,7 +51,7 @@ impl Tenure {
         self.observer.sampler.kept = wants.has(Wants::SAMPLES).then(|| sampled.unwrap_or_default());
         let wanted = if wants.has(Wants::OBSERVED) { Watched::All } else { self.observer.coverage.watched() };
         self.watch(server, wanted);
-        if wants.has(Wants::EACH_TURN) {
+        if wants != Wants::NOTHING {
             turns::hear(server, true);
         }
     }
@@ -73,9 +73,8 @@ impl Tenure {
         let since = |now: u64, before: u64| now.checked_sub(before).unwrap_or(now);
         let is_written = WRITTEN_SHARE * since(writes, hearing.writes) > since(requests, hearing.requests);
         (hearing.requests, hearing.writes) = (requests, writes);
-        let are_needed = wanted.has(Wants::EACH_TURN)
-            || (self.pressure.may_be_short && is_written)
-            || now_us < hearing.each_until_us;
+        let are_needed =
+            *wanted != Wants::NOTHING || (self.pressure.may_be_short && is_written) || now_us < hearing.each_until_us;
         turns::hear(server, are_needed);
         self.observer.turns.expect(are_needed, self.pressure.may_be_short);
     }

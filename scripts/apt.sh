@@ -1,6 +1,6 @@
 # shellcheck shell=bash
-# Shared by scripts/servers and scripts/server-suite: a private apt, with the machine's mirror and keys but other suites and folders. To be sourced
-# after lib.sh; nothing is installed by it.
+# Shared by scripts/servers and scripts/server-suite: a private apt, with the machine's mirror and keys but other
+# suites and folders. To be sourced after lib.sh; nothing is installed by it.
 
 # Sets `apt_folder`, which goes when the script ends.
 make_apt_folder() {
@@ -27,8 +27,8 @@ private_apt_get() { apt-get -c "$apt_folder/apt.conf" "$@"; }
 private_apt_cache() { apt-cache -c "$apt_folder/apt.conf" "$@"; }
 private_candidate() { private_apt_cache policy "$1" | candidate_of_policy; }
 
-# use_suite SUITE [Sources] : points the private apt to one suite (and the one it builds on), at the first of the machine's mirrors that
-# has it: its packages, or their sources.
+# use_suite SUITE [Sources] : points the private apt to one suite (and the one it builds on), at the first of the
+# machine's mirrors that has it: its packages, or their sources.
 use_suite() {
     local suite=$1 target=${2:-Packages} type=deb mirror line_options key
     [ "$target" = Packages ] || type=deb-src

@@ -75,8 +75,8 @@ allow_services() {
     fi
 }
 
-# command_of PROGRAM : sets `server_command`, the words that start a server: one that `scripts/servers` has unpacked starts by the loader
-# and the libraries of its own folder, as in crates/servers.
+# command_of PROGRAM : sets `server_command`, the words that start a server: one that `scripts/servers` has unpacked
+# starts by the loader and the libraries of its own folder, as in crates/servers.
 command_of() {
     local unpacked=${1%/usr/bin/*} loader='' libraries
     server_command=("$1")
@@ -102,8 +102,9 @@ name_of() {
     case $("${server_command[@]}" --version 2>/dev/null) in Valkey*) printf 'valkey' ;; *) printf 'redis' ;; esac
 }
 
-# can_do_all PRODUCT VERSION : whether all of Tenure runs there. Replies are held by functions of the server that were tried on these versions
-# (crates/host/src/holding.rs); sleep, warm restart and hints by connection need Valkey 7.2 or Redis 7.2.
+# can_do_all PRODUCT VERSION : whether all of Tenure runs there. Replies are held by functions of the server that
+# were tried on these versions (crates/host/src/holding.rs); sleep, warm restart and hints by connection need Valkey
+# 7.2 or Redis 7.2.
 can_do_all() {
     case $1-$2 in valkey-8.0.* | valkey-8.1.* | valkey-9.1.* | redis-8.0.*) ;; *) return 1 ;; esac
 }
@@ -116,8 +117,9 @@ what_lacks() {
     esac
 }
 
-# choose_server : sets `server`, and `server_why`: what was asked for, else the first that can do all of the installed one, the one that the
-# distribution would install, the newest that scripts/servers has or can fetch; else whatever is installed.
+# choose_server : sets `server`, and `server_why`: what was asked for, else the first that can do all of the
+# installed one, the one that the distribution would install, the newest that scripts/servers has or can fetch; else
+# whatever is installed.
 choose_server() {
     local installed product version reason folder=${TENURE_SERVERS_DIR:-$root/.servers}
     if [ -n "${TENURE_SERVER:-}" ]; then
@@ -172,7 +174,8 @@ newest_unpacked() {
 # at_least VERSION MINIMUM
 at_least() { [ -n "$1" ] && [ "$(printf '%s\n' "$2" "$1" | sort -V | head -n 1)" = "$2" ]; }
 
-# The same choice as `ServerBinary::installed` in crates/servers: TENURE_SERVER, Valkey 7.2 or newer, Redis 7.0 or newer.
+# The same choice as `ServerBinary::installed` in crates/servers: TENURE_SERVER, Valkey 7.2 or newer, Redis 7.0 or
+# newer.
 find_server() {
     if [ -n "${TENURE_SERVER:-}" ]; then
         printf '%s\n' "$TENURE_SERVER"

@@ -24,6 +24,9 @@ const IDLE_EPOCHS_MAX: u32 = EPOCHS / 8 * 7;
 const EPOCHS_PER_ROUND: u32 = EPOCHS / 16;
 /// Lines that one call may sweep: the rest is due with the next.
 const SWEPT_MAX: usize = 32;
+/// log2 of how much longer than it was a key that has left counts as idle, beside those in the cache: a key in the
+/// cache of which nothing is known can't be ranked (docs/decisions/05-key-table.md).
+const LEFT_SHIFT: u32 = 4;
 /// So many epochs pass while each place is accessed once.
 const EPOCHS_PER_FILL: u64 = 32;
 
@@ -72,13 +75,16 @@ impl Line {
         self.departures = self.departures & !(3 << (2 * at)) | u32::from(departure.to_two_bits()) << (2 * at);
     }
 
-    /// The longest idle for the requests it had; what is free before all.
+    /// The longest idle for the requests it had, of keys that have left [`LEFT_SHIFT`] sooner; what is free before all.
     fn oldest(&self, epoch: u32) -> usize {
-        let old = |word: u32| match word {
+        let old = |at: usize| match self.words[at] {
             0 => u32::MAX,
-            _ => (16 + 16 * idle(word, epoch)) >> history(word).octave(),
+            word => {
+                let has_left = self.departure(at) != Departure::default();
+                (16 + 16 * idle(word, epoch)) << (u32::from(has_left) * LEFT_SHIFT) >> history(word).octave()
+            }
         };
-        (0..WAYS).max_by_key(|&at| old(self.words[at])).unwrap_or(0)
+        (0..WAYS).max_by_key(|&at| old(at)).unwrap_or(0)
     }
 }
 
@@ -349,6 +355,16 @@ mod tests {
         assert_eq!(there.len(), WAYS - 1);
         assert!(there.contains(&1) && !there.contains(&2), "{there:?}");
         assert_eq!((compact_entries.len(), compact_entries.forgotten()), (WAYS, 1));
+    }
+
+    #[test]
+    fn who_is_in_the_cache_outlasts_who_has_left() {
+        let mut compact_entries = compact_entries();
+        let place = |i: u32| (0, i << 12);
+        let resident = CompactEntry { departure: Departure::default(), ..known(accessed(1, 0), 100) };
+        put(&mut compact_entries, place(1), resident, 100);
+        (2..100).for_each(|i| put(&mut compact_entries, place(i), known(accessed(1, 0), 4 * i), 4 * i));
+        assert!(compact_entries.get(place(1), 400).is_some() && compact_entries.get(place(2), 400).is_none());
     }
 
     /// A time that comes round makes nobody young: what isn't asked for in 896 epochs has gone when another line is

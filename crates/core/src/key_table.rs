@@ -7,7 +7,7 @@
 //! taken for another, where the filters err by 1 %. A full bucket gives up the entry that was not accessed for
 //! longest; a class changes in place. `benches/classes.rs` has both side by side. Times are ticks of 1024 µs, 32 bits
 //! of them: they wrap after 50 days. Under Tenure's own policy they are ticks of requests, and what a bucket has no
-//! place for is kept there in a compact entry (`compact entries.rs`).
+//! place for is kept there in a compact entry (`compact_entries.rs`).
 
 use crate::compact_entries::{self, CompactEntries, CompactEntry};
 use crate::departure::Departure;
@@ -27,8 +27,8 @@ pub const ENTRY_BYTES: usize = 16;
 const PENALTY_WEIGHT: f32 = 0.25;
 /// Steps per doubling of a remembered penalty.
 const STEPS_PER_OCTAVE: f32 = 2048.0;
-/// An compact entry has eight.
-const OUTLINE_SHIFT: u32 = 8;
+/// A compact entry has eight.
+const COMPACT_SHIFT: u32 = 8;
 
 /// A time for the table: ticks of 1024 µs.
 #[inline]
@@ -117,7 +117,7 @@ impl Entry {
     }
 
     fn compact_entry(&self) -> CompactEntry {
-        let rounded = (u32::from(self.penalty) + (1 << (OUTLINE_SHIFT - 1))) >> OUTLINE_SHIFT;
+        let rounded = (u32::from(self.penalty) + (1 << (COMPACT_SHIFT - 1))) >> COMPACT_SHIFT;
         let penalty = if self.penalty == 0 { 0 } else { rounded.clamp(1, u32::from(u8::MAX)) as u8 };
         let departure = if self.n_requests == 0 { self.departure() } else { Departure::default() };
         CompactEntry { history: self.history(), last: self.last, penalty, departure }
@@ -126,7 +126,7 @@ impl Entry {
     fn take_compact(&mut self, known: CompactEntry) {
         self.set_history(known.history);
         self.leave(known.departure);
-        (self.last, self.penalty) = (known.last, u16::from(known.penalty) << OUTLINE_SHIFT);
+        (self.last, self.penalty) = (known.last, u16::from(known.penalty) << COMPACT_SHIFT);
     }
 
     fn is_free(&self) -> bool {

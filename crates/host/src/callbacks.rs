@@ -38,7 +38,7 @@ pub(super) unsafe extern "C" fn on_command<M: Module>(call: *mut raw::RedisModul
         match next.flatten() {
             None | Some(Next::Nothing) => {}
             Some(Next::TurnEnds) => own_context(&proof).iter().for_each(turns::ask),
-            Some(Next::ModulesChange) => soon::cancel(&proof),
+            Some(Next::ModuleGoes) => soon::cancel(&proof),
         }
     });
 }

@@ -59,8 +59,8 @@ pub enum Next {
     Nothing,
     /// That its turn ends, where not each is heard of.
     TurnEnds,
-    /// It is about to manage modules.
-    ModulesChange,
+    /// It is about to unload a module.
+    ModuleGoes,
 }
 
 /// Where the one value of a module and its settings are kept: `static CELLS: Cells<M> = Cells::empty();`.

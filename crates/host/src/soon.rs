@@ -1,8 +1,8 @@
 //! Being called when the event loop is idle: a timer of no delay, which fires after the requests that have come by
 //! then. Asked for by a command, it fires before the replies of its turn: so turns end that are asked for one by one.
 //!
-//! The server refuses to unload a module that holds a timer, so it is given back when a client is about to manage
-//! modules.
+//! The server refuses to unload a module that holds a timer, so it is given back when a client is about to unload
+//! one.
 
 use std::ffi::c_void;
 use std::ptr;

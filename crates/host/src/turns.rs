@@ -32,9 +32,11 @@ pub fn are_heard() -> bool {
     ARE_HEARD.load(Ordering::Relaxed)
 }
 
-/// From soon on each turn is heard of, or only what is asked for.
+/// From soon on each turn is heard of, or only what is asked for. To be said at each tick: what it asks for may have
+/// been taken back for a client that wanted to unload a module.
 pub fn hear(server: &Server, wanted: bool) {
-    if ARE_WANTED.swap(wanted, Ordering::Relaxed) != wanted {
+    ARE_WANTED.store(wanted, Ordering::Relaxed);
+    if wanted != are_heard() {
         soon::call_soon(server);
     }
 }

@@ -8,7 +8,10 @@ use std::time::{Duration, Instant};
 /// Time between two looks: short beside what a server takes to start (about 10 ms).
 const POLL_INTERVAL: Duration = Duration::from_millis(2);
 
-/// Looks at `condition` every 2 ms until it holds.
+/// A wait of so long is told of, so that who makes tests faster knows where to look.
+const LONG: Duration = Duration::from_secs(2);
+
+/// Looks at `condition` every 2 ms until it holds. A wait of over 2 s is told of on standard output.
 ///
 /// # Errors
 /// When it does not hold by `deadline` (from now): the text is `what`, which should say what was waited for.
@@ -19,6 +22,9 @@ pub fn wait_for(deadline: Duration, what: &str, mut condition: impl FnMut() -> b
             bail!("waited {:.1} s in vain for: {what}", deadline.as_secs_f64());
         }
         thread::sleep(POLL_INTERVAL);
+    }
+    if start.elapsed() > LONG {
+        println!("waited {:.1} s for: {what}", start.elapsed().as_secs_f64());
     }
     Ok(())
 }

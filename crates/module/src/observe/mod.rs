@@ -86,8 +86,8 @@ pub struct Observer {
     pub turns: Turns,
     /// Commands came since the last turn ended.
     pub is_busy: bool,
-    /// One of them loads or unloads modules.
-    manages_modules: bool,
+    /// One of them unloads a module.
+    unloads: bool,
 }
 
 /// A string that is about to be stored whole.
@@ -116,7 +116,7 @@ impl Observer {
             coverage: Coverage::default(),
             turns: Turns::default(),
             is_busy: false,
-            manages_modules: false,
+            unloads: false,
         }
     }
 
@@ -186,7 +186,7 @@ impl Observer {
         self.misses.due = 0;
         match command.sets {
             Sets::Nothing => {}
-            Sets::Modules => self.manages_modules = true,
+            Sets::Modules => self.unloads = call.word(1).is_some_and(|word| word.eq_ignore_ascii_case(b"unload")),
             Sets::Database => self.clients.may_move(call, call.word(1).and_then(parse_db)),
             Sets::MaybeClient => self.clients.may_move(call, None),
             Sets::Reader => {
@@ -410,7 +410,7 @@ impl Observer {
     /// how many the turn dropped.
     pub fn end_turn(&mut self, server: &mut Server, now_us: u64) -> u64 {
         let dropped = self.sampler.take_dropped();
-        (self.is_busy, self.manages_modules) = (false, false);
+        (self.is_busy, self.unloads) = (false, false);
         self.turns.end();
         self.tick = key_table::tick(now_us);
         self.clients.end_turn();
@@ -427,7 +427,7 @@ impl Observer {
     /// What is to be done about the command that was seen last.
     #[inline]
     pub fn next(&self) -> Next {
-        if self.manages_modules { Next::ModulesChange } else { self.turns.next() }
+        if self.unloads { Next::ModuleGoes } else { self.turns.next() }
     }
 
     /// A key came into being in `db`; tells its partition.

@@ -388,6 +388,8 @@ fn a_replica_takes_over_with_classes_penalties_and_plan() {
         let mut expensive = reader(&cluster.nodes()[0], format!("d:{tag}:"), 3000, Duration::from_millis(60));
         let (near, far) = ("db0/0-15000us", "db0/15000us+");
         let mut connection = cluster.nodes()[0].connection().unwrap();
+        // The primary learns fast; its replica has windows as they are by default.
+        config_set(&mut connection, "tenure.window-requests", 4000);
         wait_for("the dear class to have most of the memory", || {
             (0..10).for_each(|_| cheap.read_some(100));
             expensive.read_some(200);

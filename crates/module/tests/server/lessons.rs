@@ -184,7 +184,7 @@ impl Sentinels {
             let settings = format!(
                 "port {port}\nbind 127.0.0.1\ndir {}\nsentinel monitor it 127.0.0.1 {} 2\n\
                  sentinel auth-user it watcher\nsentinel auth-pass it secret\n\
-                 sentinel down-after-milliseconds it 1000\nsentinel failover-timeout it 5000\n",
+                 sentinel down-after-milliseconds it 4000\nsentinel failover-timeout it 5000\n",
                 folder.path().display(),
                 primary.port(),
             );

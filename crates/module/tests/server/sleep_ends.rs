@@ -121,7 +121,7 @@ impl Audience {
 fn a_sleeper_that_expires_ends_as_any_key_that_expires() {
     on_servers_that_can(two(), |server, _| {
         let mut connection = server.connection().unwrap();
-        send::<()>(&mut connection, "SET k:1 v PX 4000");
+        send::<()>(&mut connection, "SET k:1 v PX 6000");
         send::<()>(&mut connection, "SET k:2 v");
         let mut audience = Audience::of(server, "k:1");
         put_to_sleep(server);
@@ -140,17 +140,24 @@ fn a_sleeper_that_expires_ends_as_any_key_that_expires() {
 fn a_transaction_fails_that_watches_a_sleeper_whose_time_is_over() {
     on_servers_that_can(two(), |server, _| {
         let mut connection = server.connection().unwrap();
-        for i in 0..20 {
-            send::<()>(&mut connection, "SET k:1 v PX 1000");
-            let mut watcher = server.connection().unwrap();
-            send::<()>(&mut watcher, "WATCH k:1");
+        let keys: Vec<String> = (0..20).map(|i| format!("k:{i}")).collect();
+        for round in 0..2 {
+            keys.iter().for_each(|key| send(&mut connection, &format!("SET {key} v PX 2000")));
+            let mut watchers: Vec<Connection> = keys.iter().map(|_| server.connection().unwrap()).collect();
+            for (watcher, key) in watchers.iter_mut().zip(&keys) {
+                send::<()>(watcher, &format!("WATCH {key}"));
+            }
             put_to_sleep(server);
-            send::<()>(&mut watcher, "MULTI");
-            send::<()>(&mut watcher, "PING");
+            let over = std::time::Instant::now() + Duration::from_millis(2000);
+            for watcher in &mut watchers {
+                send::<()>(watcher, "MULTI");
+                send::<()>(watcher, "PING");
+            }
             let slept = info(server, "sleeping_keys");
-            let over = std::time::Instant::now() + Duration::from_millis(1000);
-            wait_for("its time to be over", || std::time::Instant::now() > over);
-            assert_eq!(send::<Value>(&mut watcher, "EXEC"), Value::Nil, "in round {i}, {slept} asleep");
+            wait_for("their time to be over", || std::time::Instant::now() > over);
+            for watcher in &mut watchers {
+                assert_eq!(send::<Value>(watcher, "EXEC"), Value::Nil, "in round {round}, {slept} asleep");
+            }
         }
     });
 }

@@ -85,6 +85,24 @@ fn where_some_write_tenure_evicts_and_where_many_do_each_is_heard() {
     });
 }
 
+/// The server's tick, once a second, would find what was lost.
+#[test]
+fn asking_for_modules_holds_no_turn_up() {
+    let options = with_module().set("maxmemory-policy", "allkeys-lru").set("hz", 1).set("dynamic-hz", "no");
+    on_oldest_and_newest(&options, |server| {
+        let mut connection = server.connection().unwrap();
+        read_until_asked(server, &mut connection);
+        for (enabled, state) in [("no", "stopped"), ("yes", "running")].repeat(3) {
+            let mut turn = redis::pipe();
+            turn.cmd("MODULE").arg("LIST").ignore();
+            turn.cmd("CONFIG").arg("SET").arg("tenure.enabled").arg(enabled).ignore();
+            turn.cmd("GET").arg("k:1").ignore();
+            turn.exec(&mut connection).unwrap();
+            assert_eq!(server.info("tenure").unwrap()["tenure_state"], state);
+        }
+    });
+}
+
 /// Between slices neither commands nor turns are heard, and the next slice comes all the same. The module can be
 /// unloaded in the midst of it.
 #[test]

@@ -18,6 +18,8 @@ use crate::units::KeyHash;
 /// Keys sampled per eviction.
 const SAMPLE_SIZE: usize = 16;
 const STRATA: usize = 16;
+/// Room for so many keys more is never given back.
+const KEYS_KEPT_ROOM_FOR: usize = 256;
 /// What a window weighs one window later.
 const DECAY: f64 = 0.7;
 /// Another ranking must be ahead by this share of the cost…
@@ -47,7 +49,7 @@ impl Contest {
             used_bytes: 0,
             held: Vec::new(),
             place_of: KeyMap::default(),
-            ages: GreedyAges::new(step_ticks),
+            ages: GreedyAges::growing(step_ticks),
             cost_us: [0.0; STRATA],
             has_evicted: false,
             random: Random::new(seed),
@@ -96,6 +98,7 @@ impl Contest {
                     rival.remove(place);
                 }
             }
+            rival.give_back();
         }
     }
 
@@ -180,7 +183,10 @@ impl Rival {
             }
         }
         let gone = self.remove(victim);
-        self.ages.evicted(&gone, now);
+        // No other ranking looks at ages once there are densities.
+        if self.ranking == Ranking::Greedy || table.is_empty() {
+            self.ages.evicted(&gone, now);
+        }
         self.has_evicted = true;
     }
 
@@ -205,6 +211,16 @@ impl Rival {
         while self.used_bytes > capacity_bytes {
             let place = self.random.below(self.held.len() as u64) as usize;
             self.remove(place);
+        }
+        self.give_back();
+    }
+
+    /// Gives back what memory was only needed before the cache became much smaller.
+    fn give_back(&mut self) {
+        let keys = self.held.len();
+        if self.held.capacity() > 2 * keys + KEYS_KEPT_ROOM_FOR {
+            self.held.shrink_to(keys + keys / 4);
+            self.place_of.shrink_to(keys + keys / 4);
         }
     }
 }
@@ -261,6 +277,19 @@ mod tests {
         assert_eq!(own.gain_of(&ahead), None, "one stratum alone may be one key");
         ahead.cost_us.iter_mut().for_each(|cost_us| *cost_us *= 0.9);
         assert!(own.gain_of(&ahead).is_some());
+    }
+
+    #[test]
+    fn what_a_large_cache_took_comes_back() {
+        let mut contest = Contest::new(1 << 20, 100, 1);
+        let feature = History::default().accessed(0, 0, 1e-6).feature(0);
+        for key in 0..20_000 {
+            let access = Access { penalty_us: 100.0, ..Access::read(KeyHash::of_number(key), 10) };
+            contest.record(&access, key, feature, u64::MAX, &DensityTable::default());
+        }
+        let large = contest.memory_bytes();
+        contest.resize(1 << 14);
+        assert!(contest.memory_bytes() < large / 8, "{large} bytes before, now {}", contest.memory_bytes());
     }
 
     #[test]

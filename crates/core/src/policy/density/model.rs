@@ -4,7 +4,7 @@
 //! Derivation: docs/models.md, "Density". Learned from a sample of the keys, evicted ones too, so that what eviction
 //! did is not learned. By *feature* (what a key has shown) and age it counts accesses and the time that keys spent at
 //! that age; never-reused keys count too, or a one-hit burst looks merely not yet due. Cost: one look-up in a map per
-//! sampled access, O(features × ages + sampled keys) per window; 256 KiB and about 40 bytes per sampled key.
+//! sampled access, O(features × ages + sampled keys) per window; 1.5 KB a feature that was seen and about 40 bytes per sampled key.
 
 use super::history::{FEATURES, Feature, GAPS, GROUPS};
 use super::table::{AGES, DensityTable, Rate, age_bucket, bounds_of};
@@ -59,6 +59,10 @@ impl Count {
     }
 }
 
+/// The counts of a feature, by age.
+type Row = [Count; AGES];
+const EMPTY_ROW: Row = [Count { accesses: 0.0, reads: 0.0, ticks: 0.0 }; AGES];
+
 /// A sampled key.
 #[derive(Clone, Copy, Debug)]
 struct Seen {
@@ -72,8 +76,8 @@ struct Seen {
 #[derive(Clone, Debug)]
 pub struct DensityModel {
     config: DensityConfig,
-    /// By feature, then age.
-    counts: Vec<Count>,
+    /// By feature: those of each age, once one of it was seen.
+    rows: Vec<Option<Box<Row>>>,
     seen: KeyMap<Seen>,
 }
 
@@ -86,14 +90,14 @@ impl DensityModel {
         if !(0.0..=1.0).contains(&config.decay) {
             return Err(ConfigError::Decay(f64::from(config.decay)));
         }
-        Ok(DensityModel { config, counts: vec![Count::default(); FEATURES * AGES], seen: KeyMap::default() })
+        Ok(DensityModel { config, rows: vec![None; FEATURES], seen: KeyMap::default() })
     }
 
     /// A key of the sample was accessed at `now`, in ticks that never decrease; `feature` is what it has shown with
     /// this access.
     pub fn record(&mut self, key: KeyHash, op: Op, now: u64, feature: Feature) {
         if let Some(seen) = self.seen.get(&key) {
-            let counts = of_feature(&mut self.counts, seen.feature);
+            let counts = of_feature(&mut self.rows, seen.feature);
             let age = now - seen.last;
             expose(counts, seen.counted - seen.last, age);
             let count = &mut counts[age_bucket(age)];
@@ -121,12 +125,12 @@ impl DensityModel {
     /// for in `forget_after` ticks wholly.
     pub fn end_window(&mut self, now: u64, forget_after: u64) -> DensityTable {
         for seen in self.seen.values_mut() {
-            expose(of_feature(&mut self.counts, seen.feature), seen.counted - seen.last, now - seen.last);
+            expose(of_feature(&mut self.rows, seen.feature), seen.counted - seen.last, now - seen.last);
             seen.counted = now;
         }
         self.seen.retain(|_, seen| now - seen.last < forget_after);
         let table = self.table();
-        for count in &mut self.counts {
+        for count in self.rows.iter_mut().flatten().flat_map(|row| row.iter_mut()) {
             count.accesses *= self.config.decay;
             count.reads *= self.config.decay;
             count.ticks *= self.config.decay;
@@ -140,26 +144,31 @@ impl DensityModel {
             let is_something = count.accesses + count.ticks > COUNT_MIN;
             is_something.then_some((i as u32, [count.accesses, count.reads, count.ticks]))
         };
-        self.counts.iter().enumerate().filter_map(known).collect()
+        self.all_rows().flatten().enumerate().filter_map(known).collect()
     }
 
     /// Counts on from what another has counted, and forgets its own. What can't be is left out.
     pub(super) fn begin_with(&mut self, counts: &[(u32, [f32; 3])]) -> DensityTable {
-        self.counts.fill(Count::default());
+        self.rows.fill(None);
         self.seen = KeyMap::default();
         for &(i, [accesses, reads, ticks]) in counts {
             let can_be = [accesses, reads, ticks].iter().all(|n| n.is_finite() && *n >= 0.0) && reads <= accesses;
-            if let Some(count) = self.counts.get_mut(i as usize).filter(|_| can_be) {
-                *count = Count { accesses, reads, ticks };
+            if let Some(row) = self.rows.get_mut(i as usize / AGES).filter(|_| can_be) {
+                row_of(row)[i as usize % AGES] = Count { accesses, reads, ticks };
             }
         }
         self.table()
     }
 
+    /// The counts of each feature, by age.
+    fn all_rows(&self) -> impl Iterator<Item = &Row> {
+        self.rows.iter().map(|row| row.as_deref().unwrap_or(&EMPTY_ROW))
+    }
+
     fn table(&self) -> DensityTable {
         let mut all = [Count::default(); AGES];
         let mut parents = vec![[Count::default(); AGES]; 1 + GAPS];
-        for (i, counts) in self.counts.chunks(AGES).enumerate() {
+        for (i, counts) in self.all_rows().enumerate() {
             let parent = &mut parents[parent(i)];
             for ((count, all), parent) in counts.iter().zip(&mut all).zip(parent) {
                 all.add(count);
@@ -168,7 +177,7 @@ impl DensityModel {
         }
         let all = leaning(&all, &prior());
         let parents: Vec<Vec<Rate>> = parents.iter().map(|counts| leaning(counts, &all)).collect();
-        DensityTable::of(self.counts.chunks(AGES).enumerate().map(|(i, counts)| {
+        DensityTable::of(self.all_rows().enumerate().map(|(i, counts)| {
             let parent = &parents[parent(i)];
             if i < GROUPS { leaning(counts, &as_seldom(counts, parent)) } else { leaning(counts, parent) }
         }))
@@ -176,12 +185,18 @@ impl DensityModel {
 
     /// Own memory, in bytes.
     pub fn memory_bytes(&self) -> usize {
-        self.counts.capacity() * size_of::<Count>() + key_map::memory_bytes(&self.seen)
+        self.rows.capacity() * size_of::<Option<Box<Row>>>()
+            + self.rows.iter().flatten().count() * size_of::<Row>()
+            + key_map::memory_bytes(&self.seen)
     }
 }
 
-fn of_feature(counts: &mut [Count], feature: Feature) -> &mut [Count] {
-    &mut counts[feature.row() * AGES..][..AGES]
+fn of_feature(rows: &mut [Option<Box<Row>>], feature: Feature) -> &mut Row {
+    row_of(&mut rows[feature.row()])
+}
+
+fn row_of(row: &mut Option<Box<Row>>) -> &mut Row {
+    row.get_or_insert_with(|| Box::new(EMPTY_ROW))
 }
 
 /// Adds the ticks from age `from` to age `to` to their buckets.

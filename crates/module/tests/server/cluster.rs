@@ -381,6 +381,8 @@ fn a_replica_takes_over_with_classes_penalties_and_plan() {
         // A window of its own would take far longer than the test: what the heir knows it was told.
         let options = with_module().set("maxmemory-policy", "allkeys-lru").set("tenure.policy", policy);
         let options = options.set("tenure.classes", "auto").set("tenure.class-limits", "15000");
+        // A small table of keys, which is taught at once: one without a limit takes a minute.
+        let options = options.set("maxmemory", "8mb");
         let mut cluster = start(binary, options);
         limit_all(&cluster, 3 * MB);
         let tag = tag_of(&cluster, 0);

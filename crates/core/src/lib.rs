@@ -17,6 +17,8 @@ pub mod expiry;
 pub mod frequent;
 pub mod key_table;
 mod log_linear;
+#[cfg(test)]
+mod machines;
 pub mod model;
 pub mod owner_table;
 pub mod policy;

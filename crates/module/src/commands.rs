@@ -21,7 +21,6 @@ use crate::ffi::reply::Answer;
 use crate::ffi::server::{ScanCursor, Server};
 use crate::ffi::{alloc, filter, guard};
 use crate::info;
-use crate::observe::bins::BinId;
 use crate::observe::classes::{Class, ClassRules, Source};
 use crate::observe::partitions::in_database;
 use crate::runtime::Runtime;
@@ -53,7 +52,6 @@ pub fn run(runtime: &mut Runtime, server: &mut Server, words: &[&[u8]]) -> Answe
         ("tenure.status", []) => status(runtime),
         ("tenure.partitions", []) => partitions(runtime),
         ("tenure.tenants", []) => tenants(runtime),
-        ("tenure.sizes", []) => Answer::Array(info::size_classes(tenure).iter().map(size_class).collect()),
         ("tenure.mrc", []) => sizes(tenure),
         ("tenure.mrc", [of, rest @ ..]) => curves(tenure, of, rest),
         ("tenure.why", [key]) => match tenure.why(server, server.selected_db(), key) {
@@ -218,8 +216,8 @@ fn miss_ratios(tenure: &Tenure) -> String {
 
 /// The sampling sizes in force, ascending, separated by spaces.
 fn sample_sizes(tenure: &Tenure) -> String {
-    let bins = 0..tenure.observer.partitions.binning.len() as u8;
-    let mut sizes: Vec<u32> = bins.map(|bin| tenure.sample_size_of(BinId(bin))).collect();
+    let partitions = 0..tenure.observer.partitions.len();
+    let mut sizes: Vec<u32> = partitions.map(|partition| tenure.sample_size_of(partition)).collect();
     sizes.sort_unstable();
     sizes.dedup();
     sizes.iter().map(u32::to_string).collect::<Vec<_>>().join(" ")
@@ -298,22 +296,6 @@ fn partition(row: &info::PartitionRow) -> Vec<(&'static str, Answer)> {
     ];
     fields.extend(row.counted.of_misses().map(|(name, value)| (name, value.into())));
     fields
-}
-
-fn size_class(row: &info::SizeRow) -> Answer {
-    let count = |n: u64| Answer::Integer(n as i64);
-    let or_none = |n: Option<u64>| n.map_or(Answer::Integer(-1), count);
-    Answer::Map(vec![
-        ("partition", Answer::Text(row.partition.clone())),
-        ("size_class", count(row.class as u64)),
-        ("begins_bytes", or_none(row.begins_bytes.map(u64::from))),
-        ("keys", count(row.keys)),
-        ("used_bytes", count(row.used_bytes)),
-        ("target_bytes", or_none(row.target_bytes)),
-        ("read_share", Answer::Number(row.read_share)),
-        ("miss_ratio_predicted", Answer::Number(row.miss_ratio_predicted)),
-        ("k", count(row.k)),
-    ])
 }
 
 /// `TENURE.MRC` without arguments: what each of several limits would do, in all and by tenant.

@@ -263,11 +263,6 @@ settings! {
          70 150 310 630 1270 2550 5110 10230 20470 40950 81910 163830 327670.";
     c"class-rules", class_rules_text: Vec<u8> = Vec::new(), any_bytes(set_class_rules),
         "Hinted classes by prefix: entries NAME=PREFIX*, separated by spaces, the longest prefix wins; up to 16 names.";
-    c"size-classes", size_classes: i64 = 0, number(0..=8),
-        "Into how many classes by value size each tenant, or each of its miss-penalty classes, is divided once more \
-         (policies predis and kredis), with limits at the quantiles of the sizes of late. Where sizes differ, small \
-         values get the memory that large ones waste; each class costs a model and a part of the 128 that there may \
-         be. 0 and 1: not at all; 4 is what was measured.";
     c"key-table-bytes", key_table_bytes: i64 = 0, bytes(0..=68719476736),
         "Memory for what is remembered of single keys, in the cache or evicted: class, penalty, last access; 16 \
          bytes each, and under the policy density without classes and tiers half of it 5 bytes each. Too little \
@@ -495,11 +490,6 @@ impl Settings {
     /// in which tier they are is nobody's concern.
     pub fn keeps_compact_entries(&self) -> bool {
         self.policy == Policy::Density && self.classes.source == Source::Off && self.tier_slow.is_none()
-    }
-
-    /// Into how many bins partitions are to be divided.
-    pub fn bins(&self) -> usize {
-        if self.policy.has_targets() { self.size_classes.max(1) as usize } else { 1 }
     }
 
     /// True where single keys have to be remembered.

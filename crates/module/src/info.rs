@@ -2,7 +2,6 @@
 //! databases.
 
 use tenure_core::key_table::KeyTable;
-use tenure_core::units::PartitionId;
 
 use crate::config::Policy;
 use crate::counts::{
@@ -414,9 +413,7 @@ pub fn partitions(tenure: &Tenure) -> Vec<PartitionRow> {
         let view = tenure.view(i).unwrap_or(&unknown);
         let evicted = tenure.evictor.work.evicted[i];
         let used_bytes = tenure.usage.bytes()[i];
-        let bins = observer.partitions.binning.of(PartitionId(i as u16));
-        let targets = tenure.target_bytes().get(bins.range());
-        let target_bytes = targets.map(|targets| targets.iter().sum());
+        let target_bytes = tenure.target_bytes().get(i).copied();
         let (tenant, class) = observer.partitions.of_what()[i];
         let tenant = tenant.0 as usize;
         let tenants = observer.partitions.tenants();
@@ -437,62 +434,10 @@ pub fn partitions(tenure: &Tenure) -> Vec<PartitionRow> {
             counted: Counted::of(&observer.counters[i], evicted) + past_of_partition(name),
             of_late: OfLate::new(view, target_bytes.unwrap_or(used_bytes)),
             evicted,
-            k: u64::from(tenure.sample_size_of(bins.largest(targets))),
+            k: u64::from(tenure.sample_size_of(i)),
         }
     };
     observer.partitions.names().iter().enumerate().map(row).collect()
-}
-
-/// One size class of a partition as TENURE.SIZES shows it.
-pub struct SizeRow {
-    /// The partition's name.
-    pub partition: String,
-    /// Which class, from 0 for the smallest values.
-    pub class: usize,
-    /// From which size of a key with its value on a key is of it, in bytes; `None` where none is.
-    pub begins_bytes: Option<u32>,
-    /// Keys, estimated.
-    pub keys: u64,
-    /// Bytes, estimated.
-    pub used_bytes: u64,
-    /// Planned bytes; `None` without a plan.
-    pub target_bytes: Option<u64>,
-    /// The share of the partition's reads, as sampled of late.
-    pub read_share: f64,
-    /// Predicted for the target, or for what is used where there is none.
-    pub miss_ratio_predicted: f64,
-    /// Sampling size.
-    pub k: u64,
-}
-
-/// The size classes of all partitions that are divided by size.
-pub fn size_classes(tenure: &Tenure) -> Vec<SizeRow> {
-    let partitions = &tenure.observer.partitions;
-    let of_bins = tenure.current().map_or(&[][..], |published| &published.bins);
-    let used_bytes = tenure.usage.bytes_by_bin();
-    let mut rows = Vec::new();
-    for (i, name) in partitions.names().iter().enumerate() {
-        let bins = partitions.binning.of(PartitionId(i as u16));
-        let views = of_bins.get(bins.range()).unwrap_or_default();
-        let reads: f64 = views.iter().map(|view| view.reads).sum();
-        for class in (0..bins.count()).filter(|_| bins.are_many()) {
-            let bin = bins.of_class(class);
-            let view = views.get(class).cloned().unwrap_or_default();
-            let target_bytes = tenure.target_bytes().get(bin.index()).copied();
-            rows.push(SizeRow {
-                partition: name.clone(),
-                class,
-                begins_bytes: partitions.binning.limits(PartitionId(i as u16)).begins_bytes(class),
-                keys: tenure.usage.keys_of(&partitions.binning, bin).round() as u64,
-                used_bytes: used_bytes[bin.index()],
-                target_bytes,
-                read_share: if reads > 0.0 { view.reads / reads } else { 0.0 },
-                miss_ratio_predicted: view.curve.miss_ratio_at(target_bytes.unwrap_or(used_bytes[bin.index()])),
-                k: u64::from(tenure.sample_size_of(bin)),
-            });
-        }
-    }
-    rows
 }
 
 /// All that is counted now, without what is past and what features count.

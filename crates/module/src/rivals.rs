@@ -90,7 +90,7 @@ impl Rival {
         self.plans_sample_sizes() || self.chooses_sample_size()
     }
 
-    /// True where the plan says under which K each bin is evicted.
+    /// True where the plan says under which K each partition is evicted.
     pub fn plans_sample_sizes(self) -> bool {
         self == Rival::Kredis
     }

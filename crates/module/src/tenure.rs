@@ -39,7 +39,6 @@ use crate::ffi::clock::{now_us, thread_cpu_us};
 use crate::ffi::server::{Level, Server};
 use crate::ffi::{alloc, filtering, load, soon};
 use crate::observe::Observer;
-use crate::observe::bins::BinId;
 use crate::observe::classes::Classes;
 use crate::observe::command_table::CommandTable;
 use crate::observe::duty::{Duty, Slices};
@@ -97,9 +96,9 @@ pub struct Faults {
 struct Need<'a> {
     /// Bytes in all.
     free_bytes: u64,
-    /// By bin, as planned; empty without a plan.
+    /// By partition, as planned; empty without a plan.
     target_bytes: &'a [u64],
-    /// What bins may hold, where any is above its maximum.
+    /// What partitions may hold, where any is above its maximum.
     bytes_max: Option<&'a [u64]>,
     /// The next turn may not find the room that it needs.
     is_urgent: bool,
@@ -150,7 +149,6 @@ impl Tenure {
             Classes::default(),
             Keys::default(),
             None,
-            settings.bins(),
         );
         let observer = Observer::new(commands, partitions, Arc::clone(&worker.shared.queue));
         let now_us = now_us();
@@ -208,8 +206,7 @@ impl Tenure {
             || settings.modelling() != self.settings.modelling()
             || settings.remembers() != self.settings.remembers()
             || settings.keeps_compact_entries() != self.settings.keeps_compact_entries()
-            || settings.key_table_bytes != self.settings.key_table_bytes
-            || settings.bins() != self.settings.bins();
+            || settings.key_table_bytes != self.settings.key_table_bytes;
         self.apply(&settings);
         self.settings = settings;
         if others {
@@ -228,7 +225,7 @@ impl Tenure {
         let classes = classes.renewed(settings.classes.clone(), are_kept);
         let tenants = Tenants::with_delimiter(&settings.tenants, settings.delimiter());
         let owners = self.observer.partitions.owners.take();
-        self.observer.set_partitions(Partitions::new(tenants, classes, keys, owners, settings.bins()));
+        self.observer.set_partitions(Partitions::new(tenants, classes, keys, owners));
         self.observer.sizes().forget_partitions();
         self.appearing.pending.clear();
         self.usage = Usage::new();
@@ -344,7 +341,7 @@ impl Tenure {
         let held = self.held_targets(target_bytes);
         let target_bytes = held.as_deref().unwrap_or(target_bytes);
         let partitions = &self.observer.partitions;
-        let maximums = partitions.maximums(self.usage.bytes_by_bin(), target_bytes);
+        let maximums = partitions.maximums(self.usage.bytes(), target_bytes);
         if free_bytes == 0 && maximums.is_none() {
             self.pressure.short_since_us = None;
             return;
@@ -380,7 +377,7 @@ impl Tenure {
         };
         self.need_key_counts(server);
         let sample_sizes = if self.sample_sizes().is_empty() { &[][..] } else { &published.sample_sizes };
-        let bytes_max = need.bytes_max.unwrap_or(&UNBOUNDED[..self.observer.partitions.binning.len()]);
+        let bytes_max = need.bytes_max.unwrap_or(&UNBOUNDED[..self.observer.partitions.len()]);
         let (sample_size, basis) = (self.sample_size(when) as usize, self.ranking_basis());
         let rival = self.settings.policy.rival();
         let (partitions, sizes, costs) = self.observer.guides();
@@ -461,7 +458,7 @@ impl Tenure {
         self.current()?.partitions.get(partition).filter(|view| view.generation == *generation)
     }
 
-    /// Keys sampled per eviction by bin, as planned; empty where they are as set.
+    /// Keys sampled per eviction by partition, as planned; empty where they are as set.
     fn sample_sizes(&self) -> &[u32] {
         let current = self.current().filter(|_| self.settings.policy.rival().is_some_and(Rival::plans_sample_sizes));
         current.map_or(&[], |published| &published.sample_sizes)
@@ -483,12 +480,12 @@ impl Tenure {
         self.current()?.choice.sample_size.filter(|_| chooses)
     }
 
-    /// Keys sampled per eviction of a bin, where no reply waits.
-    pub fn sample_size_of(&self, bin: BinId) -> u32 {
-        self.sample_sizes().get(bin.index()).copied().unwrap_or_else(|| self.sample_size(When::Idle))
+    /// Keys sampled per eviction of a partition, where no reply waits.
+    pub fn sample_size_of(&self, partition: usize) -> u32 {
+        self.sample_sizes().get(partition).copied().unwrap_or_else(|| self.sample_size(When::Idle))
     }
 
-    /// Target bytes by bin; empty without a plan.
+    /// Target bytes by partition; empty without a plan.
     pub fn target_bytes(&self) -> &[u64] {
         let plan = self.current().and_then(|published| published.plan.as_ref());
         plan.map_or(&[], |plan| &plan.target_bytes)

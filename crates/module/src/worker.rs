@@ -5,7 +5,6 @@
 
 #[cfg(test)]
 mod agreement;
-mod division;
 pub mod lessons;
 pub mod model;
 mod partition_models;
@@ -24,7 +23,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use tenure_core::decide::size_class::SizeLimits;
 use tenure_core::policy::density::{Learned, Learner, LearnerConfig};
 use tenure_core::sampling::SampleRate;
 
@@ -32,15 +30,15 @@ use tenure_core::sampling::SampleRate;
 pub use self::lessons::Lesson;
 pub use self::lessons::Taught;
 use self::model::Modelling;
-use self::partition_models::{Closed, PartitionModels};
+use self::partition_models::PartitionModels;
 use self::planner::{Known, Planner, divide_fast};
 use self::rate::RateControl;
 use self::shared::{Effort, QUEUE_LEN};
 pub use self::shared::{Instructions, MemoryNow, Published, Shared, Snapshot, TenantTerms};
 use self::sizing::Sizer;
+pub use self::views::PartitionView;
 #[cfg(any(feature = "cluster", test))]
 pub use self::views::Weights;
-pub use self::views::{BinView, PartitionView};
 use crate::ffi::guard;
 use crate::observe::{Counters, Sampled};
 use crate::rivals::{Choice, Chooser, Whole};
@@ -248,9 +246,9 @@ impl Models {
         if snapshot.tenant_of.is_empty() {
             return;
         }
-        self.make_room(snapshot);
-        for (i, (&bins, &generation)) in snapshot.bins.iter().zip(&snapshot.generations).enumerate() {
-            if !self.kept.is_of(i, bins, generation) {
+        self.kept.make_room(snapshot.tenant_of.len());
+        for (i, &generation) in snapshot.generations.iter().enumerate() {
+            if !self.kept.is_of(i, generation) {
                 return;
             }
         }
@@ -306,10 +304,6 @@ impl Models {
         }
     }
 
-    fn make_room(&mut self, snapshot: &Snapshot) {
-        snapshot.bins.iter().enumerate().for_each(|(i, &bins)| self.kept.make_room(i, bins));
-    }
-
     /// With what replicas ask for, where there are any.
     fn with_teaching(&self, shared: &Shared, published: Published) -> Published {
         let learner = self.learner.as_ref().filter(|_| shared.is_asked());
@@ -342,7 +336,7 @@ impl Models {
     fn take_over(&mut self, snapshot: &Snapshot) {
         let Some(taught) = self.taught.clone() else { return };
         self.start_epoch(self.epoch, self.kept.modelling());
-        self.make_room(snapshot);
+        self.kept.make_room(snapshot.tenant_of.len());
         self.window.began = Instant::now();
         self.chooser.begin_with(taught.sample_size);
         if let Some((learner, teaching)) = self.learner.as_mut().zip(taught.teaching) {
@@ -353,13 +347,13 @@ impl Models {
 
     /// What is known is what was taught.
     fn plan_on_lessons(&mut self, snapshot: &Snapshot) -> Published {
-        let (partitions, bins) = self.kept.taught_views(snapshot);
+        let partitions = self.kept.taught_views();
         let began = Instant::now();
-        let known = self.known(&bins);
+        let known = self.known(&partitions);
         self.planner.plan_anew(snapshot, known, &self.kept.penalties_us(&partitions));
         if self.kept.modelling() == Modelling::SampleSizes {
             let as_set = snapshot.instructions.sample_size;
-            let carried = self.kept.carried_sample_sizes(snapshot);
+            let carried = self.kept.carried_sample_sizes();
             self.planner.take_over_sample_sizes(carried.into_iter().map(|k| k.unwrap_or(as_set)));
         }
         let effort = Effort { plan_us: began.elapsed().as_micros() as u64, ..self.effort() };
@@ -367,18 +361,16 @@ impl Models {
             choice: self.chooser.choice(),
             learned: self.learner.as_ref().map(|learner| learner.learned().clone()).unwrap_or_default(),
             is_taught: true,
-            fast_target_bytes: divide_fast(snapshot, &bins, self.rate.rate()),
-            limits: vec![SizeLimits::NONE; partitions.len()],
+            fast_target_bytes: divide_fast(snapshot, &partitions, self.rate.rate()),
             partitions,
-            bins,
             effort,
             ..self.as_it_stands()
         }
     }
 
     /// What a plan is made of.
-    fn known<'a>(&self, bins: &'a [BinView]) -> Known<'a> {
-        Known { bins, rate: self.rate.rate(), is_anything: self.kept.are_known() }
+    fn known<'a>(&self, partitions: &'a [PartitionView]) -> Known<'a> {
+        Known { partitions, rate: self.rate.rate(), is_anything: self.kept.are_known() }
     }
 
     /// What the next publication says in any case.
@@ -393,12 +385,9 @@ impl Models {
         }
     }
 
-    /// True where what was published is about these partitions, divided as they are now: limits between sizes that the
-    /// last window moved have not been published yet.
+    /// True where what was published is about these partitions.
     fn stands(&self, published: &Published) -> bool {
-        published.epoch == self.epoch
-            && published.bins.len() == self.kept.n_bins()
-            && published.limits == self.kept.limits()
+        published.epoch == self.epoch && published.partitions.len() == self.kept.len()
     }
 
     /// Ends a window in which nobody asked for anything: what was known stands, and is planned on for the limits as
@@ -407,12 +396,12 @@ impl Models {
         let began = Instant::now();
         let as_before = |view: &PartitionView| PartitionView { miss_ratio: None, ..view.clone() };
         let partitions: Vec<PartitionView> = before.partitions.iter().map(as_before).collect();
-        let known = self.known(&before.bins);
+        let known = self.known(&partitions);
         self.planner.plan_anew(snapshot, known, &self.kept.penalties_us(&partitions));
         self.window.number += 1;
         let plan_us = began.elapsed().as_micros() as u64;
         Published {
-            fast_target_bytes: divide_fast(snapshot, &before.bins, self.rate.rate()),
+            fast_target_bytes: divide_fast(snapshot, &partitions, self.rate.rate()),
             partitions,
             window: self.window.number,
             plan: self.planner.plan().cloned(),
@@ -424,15 +413,13 @@ impl Models {
     fn end_window(&mut self, snapshot: &Snapshot) -> Published {
         let began = Instant::now();
         let before = self.kept.before();
-        let Closed { views: partitions, bins, merged } = self.kept.close_all(snapshot);
+        let partitions = self.kept.close_all(snapshot);
         let curves_us = began.elapsed().as_micros() as u64;
         let began = Instant::now();
-        let known = self.known(&bins);
+        let known = self.known(&partitions);
         let moved = self.planner.end_window(snapshot, known, &self.kept.penalties_us(&partitions));
-        let carried = self.kept.carried_sample_sizes(snapshot);
-        self.planner.choose_sample_sizes(&merged, known, &carried, (moved, &snapshot.instructions));
-        // What is published is about the limits as they were; others are for the next window.
-        let limits = self.kept.limits();
+        let carried = self.kept.carried_sample_sizes();
+        self.planner.choose_sample_sizes(known, &carried, (moved, &snapshot.instructions));
         let choice = match self.kept.modelling() {
             Modelling::Miniatures => self.chooser.end_window(self.whole(snapshot), self.rate.rate()),
             _ => Choice::default(),
@@ -443,17 +430,15 @@ impl Models {
         let sizes = self.sizer.as_mut().map(|sizer| sizer.end_window(snapshot, &before, elapsed, &learned));
         self.window.number += 1;
         self.kept.end_window(snapshot);
-        let fast_target_bytes = divide_fast(snapshot, &bins, self.rate.rate());
+        let fast_target_bytes = divide_fast(snapshot, &partitions, self.rate.rate());
         let effort = Effort { curves_us, plan_us: began.elapsed().as_micros() as u64, ..self.effort() };
         Published {
             fast_target_bytes,
-            limits,
             choice,
             learned,
             sizes: sizes.unwrap_or_default().into(),
             prediction_error: self.sizer.as_ref().and_then(|sizer| sizer.error),
             partitions,
-            bins,
             effort,
             ..self.as_it_stands()
         }

@@ -11,7 +11,6 @@ use crate::access::Access;
 use crate::curve::{CurvePoint, MissRatioCurve, even_sizes};
 use crate::error::ConfigError;
 use crate::sampling::{SampleRate, Sampling};
-use crate::units::KeyHash;
 
 /// One point of a merged curve.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -145,11 +144,6 @@ impl MergedKrr {
     /// As [`Krr::record_joined`].
     pub fn record_joined(&mut self, access: &Access) {
         self.each(|model| model.record_joined(access));
-    }
-
-    /// As [`Krr::size_of`].
-    pub fn size_of(&self, key: KeyHash) -> Option<u32> {
-        self.models.first().and_then(|(_, model)| model.size_of(key))
     }
 
     /// As [`Krr::thin`] where `rate` is the lower, and [`Krr::widen`] where it is the higher.

@@ -72,13 +72,6 @@ pub const COMMANDS: &[Command] = &[
           maximum.",
         c"O(partitions), at most 128",
     ),
-    looks(
-        c"tenure.sizes",
-        Pace::Slow,
-        c"Each size class of the partitions that are divided by size: where it begins, keys, used and target bytes, \
-          its share of reads, K.",
-        c"O(partitions), at most 128",
-    ),
     Command {
         arguments: &[
             optional(c"tenant|partition", Form::Text),

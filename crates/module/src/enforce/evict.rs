@@ -23,7 +23,6 @@ use super::newcomers::{Newcomers, Oldest};
 use super::ranks;
 use super::walk::{Guides, Stretch, Visit, Walk, draw_db};
 use crate::ffi::server::{Kind, ScannedName, Server, Text, Unlinks};
-use crate::observe::bins::BinId;
 use crate::observe::keys::Keys;
 use crate::observe::partitions::in_database;
 
@@ -58,13 +57,13 @@ pub enum Scoring<'a> {
 pub struct Orders<'a> {
     /// Bytes to free.
     pub free_bytes: u64,
-    /// Target bytes by bin; with none, any key may go.
+    /// Target bytes by partition; with none, any key may go.
     pub target_bytes: &'a [u64],
-    /// Allowed bytes by bin: who is above goes even where memory isn't short.
+    /// Allowed bytes by partition: who is above goes even where memory isn't short.
     pub bytes_max: &'a [u64],
     /// Keys sampled per eviction.
     pub sample_size: usize,
-    /// The same by bin, where they differ.
+    /// The same by partition, where they differ.
     pub sample_sizes: &'a [u32],
     /// K was chosen: no key may be older than a sample of K gives.
     pub keeps_to_samples: bool,
@@ -262,7 +261,7 @@ impl Evictor {
                 }
                 let (score, sight) = look_at(visit, keys, orders, ages);
                 let victim = || Victim { name: visit.name.keep(), db: visit.db, sight, was_met: true };
-                pools.offer(visit.bin.in_pools(), score, victim);
+                pools.offer(visit.partition, score, victim);
             });
             met += gone.keys;
             steps += gone.steps;
@@ -280,18 +279,17 @@ impl Evictor {
     /// A key of a donor that the walk rarely meets: its oldest, or the longest idle of K where K was chosen small.
     fn newcomer(&mut self, server: &mut Server, guides: &Guides, orders: &Orders, donor: Donor) -> Option<Victim> {
         let Donor::Partition(id) = donor else { return None };
-        let bin = BinId::of_pools(id);
-        let keys = guides.usage.keys_of(&guides.partitions.binning, bin);
+        let keys = guides.usage.keys()[id.index()];
         // What is worth least isn't told by age.
         let by_age = matches!(orders.scoring, Scoring::Idle);
-        if orders.volatile_only || !by_age || self.pools.is_ready(donor) || !self.newcomers.cover(bin, keys) {
+        if orders.volatile_only || !by_age || self.pools.is_ready(donor) || !self.newcomers.cover(id, keys) {
             return None;
         }
         let k = self.pools.sample_size(donor);
         let Oldest { name, db, idle } = if orders.keeps_to_samples && k < NEARLY_LRU {
-            self.newcomers.oldest_of(server, bin, k, &mut self.random)?
+            self.newcomers.oldest_of(server, id, k, &mut self.random)?
         } else {
-            self.newcomers.oldest(server, bin, orders.now_us)?
+            self.newcomers.oldest(server, id, orders.now_us)?
         };
         Some(Victim { name, db, sight: Sight { idle, ..Sight::default() }, was_met: false })
     }
@@ -302,7 +300,7 @@ impl Evictor {
             return Some(*only);
         }
         let gives = match donor {
-            Donor::Partition(id) => Some(guides.partitions.binning.partition_of()[id.index()]),
+            Donor::Partition(id) => Some(id),
             Donor::Anyone => None,
         };
         let may_hold =
@@ -379,7 +377,7 @@ impl Evictor {
     }
 }
 
-/// Target and allowed bytes by bin, as this slice goes by them.
+/// Target and allowed bytes by partition, as this slice goes by them.
 struct Limits<'a> {
     target_bytes: Cow<'a, [u64]>,
     bytes_max: Cow<'a, [u64]>,
@@ -393,13 +391,13 @@ impl<'a> Limits<'a> {
     }
 
     fn next_donor(&self, guides: &Guides, short: bool) -> Option<Donor> {
-        let used_bytes = &guides.usage.bytes_by_bin()[..self.bytes_max.len()];
+        let used_bytes = &guides.usage.bytes()[..self.bytes_max.len()];
         let spared = || guides.partitions.at_minimum(used_bytes);
         next_donor(used_bytes, &self.target_bytes, &self.bytes_max, spared, short)
     }
 
     /// The keys of a donor don't turn up, as those of one slot of a cluster while the walk is in others, or the few
-    /// of a bin that came before their names were noted: whoever is next gives. False where it has been passed over
+    /// of one that came before their names were noted: whoever is next gives. False where it has been passed over
     /// before.
     fn pass_over(&mut self, donor: Donor) -> bool {
         let Donor::Partition(id) = donor else { return false };
@@ -419,7 +417,7 @@ impl<'a> Limits<'a> {
 /// Whose keys are looked at: where there are no targets that see to it, not those of tenants at their minimum.
 fn may_give(guides: &Guides, orders: &Orders) -> OverTarget {
     match orders.scoring {
-        Scoring::Ranked(_) => guides.partitions.above_minimums(guides.usage.bytes_by_bin()),
+        Scoring::Ranked(_) => guides.partitions.above_minimums(guides.usage.bytes()),
         _ => OverTarget::all(),
     }
 }
@@ -429,7 +427,7 @@ fn others(guides: &Guides, orders: &Orders, may_give: OverTarget) -> OverTarget 
     if let Scoring::Ranked(_) = orders.scoring {
         return may_give;
     }
-    let used_bytes = guides.usage.bytes_by_bin();
+    let used_bytes = guides.usage.bytes();
     let over = OverTarget::new(&used_bytes[..orders.bytes_max.len()], orders.target_bytes);
     if over.is_none() { guides.partitions.above_minimums(used_bytes) } else { over }
 }

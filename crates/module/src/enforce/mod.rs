@@ -2,20 +2,19 @@
 //! is idle.
 //!
 //! `walk` goes through the key space bucket by bucket, for the evictor and for the census alike; `usage` knows how
-//! many keys and bytes each partition has, and `spread` over what sizes; `evict` frees memory below the server's own
-//! limit, from partitions that hold more than their target or, by `ranks`, what is worth least; `newcomers` knows the
-//! keys of those too small for the walk to meet.
+//! many keys and bytes each partition has; `evict` frees memory below the server's own limit, from partitions that
+//! hold more than their target or, by `ranks`, what is worth least; `newcomers` knows the keys of those too small for
+//! the walk to meet.
 
 pub mod evict;
 pub mod newcomers;
 pub mod ranks;
-pub mod spread;
 pub mod usage;
 pub mod walk;
 
 use tenure_core::units::PARTITIONS_MAX;
 
-/// What bins may hold where nobody is above a maximum.
+/// What partitions may hold where nobody is above a maximum.
 pub static UNBOUNDED: [u64; PARTITIONS_MAX] = [u64::MAX; PARTITIONS_MAX];
 /// The server's clock of last accesses ticks once a second.
 const CLOCK_TICK_MS: u64 = 1000;

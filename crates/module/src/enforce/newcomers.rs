@@ -1,29 +1,28 @@
-//! The keys of bins so small that a walk through the key space rarely meets them: their names, noted as they come.
+//! The keys of partitions so small that a walk through the key space rarely meets them: their names, noted as they come.
 //!
-//! Finding K keys of a bin with a hundredth of all keys takes the walk a hundred times K visits, for one whose keys
+//! Finding K keys of one with a hundredth of all keys takes the walk a hundred times K visits, for one whose keys
 //! come and go faster than any. Here its oldest goes first, unless it was accessed since (CLOCK: then it goes to the
 //! back), at the cost of opening about one key; or, where a small K was chosen, the longest idle of K of them. Only
-//! for bins whose keys fit: where names had to be left out, those left out would never go. Memory: about 100 bytes
+//! for those whose keys fit: where names had to be left out, those left out would never go. Memory: about 100 bytes
 //! and the key's name for each, bounded by a share of the server's limit.
 
 use std::collections::VecDeque;
 
 use tenure_core::random::Random;
-use tenure_core::units::PARTITIONS_MAX;
+use tenure_core::units::{PARTITIONS_MAX, PartitionId};
 
 use super::CLOCK_TICK_MS;
 use crate::ffi::server::{Kind, Server, Text};
-use crate::observe::bins::BinId;
 
-/// Names of one bin, at the most.
+/// Names of one partition, at the most.
 const NAMES_MAX: usize = 2048;
-/// The names stand for the bin while it has no more than so many times as many keys.
+/// The names stand for the partition while it has no more than so many times as many keys.
 const COVERED: f64 = 2.0;
 /// All names together may take this share of the server's limit.
 const LIMIT_SHARE: u64 = 256;
 /// What a name takes, besides its letters, in bytes.
 const NAME_BYTES: u64 = 100;
-/// Bins with a larger share of the keys than one in so many are met often enough.
+/// Partitions with a larger share of the keys than one in so many are met often enough.
 const RARE_BELOW: f64 = 8.0;
 /// Keys looked at for one victim.
 const LOOKS_MAX: usize = 8;
@@ -60,15 +59,16 @@ impl Newcomers {
         Newcomers { lists: (0..PARTITIONS_MAX).map(|_| VecDeque::new()).collect(), len: 0 }
     }
 
-    /// A key has come into `bin`, which has `keys` of its database's `all_keys`; `note` is called where it is noted.
+    /// A key has come into a partition that has `keys` of its database's `all_keys`; `note` is called where it is
+    /// noted.
     pub fn came(
         &mut self,
-        bin: BinId,
+        partition: PartitionId,
         (keys, all_keys): (f64, f64),
         limit_bytes: u64,
         note: impl FnOnce() -> Newcomer,
     ) {
-        let list = &mut self.lists[bin.index()];
+        let list = &mut self.lists[partition.index()];
         if keys > COVERED * NAMES_MAX as f64 || keys * RARE_BELOW > all_keys {
             // Too many to be covered, or so many that the walk meets them.
             self.len -= list.len();
@@ -85,16 +85,16 @@ impl Newcomers {
         self.len = 0;
     }
 
-    /// True where most of the bin's `keys` are noted: the others would never go.
-    pub fn cover(&self, bin: BinId, keys: f64) -> bool {
-        let noted = self.lists[bin.index()].len();
+    /// True where most of the partition's `keys` are noted: the others would never go.
+    pub fn cover(&self, partition: PartitionId, keys: f64) -> bool {
+        let noted = self.lists[partition.index()].len();
         noted > 0 && COVERED * noted as f64 >= keys
     }
 
-    /// The oldest key of the bin that wasn't asked for since it came, taken off the list; `None` where the first few
-    /// were all asked for or gone.
-    pub fn oldest(&mut self, server: &mut Server, bin: BinId, now_us: u64) -> Option<Oldest> {
-        let list = &mut self.lists[bin.index()];
+    /// The oldest key of the partition that wasn't asked for since it came, taken off the list; `None` where the
+    /// first few were all asked for or gone.
+    pub fn oldest(&mut self, server: &mut Server, partition: PartitionId, now_us: u64) -> Option<Oldest> {
+        let list = &mut self.lists[partition.index()];
         for _ in 0..LOOKS_MAX {
             let newcomer = list.pop_front()?;
             server.select_db(newcomer.db);
@@ -114,9 +114,16 @@ impl Newcomers {
         None
     }
 
-    /// The longest idle of `k` keys of the bin, taken off the list; `None` where too many of those looked at were gone.
-    pub fn oldest_of(&mut self, server: &mut Server, bin: BinId, k: usize, random: &mut Random) -> Option<Oldest> {
-        let list = &mut self.lists[bin.index()];
+    /// The longest idle of `k` keys of the partition, taken off the list; `None` where too many of those looked at were
+    /// gone.
+    pub fn oldest_of(
+        &mut self,
+        server: &mut Server,
+        partition: PartitionId,
+        k: usize,
+        random: &mut Random,
+    ) -> Option<Oldest> {
+        let list = &mut self.lists[partition.index()];
         let mut oldest: Option<(usize, u64)> = None;
         let mut met = 0;
         for _ in 0..k + LOOKS_MAX {

@@ -8,24 +8,19 @@
 //!
 //! Bytes: keys × mean size, said anew whenever a key comes or goes. The walk's last round is remembered in 16
 //! segments, each replaced when the walk has gone through it again: for keys at rest the sum is exact, and a changed
-//! value counts within a round; of a partition of many keys one in four is sized. Size-classed partitions measure
-//! every key, including new ones: their mean is that of `spread`. Nothing is stored per key; about 10 KB per
-//! database.
+//! value counts within a round; of a partition of many keys one in four is sized. Nothing is stored per key; about 10
+//! KB per database.
 
 use tenure_core::units::{PARTITIONS_MAX, PartitionId};
 
-use super::spread::{Held, Spread, shares};
-use crate::observe::bins::{BinId, Binning};
 use crate::observe::partitions::Partitions;
-use crate::observe::sizes::{Known, Sizes};
+use crate::observe::sizes::Sizes;
 
 /// Counts are taken anew when they were off by this share of the keys.
 const DRIFT_MAX: f64 = 0.002;
 /// Partitions of more keys than this are sized by one in so many of those that are met.
 const KEYS_MANY: f64 = 16384.0;
 const SIZED_ONE_IN: u64 = 4;
-/// The walk hurries where more than this share of a divided partition's keys has changed its size unseen.
-const UNSEEN_MAX: f64 = 0.005;
 /// What was evicted is taken off what was met while at least this share of the keys is left.
 const LEFT_MIN: f64 = 0.25;
 /// Parts of a round.
@@ -168,13 +163,8 @@ struct Database {
     /// how likely they lie in the walked part.
     round: Vec<f64>,
     met: Met,
-    /// How the keys of divided partitions lie over their bins.
-    spread: Spread,
     /// Bytes by partition, as last said.
     bytes: Vec<u64>,
-    /// Keys of divided partitions that went, or were written anew, in the walk's round under way, of sizes not known;
-    /// and in the round before, part of which came after the walk had passed.
-    unseen: [f64; 2],
     /// Rounds of the walk that are to hurry, since many keys have changed partition.
     hurried: u8,
 }
@@ -193,22 +183,18 @@ impl Database {
             variance: 0.0,
             round: none,
             met: Met::new(),
-            spread: Spread::default(),
             bytes: vec![0; PARTITIONS_MAX],
-            unseen: [0.0; 2],
             hurried: 0,
         }
     }
 
     /// Keys × mean size of a partition.
-    fn bytes_of(&self, partition: PartitionId, known: &Known) -> u64 {
+    fn bytes_of(&self, partition: PartitionId, sizes: &Sizes) -> u64 {
         let i = partition.index();
         if self.keys[i] <= 0.0 {
             return 0;
         }
-        let are_many = known.binning.of(partition).are_many();
-        let of_all = are_many.then(|| self.spread.held(partition, self.walked()).mean_bytes()).flatten();
-        let mean = of_all.or_else(|| self.met.mean(i)).unwrap_or_else(|| f64::from(known.sizes.mean_bytes(partition)));
+        let mean = self.met.mean(i).unwrap_or_else(|| f64::from(sizes.mean_bytes(partition)));
         (self.keys[i] * mean) as u64
     }
 
@@ -255,7 +241,6 @@ impl Database {
 
     fn come_round(&mut self) {
         self.met.come_round();
-        self.spread.come_round();
         let visited: f64 = self.round.iter().sum();
         let wrong = self.uncounted + self.drift;
         // A round that began half-way has met some of the keys, of which the rest is guessed.
@@ -265,7 +250,6 @@ impl Database {
             (self.uncounted, self.drift) = (0.0, in_doubt);
         }
         (self.moved, self.variance) = (0.0, 0.0);
-        self.unseen = [0.0, self.unseen[0]];
         self.hurried = self.hurried.saturating_sub(1);
         self.round.fill(0.0);
     }
@@ -283,7 +267,6 @@ impl Database {
             *partition = to as u16;
         }
         self.bytes[to] += std::mem::take(&mut self.bytes[from]);
-        self.spread.forget(from);
     }
 }
 
@@ -293,50 +276,32 @@ pub struct Usage {
     databases: Vec<Database>,
     keys: Vec<f64>,
     bytes: Vec<u64>,
-    by_bin: Vec<u64>,
     /// Keys that the walk met.
     visits: u64,
-    /// Keys that came into divided partitions, and writes there, as of the last look.
-    came: u64,
-    writes: u64,
 }
 
 impl Usage {
     /// Nothing known yet.
     pub fn new() -> Self {
-        let none = vec![0; PARTITIONS_MAX];
-        let keys = vec![0.0; PARTITIONS_MAX];
-        Usage { keys, bytes: none.clone(), by_bin: none, ..Usage::default() }
+        Usage { keys: vec![0.0; PARTITIONS_MAX], bytes: vec![0; PARTITIONS_MAX], ..Usage::default() }
     }
 
-    /// A key came into being; its size matters where its partition is divided.
-    pub fn came(&mut self, db: u16, partition: PartitionId, size_bytes: Option<u32>, known: &Known) {
+    /// A key came into being.
+    pub fn came(&mut self, db: u16, partition: PartitionId, sizes: &Sizes) {
         let place = self.place(db);
         let database = &mut self.databases[place];
-        let walked = database.walked();
-        database.count(partition.index(), 1.0, walked);
-        if known.binning.of(partition).are_many() {
-            self.came += 1;
-            match size_bytes {
-                Some(size_bytes) => database.spread.came(partition, size_bytes, walked),
-                None => database.unseen[0] += 1.0,
-            }
-        }
+        database.count(partition.index(), 1.0, database.walked());
         self.keys[partition.index()] += 1.0;
-        self.say_bytes(place, partition, known);
+        self.say_bytes(place, partition, sizes);
     }
 
     /// Keys that were elsewhere are this server's from now on, of sizes not known.
-    pub fn arrived(&mut self, db: u16, partition: PartitionId, keys: u64, known: &Known) {
+    pub fn arrived(&mut self, db: u16, partition: PartitionId, keys: u64, sizes: &Sizes) {
         let place = self.place(db);
         let database = &mut self.databases[place];
-        let walked = database.walked();
-        database.count(partition.index(), keys as f64, walked);
-        if known.binning.of(partition).are_many() {
-            database.unseen[0] += keys as f64;
-        }
+        database.count(partition.index(), keys as f64, database.walked());
         self.keys[partition.index()] += keys as f64;
-        self.say_bytes(place, partition, known);
+        self.say_bytes(place, partition, sizes);
     }
 
     /// A database, or each, has other keys than before, or none.
@@ -345,58 +310,37 @@ impl Usage {
     }
 
     /// A key went, of a size not known.
-    pub fn went(&mut self, db: u16, partition: PartitionId, known: &Known) {
+    pub fn went(&mut self, db: u16, partition: PartitionId, sizes: &Sizes) {
         let place = self.place(db);
         let database = &mut self.databases[place];
         database.count(partition.index(), -1.0, database.walked());
-        if known.binning.of(partition).are_many() {
-            database.unseen[0] += 1.0;
-        }
-        self.one_less(place, partition, known);
+        self.one_less(place, partition, sizes);
     }
 
     /// A key was evicted, which the walk had met or had not.
-    pub fn evicted(&mut self, db: u16, partition: PartitionId, size_bytes: u32, was_met: bool, known: &Known) {
+    pub fn evicted(&mut self, db: u16, partition: PartitionId, size_bytes: u32, was_met: bool, sizes: &Sizes) {
         let place = self.place(db);
         let database = &mut self.databases[place];
         let met = if was_met { 1.0 } else { database.walked() };
         database.count(partition.index(), -1.0, met);
-        database.spread.evicted(partition, size_bytes, met);
         if was_met {
             database.met.evicted.add(partition.index(), 1.0, f64::from(size_bytes));
         }
-        self.one_less(place, partition, known);
+        self.one_less(place, partition, sizes);
     }
 
-    fn one_less(&mut self, place: usize, partition: PartitionId, known: &Known) {
+    fn one_less(&mut self, place: usize, partition: PartitionId, sizes: &Sizes) {
         let keys = &mut self.keys[partition.index()];
         *keys = (*keys - 1.0).max(0.0);
-        self.say_bytes(place, partition, known);
+        self.say_bytes(place, partition, sizes);
     }
 
     /// Says anew what a partition holds, after a change in one database.
-    fn say_bytes(&mut self, place: usize, partition: PartitionId, known: &Known) {
+    fn say_bytes(&mut self, place: usize, partition: PartitionId, sizes: &Sizes) {
         let i = partition.index();
-        let bytes = self.databases[place].bytes_of(partition, known);
+        let bytes = self.databases[place].bytes_of(partition, sizes);
         let before = std::mem::replace(&mut self.databases[place].bytes[i], bytes);
         self.bytes[i] = self.bytes[i] - before + bytes;
-        self.divide(partition, known.binning);
-    }
-
-    /// Divides a partition's bytes among its bins.
-    fn divide(&mut self, partition: PartitionId, binning: &Binning) {
-        let (i, bins) = (partition.index(), binning.of(partition));
-        let by_bin = &mut self.by_bin[bins.range()];
-        if !bins.are_many() {
-            by_bin[0] = self.bytes[i];
-            return;
-        }
-        by_bin.fill(0);
-        for database in self.databases.iter().filter(|database| database.bytes[i] > 0) {
-            let shares = shares(&database.spread.held(partition, database.walked()).bytes);
-            let own = shares.map(|share| (share * database.bytes[i] as f64) as u64);
-            by_bin.iter_mut().zip(own).for_each(|(sum, own)| *sum += own);
-        }
     }
 
     /// So many keys have changed partition, or may have, without an event: where they are many, the next rounds count
@@ -424,9 +368,9 @@ impl Usage {
     }
 
     /// A key has changed partition, of a size not known.
-    pub fn changed(&mut self, db: u16, from: PartitionId, to: PartitionId, known: &Known) {
-        self.went(db, from, known);
-        self.came(db, to, None, known);
+    pub fn changed(&mut self, db: u16, from: PartitionId, to: PartitionId, sizes: &Sizes) {
+        self.went(db, from, sizes);
+        self.came(db, to, sizes);
         let place = self.place(db);
         let database = &mut self.databases[place];
         (database.drift, database.moved) = (database.drift + 1.0, database.moved + 1.0);
@@ -455,12 +399,6 @@ impl Usage {
         database.met.add(partition.index(), keys, Some((sized as f64, bytes as f64)), database.total);
     }
 
-    /// The same of a divided partition.
-    pub fn visited_of_size(&mut self, db: u16, partition: PartitionId, size_bytes: u32) {
-        let place = self.place(db);
-        self.databases[place].spread.met(partition, size_bytes);
-    }
-
     /// The walk has come round in `db`.
     pub fn came_round(&mut self, db: u16) {
         let place = self.place(db);
@@ -473,18 +411,9 @@ impl Usage {
         self.databases.iter().all(|d| d.total < 1.0 || is_counted(d))
     }
 
-    /// So many `writes` have been seen of divided partitions, ever: those that made no key have changed one. They are
-    /// fewer than before where the number of a partition went to another tenant.
-    pub fn written(&mut self, writes: u64) {
-        let before = std::mem::replace(&mut self.writes, writes);
-        let (written, came) = (writes.saturating_sub(before), std::mem::take(&mut self.came));
-        let unseen = written.saturating_sub(came) as f64;
-        self.databases.iter_mut().for_each(|database| database.unseen[0] += unseen);
-    }
-
-    /// True where what partitions or bins hold has changed without a word, so that only the walk can tell.
+    /// True where what partitions hold has changed without a word, so that only the walk can tell.
     pub fn is_outdated(&self) -> bool {
-        self.databases.iter().any(|d| d.hurried > 0 || d.unseen.iter().sum::<f64>() > UNSEEN_MAX * d.total)
+        self.databases.iter().any(|d| d.hurried > 0)
     }
 
     /// Takes the number of keys of each database in use from the server, and adds all up anew.
@@ -492,19 +421,16 @@ impl Usage {
         self.databases.retain(|d| db_sizes.iter().any(|(db, _)| *db == d.db));
         self.keys.fill(0.0);
         self.bytes.fill(0);
-        let known = Known { binning: &partitions.binning, sizes };
         for &(db, total) in db_sizes {
             let place = self.place(db);
             let database = &mut self.databases[place];
             database.settle(total as f64, partitions.whole_database(db));
-            database.spread.settle(|partition| *partitions.binning.limits(partition));
             for i in 0..partitions.len() {
-                database.bytes[i] = database.bytes_of(PartitionId(i as u16), &known);
+                database.bytes[i] = database.bytes_of(PartitionId(i as u16), sizes);
                 self.keys[i] += database.keys[i];
                 self.bytes[i] += database.bytes[i];
             }
         }
-        (0..partitions.len()).for_each(|i| self.divide(PartitionId(i as u16), known.binning));
     }
 
     /// Keys of a partition in one database, and all keys there.
@@ -523,30 +449,6 @@ impl Usage {
         &self.bytes
     }
 
-    /// Bytes by bin, for every number that a bin may have.
-    pub fn bytes_by_bin(&self) -> &[u64] {
-        &self.by_bin
-    }
-
-    /// Keys of a bin.
-    pub fn keys_of(&self, binning: &Binning, bin: BinId) -> f64 {
-        self.keys[binning.partition_of()[bin.index()].index()] * self.key_share(binning, bin)
-    }
-
-    /// The share of its partition's keys that a bin has.
-    pub fn key_share(&self, binning: &Binning, bin: BinId) -> f64 {
-        let partition = binning.partition_of()[bin.index()];
-        let bins = binning.of(partition);
-        if bins.are_many() { shares(&self.held(partition).keys)[bin.index() - bins.range().start] } else { 1.0 }
-    }
-
-    /// What the size classes of a divided partition have in all databases.
-    fn held(&self, partition: PartitionId) -> Held {
-        let mut held = Held::default();
-        self.databases.iter().for_each(|d| held.add(&d.spread.held(partition, d.walked()), 1.0));
-        held
-    }
-
     fn place(&mut self, db: u16) -> usize {
         self.databases.iter().position(|d| d.db == db).unwrap_or_else(|| {
             self.databases.push(Database::new(db));
@@ -557,8 +459,6 @@ impl Usage {
 
 #[cfg(test)]
 mod tests {
-    use tenure_core::decide::size_class::SizeClasses;
-
     use super::*;
     use crate::observe::classes::Classes;
     use crate::observe::keys::Keys;
@@ -568,15 +468,11 @@ mod tests {
     const B: PartitionId = PartitionId(1);
 
     fn of_tenants(text: &str) -> Partitions {
-        Partitions::new(Tenants::new(&TenantSpec::parse(text).unwrap()), Classes::default(), Keys::default(), None, 0)
+        Partitions::new(Tenants::new(&TenantSpec::parse(text).unwrap()), Classes::default(), Keys::default(), None)
     }
 
     fn prefixes() -> Partitions {
         of_tenants("a=a:* b=b:*")
-    }
-
-    fn known<'a>(partitions: &'a Partitions, sizes: &'a Sizes) -> Known<'a> {
-        Known { binning: &partitions.binning, sizes }
     }
 
     fn visit(usage: &mut Usage, partition: PartitionId, n: usize, size_bytes: u32) {
@@ -609,7 +505,7 @@ mod tests {
         let (mut usage, partitions, sizes) = (Usage::new(), prefixes(), Sizes::new());
         usage.settle(&[(0, 100)], &partitions, &sizes);
         visit(&mut usage, A, 90, 10);
-        (0..50).for_each(|_| usage.changed(0, A, B, &known(&partitions, &sizes)));
+        (0..50).for_each(|_| usage.changed(0, A, B, &sizes));
         visit(&mut usage, B, 10, 10);
         usage.came_round(0);
         visit(&mut usage, A, 50, 10);
@@ -627,8 +523,8 @@ mod tests {
     #[test]
     fn what_came_by_an_event_is_known_at_once() {
         let (mut usage, partitions, sizes) = (Usage::new(), prefixes(), Sizes::new());
-        (0..40).for_each(|_| usage.came(0, A, None, &known(&partitions, &sizes)));
-        (0..960).for_each(|_| usage.came(0, B, None, &known(&partitions, &sizes)));
+        (0..40).for_each(|_| usage.came(0, A, &sizes));
+        (0..960).for_each(|_| usage.came(0, B, &sizes));
         visit(&mut usage, A, 5, 10);
         usage.settle(&[(0, 1000)], &partitions, &sizes);
         assert_eq!(&usage.keys()[..2], [40.0, 960.0]);
@@ -646,8 +542,8 @@ mod tests {
         visit(&mut usage, A, 50, 10);
         usage.came_round(0);
         usage.settle(&[(0, 50)], &partitions, &sizes);
-        (0..50).for_each(|_| usage.came(0, B, None, &known(&partitions, &sizes)));
-        usage.went(0, A, &known(&partitions, &sizes));
+        (0..50).for_each(|_| usage.came(0, B, &sizes));
+        usage.went(0, A, &sizes);
         usage.settle(&[(0, 99)], &partitions, &sizes);
         assert_eq!(&usage.keys()[..2], [49.0, 50.0]);
         visit(&mut usage, A, 59, 10);
@@ -701,8 +597,8 @@ mod tests {
         let (mut usage, partitions, sizes) = (Usage::new(), prefixes(), Sizes::new());
         usage.settle(&[(0, 1000)], &partitions, &sizes);
         visit(&mut usage, A, 500, 10);
-        (0..500).for_each(|_| usage.went(0, A, &known(&partitions, &sizes)));
-        (0..500).for_each(|_| usage.came(0, B, None, &known(&partitions, &sizes)));
+        (0..500).for_each(|_| usage.went(0, A, &sizes));
+        (0..500).for_each(|_| usage.came(0, B, &sizes));
         visit(&mut usage, A, 400, 10);
         visit(&mut usage, B, 600, 10);
         usage.came_round(0);
@@ -723,7 +619,7 @@ mod tests {
         visit(&mut usage, A, 40, 100);
         visit(&mut usage, B, 60, 10);
         usage.settle(&[(0, 200)], &partitions, &sizes);
-        (0..30).for_each(|_| usage.evicted(0, A, 100, true, &known(&partitions, &sizes)));
+        (0..30).for_each(|_| usage.evicted(0, A, 100, true, &sizes));
         visit(&mut usage, B, 100, 10);
         usage.came_round(0);
         usage.settle(&[(0, 170)], &partitions, &sizes);
@@ -735,12 +631,12 @@ mod tests {
     #[test]
     fn evicting_the_large_lowers_the_mean() {
         let (mut usage, partitions, sizes) = (Usage::new(), prefixes(), Sizes::new());
-        (0..40).for_each(|_| usage.came(0, A, None, &known(&partitions, &sizes)));
+        (0..40).for_each(|_| usage.came(0, A, &sizes));
         usage.settle(&[(0, 40)], &partitions, &sizes);
         visit(&mut usage, A, 30, 10);
         visit(&mut usage, A, 10, 1000);
         usage.came_round(0);
-        (0..10).for_each(|_| usage.evicted(0, A, 1000, true, &known(&partitions, &sizes)));
+        (0..10).for_each(|_| usage.evicted(0, A, 1000, true, &sizes));
         usage.settle(&[(0, 30)], &partitions, &sizes);
         assert_eq!((usage.keys()[0], usage.bytes()[0]), (30.0, 300));
     }
@@ -768,36 +664,20 @@ mod tests {
     }
 
     /// Large keys come and are evicted as fast, many times over between two looks at the server: what is held stays
-    /// what it was, divided by size or not.
+    /// what it was.
     #[test]
     fn what_goes_takes_along_what_it_brought() {
-        for size_classes in [1, 4] {
-            let tenants = Tenants::new(&TenantSpec::parse("a=a:* b=b:*").unwrap());
-            let mut partitions = Partitions::new(tenants, Classes::default(), Keys::default(), None, size_classes);
-            let (mut usage, sizes) = (Usage::new(), Sizes::new());
-            let mut classes = SizeClasses::new(4);
-            (100..1700).for_each(|size_bytes| classes.saw(size_bytes));
-            classes.end_window(1600, 1.0);
-            partitions.binning.set_limits(&[*classes.limits(); 2]);
-            let meet = |usage: &mut Usage, size_bytes: u32| {
-                usage.visited(0, A, Some(size_bytes));
-                usage.visited_of_size(0, A, size_bytes);
-            };
-            (0..1000).for_each(|_| usage.came(0, A, Some(200), &known(&partitions, &sizes)));
-            usage.settle(&[(0, 1000)], &partitions, &sizes);
-            (0..1000).for_each(|_| meet(&mut usage, 200));
-            usage.came_round(0);
-            usage.settle(&[(0, 1000)], &partitions, &sizes);
-            for _ in 0..1000 {
-                usage.came(0, A, Some(1600), &known(&partitions, &sizes));
-                usage.evicted(0, A, 1600, false, &known(&partitions, &sizes));
-            }
-            assert_eq!(usage.bytes()[0], 200_000, "{size_classes}");
-            assert_eq!(usage.bytes_by_bin()[..4], [200_000, 0, 0, 0]);
-            (0..100).for_each(|_| usage.came(0, A, Some(1600), &known(&partitions, &sizes)));
-            let before = usage.bytes_by_bin()[3];
-            assert!(size_classes == 1 || before.abs_diff(160_000) < 1000, "{before}");
+        let (mut usage, partitions, sizes) = (Usage::new(), prefixes(), Sizes::new());
+        (0..1000).for_each(|_| usage.came(0, A, &sizes));
+        usage.settle(&[(0, 1000)], &partitions, &sizes);
+        visit(&mut usage, A, 1000, 200);
+        usage.came_round(0);
+        usage.settle(&[(0, 1000)], &partitions, &sizes);
+        for _ in 0..1000 {
+            usage.came(0, A, &sizes);
+            usage.evicted(0, A, 1600, false, &sizes);
         }
+        assert_eq!(usage.bytes()[0], 200_000);
     }
 
     /// 60 of B's keys become A's while A becomes somebody else's: at once all are B's, and once the walk has come
@@ -805,8 +685,8 @@ mod tests {
     #[test]
     fn a_number_that_goes_to_another_tenant_is_counted_anew() {
         let (mut usage, partitions, sizes) = (Usage::new(), prefixes(), Sizes::new());
-        (0..40).for_each(|_| usage.came(0, A, None, &known(&partitions, &sizes)));
-        (0..160).for_each(|_| usage.came(0, B, None, &known(&partitions, &sizes)));
+        (0..40).for_each(|_| usage.came(0, A, &sizes));
+        (0..160).for_each(|_| usage.came(0, B, &sizes));
         for _ in 0..2 {
             usage.settle(&[(0, 200)], &partitions, &sizes);
             visit(&mut usage, A, 40, 100);
@@ -829,28 +709,6 @@ mod tests {
         usage.settle(&[(0, 200)], &partitions, &sizes);
         assert_eq!((&usage.keys()[..2], usage.bytes()[0]), (&[60.0, 140.0][..], 600));
         assert!(!usage.is_outdated());
-    }
-
-    /// What has changed without a word is outdated until the walk has come round from there.
-    #[test]
-    fn the_walk_hurries_until_it_has_met_what_changed() {
-        let tenants = Tenants::new(&TenantSpec::parse("a=a:*").unwrap());
-        let partitions = Partitions::new(tenants, Classes::default(), Keys::default(), None, 4);
-        let (mut usage, sizes) = (Usage::new(), Sizes::new());
-        (0..1000).for_each(|_| usage.came(0, A, Some(200), &known(&partitions, &sizes)));
-        usage.settle(&[(0, 1000)], &partitions, &sizes);
-        usage.written(1000);
-        assert!(!usage.is_outdated(), "each write made a key");
-        usage.written(1100);
-        assert!(usage.is_outdated(), "these did not");
-        usage.came_round(0);
-        assert!(usage.is_outdated(), "the walk had passed some");
-        usage.came_round(0);
-        assert!(!usage.is_outdated());
-        usage.written(600);
-        assert!(!usage.is_outdated(), "those of a tenant that has gone are not counted any more");
-        (0..10).for_each(|_| usage.went(0, A, &known(&partitions, &sizes)));
-        assert!(usage.is_outdated());
     }
 
     #[test]

@@ -8,10 +8,9 @@ use tenure_core::units::{KeyHash, PartitionId};
 
 use super::usage::Usage;
 use crate::ffi::server::{Key, Kind, ScanCursor, ScannedName, Server};
-use crate::observe::bins::BinId;
 use crate::observe::keys::Keys;
 use crate::observe::partitions::{Partitions, in_database};
-use crate::observe::sizes::{Known, Sizes};
+use crate::observe::sizes::Sizes;
 
 /// A key as the walk meets it.
 pub struct Visit<'a> {
@@ -24,8 +23,6 @@ pub struct Visit<'a> {
     pub db: u16,
     /// Where it belongs.
     pub partition: PartitionId,
-    /// In which bin.
-    pub bin: BinId,
     /// What it takes, where that was looked at.
     pub size_bytes: Option<u32>,
 }
@@ -64,8 +61,7 @@ pub enum SizesOf {
 impl Guides<'_> {
     /// A key was evicted, which the walk had met or had not.
     pub fn evicted(&mut self, db: u16, partition: PartitionId, size_bytes: u32, was_met: bool) {
-        let known = Known { binning: &self.partitions.binning, sizes: self.sizes };
-        self.usage.evicted(db, partition, size_bytes, was_met, &known);
+        self.usage.evicted(db, partition, size_bytes, was_met, self.sizes);
     }
 
     /// The hash of a key that is about to be looked up among those that are remembered: that line of memory comes
@@ -78,15 +74,9 @@ impl Guides<'_> {
         Some(hash)
     }
 
-    /// As [`Guides::met`], of an undivided partition that the database is as a whole.
+    /// As [`Guides::met`], of a partition that the database is as a whole.
     #[inline]
-    fn tallied(
-        &mut self,
-        tally: &mut Tally,
-        partition: PartitionId,
-        name: &ScannedName,
-        key: &Key,
-    ) -> (BinId, Option<u32>) {
+    fn tallied(&mut self, tally: &mut Tally, partition: PartitionId, name: &ScannedName, key: &Key) -> Option<u32> {
         let is_counted = self.sizes_of == SizesOf::All || self.usage.wants_size(partition);
         let is_sized = is_counted || (self.sizes_of == SizesOf::Collections && key.kind() == Kind::Collection);
         let size_bytes = is_sized.then(|| self.sizes.of(partition, name, || KeyHash::of(name.as_ref()), key));
@@ -95,7 +85,7 @@ impl Guides<'_> {
             tally.sized += 1;
             tally.bytes += u64::from(size_bytes);
         }
-        (self.partitions.binning.of(partition).of_class(0), size_bytes)
+        size_bytes
     }
 
     /// What was tallied counts.
@@ -107,11 +97,10 @@ impl Guides<'_> {
         }
     }
 
-    /// The walk met a key: it counts, and where its size matters to anybody it is looked at. Its bin and size.
+    /// The walk met a key: it counts, and where its size matters to anybody it is looked at. Its size.
     #[inline]
-    fn met(&mut self, db: u16, partition: PartitionId, name: &ScannedName, key: &Key) -> (BinId, Option<u32>) {
-        let bins = self.partitions.binning.of(partition);
-        let is_counted = self.usage.wants_size(partition) || self.sizes_of == SizesOf::All || bins.are_many();
+    fn met(&mut self, db: u16, partition: PartitionId, name: &ScannedName, key: &Key) -> Option<u32> {
+        let is_counted = self.usage.wants_size(partition) || self.sizes_of == SizesOf::All;
         let is_sized = is_counted || (self.sizes_of == SizesOf::Collections && key.kind() == Kind::Collection);
         // The hash only finds a remembered size; strings don't need it.
         let hash = || KeyHash::of(name.as_ref());
@@ -122,14 +111,7 @@ impl Guides<'_> {
             self.sizes.met(partition, size_bytes);
         }
         self.usage.visited(db, partition, counted_bytes);
-        let bin = match size_bytes.filter(|_| bins.are_many()) {
-            Some(size_bytes) => {
-                self.usage.visited_of_size(db, partition, size_bytes);
-                self.partitions.binning.bin_of(partition, size_bytes)
-            }
-            None => bins.of_class(0),
-        };
-        (bin, size_bytes)
+        size_bytes
     }
 }
 
@@ -187,28 +169,27 @@ impl Walk {
             self.cursors.len() - 1
         });
         let cursor = &self.cursors[place].1;
-        let undivided = whole.filter(|partition| !guides.partitions.binning.of(*partition).are_many());
         let (mut gone, mut tally) = (Stretch { keys: 0, steps: 0 }, Tally::default());
         while gone.keys < stretch.keys && gone.steps < stretch.steps {
             gone.steps += 1;
             let came_round = server.scan_step(cursor, |name, key| {
                 gone.keys += 1;
                 let hash = guides.hash_of(db, name);
-                let (partition, (bin, size_bytes)) = match undivided {
+                let (partition, size_bytes) = match whole {
                     Some(partition) => (partition, guides.tallied(&mut tally, partition, name, key)),
                     None => {
-                        let partition = whole.unwrap_or_else(|| guides.partitions.of(db, name.as_ref()));
+                        let partition = guides.partitions.of(db, name.as_ref());
                         (partition, guides.met(db, partition, name, key))
                     }
                 };
-                visit(&Visit { name, key, hash, db, partition, bin, size_bytes }, &guides.partitions.keys);
+                visit(&Visit { name, key, hash, db, partition, size_bytes }, &guides.partitions.keys);
             });
             if came_round {
-                guides.settle(&mut tally, db, undivided);
+                guides.settle(&mut tally, db, whole);
                 guides.usage.came_round(db);
             }
         }
-        guides.settle(&mut tally, db, undivided);
+        guides.settle(&mut tally, db, whole);
         self.visited += gone.keys as u64;
         gone
     }

@@ -300,7 +300,7 @@ mod tests {
     }
 
     fn with(classes: Classes, keys: Keys) -> Partitions {
-        Partitions::new(Tenants::new(&TenantSpec::default()), classes, keys, None, 0)
+        Partitions::new(Tenants::new(&TenantSpec::default()), classes, keys, None)
     }
 
     fn of(partitions: &Partitions, name: &[u8]) -> String {

@@ -8,7 +8,6 @@
 //! sampled key.
 
 pub mod arrivals;
-pub mod bins;
 pub mod classes;
 pub mod clients;
 pub mod command_table;
@@ -52,7 +51,7 @@ use self::partitions::{Partitions, in_database};
 pub use self::sampler::Sampled;
 use self::sampler::{Lookup, Sampler};
 use self::served::ServedSlots;
-use self::sizes::{Known, Sizes};
+use self::sizes::Sizes;
 use self::turns::Turns;
 
 use crate::ffi::filter::{FilterCall, Words};
@@ -472,12 +471,6 @@ impl Observer {
         self.counters.iter().map(|counters| counters.writes).sum()
     }
 
-    /// Writes counted so far of partitions that are divided by size.
-    pub fn writes_of_divided(&self) -> u64 {
-        let with_bins = self.counters.iter().zip(self.partitions.binning.all());
-        with_bins.filter(|(_, bins)| bins.are_many()).map(|(counters, _)| counters.writes).sum()
-    }
-
     /// Tells which databases hold keys.
     pub fn set_dbs_in_use(&mut self, dbs: &[u16]) {
         self.clients.set_dbs_in_use(dbs);
@@ -493,9 +486,9 @@ impl Observer {
         &mut self.sizes
     }
 
-    /// What bytes are told by, beside the keys.
-    pub fn known(&self) -> Known<'_> {
-        Known { binning: &self.partitions.binning, sizes: &self.sizes }
+    /// The same, to ask them only.
+    pub fn known_sizes(&self) -> &Sizes {
+        &self.sizes
     }
 }
 
@@ -524,7 +517,7 @@ mod tests {
     #[test]
     fn what_misses_cost_is_not_taken_for_other_partitions() {
         let partitions =
-            || Partitions::new(Tenants::new(&TenantSpec::default()), Classes::default(), Keys::default(), None, 1);
+            || Partitions::new(Tenants::new(&TenantSpec::default()), Classes::default(), Keys::default(), None);
         let mut observer = Observer::new(CommandTable::empty(), partitions(), Arc::new(ArrayQueue::new(1)));
         observer.misses.costs =
             MissCosts { penalty_us: [50.0; PARTITIONS_MAX], are_delayed: true, ..MissCosts::default() };

@@ -9,7 +9,6 @@ use tenure_core::policy::over_target::OverTarget;
 use tenure_core::units::{KeyHash, PARTITIONS_MAX, PartitionId, TenantId};
 
 use super::DBS_MAX;
-use super::bins::Binning;
 use super::classes::{CLASSES, Class, Classes};
 use super::keys::{Keys, Remembers};
 use super::owners::{NOBODY, Owners, User};
@@ -33,8 +32,6 @@ pub struct Partitions {
     pub keys: Keys,
     /// Whose a key is; where no tenant is a user nobody asks.
     pub owners: Option<Box<dyn Owners>>,
-    /// How each is divided by the size of its values.
-    pub binning: Binning,
     /// What partitions that wake keep of the memory, in bytes by partition; empty where none does.
     pub held_bytes: Vec<u64>,
     names: Vec<String>,
@@ -46,22 +43,14 @@ pub struct Partitions {
 }
 
 impl Partitions {
-    /// One partition per tenant, and one more for each class of its keys; each divided into `size_classes` while
-    /// there are numbers, where that is 2 or more. Of `owners` that which was known before is taken on where tenants
-    /// are users.
-    pub fn new(
-        tenants: Tenants,
-        classes: Classes,
-        keys: Keys,
-        owners: Option<Box<dyn Owners>>,
-        size_classes: usize,
-    ) -> Self {
+    /// One partition per tenant, and one more for each class of its keys. Of `owners` that which was known before is
+    /// taken on where tenants are users.
+    pub fn new(tenants: Tenants, classes: Classes, keys: Keys, owners: Option<Box<dyn Owners>>) -> Self {
         let mut partitions = Partitions {
             tenants,
             classes,
             keys,
             owners: None,
-            binning: Binning::new(size_classes),
             held_bytes: Vec::new(),
             names: Vec::new(),
             of: Vec::new(),
@@ -190,15 +179,14 @@ impl Partitions {
             self.add(tenant, 0);
             return self.add(tenant, class);
         }
-        let id = match (self.binning.free(), base) {
+        let id = match (self.free(), base) {
             (0, UNASSIGNED) => self.names.len() as u8 - 1,
             (0 | 1, base) if base != UNASSIGNED => base,
             _ => {
-                self.binning.add(self.numbers_needed(tenant));
                 self.names.push(self.name_of(tenant, class));
                 self.of.push((tenant, class));
                 self.generations.push(0);
-                if self.binning.free() <= 1 {
+                if self.free() <= 1 {
                     self.tenants.close();
                 }
                 self.names.len() as u8 - 1
@@ -247,13 +235,9 @@ impl Partitions {
         &self.generations
     }
 
-    /// Numbers that are to be left for who comes after `tenant`: one for each tenant that is known, and some where
-    /// more may come.
-    fn numbers_needed(&self, tenant: TenantId) -> usize {
-        let known = self.tenants.names().len().saturating_sub(usize::from(tenant.0) + 1);
-        let may_come = self.classes.is_on() || self.tenants.may_grow();
-        let to_appear = if self.tenants.do_appear() { self.tenants.free() + 1 } else { 0 };
-        known.max(if may_come { PARTITIONS_MAX / 4 } else { 0 }).max(to_appear)
+    /// Numbers that are left.
+    fn free(&self) -> usize {
+        PARTITIONS_MAX - self.names.len()
     }
 
     /// See [`Tenants::nobodys`].
@@ -323,10 +307,10 @@ impl Partitions {
         &self.tenants
     }
 
-    /// What each bin may hold now, in bytes: without bound, but for the one that gives where a tenant holds more than
-    /// it is allowed: the one most above its target. `None` where no tenant does. Used and target bytes by bin.
+    /// What each partition may hold now, in bytes: without bound, but for the one that gives where a tenant holds more than
+    /// it is allowed: the one most above its target. `None` where no tenant does. Used and target bytes by partition.
     pub fn maximums(&self, used_bytes: &[u64], target_bytes: &[u64]) -> Option<Vec<u64>> {
-        let (used, n) = (self.used_by_tenant(used_bytes), self.binning.len());
+        let (used, n) = (self.used_by_tenant(used_bytes), self.len());
         let mut maximums = None;
         for (tenant, &bytes_max) in self.tenants.bytes_max().iter().enumerate() {
             let above = used[tenant].saturating_sub(bytes_max);
@@ -334,7 +318,7 @@ impl Partitions {
                 continue;
             }
             let excess = |i: &usize| used_bytes[*i] as i128 - i128::from(target_bytes.get(*i).copied().unwrap_or(0));
-            let its = self.tenants_of_bins().enumerate().filter(|&(i, of)| of == tenant && used_bytes[i] > 0);
+            let its = self.tenants_by_partition().enumerate().filter(|&(i, of)| of == tenant && used_bytes[i] > 0);
             if let Some(gives) = its.map(|(i, _)| i).max_by_key(excess) {
                 let maximums = maximums.get_or_insert_with(|| vec![u64::MAX; n]);
                 maximums[gives] = used_bytes[gives].saturating_sub(above);
@@ -343,45 +327,41 @@ impl Partitions {
         maximums
     }
 
-    /// The bins that may give without their tenants falling below what they are guaranteed, and their partitions
-    /// below what is held for them; all, where none may. Used bytes by bin.
+    /// Who may give without its tenant falling below what that is guaranteed, or falling below what is held for it
+    /// itself; all, where none may. Used bytes by partition.
     pub fn above_minimums(&self, used_bytes: &[u64]) -> OverTarget {
         let bytes_min = self.tenants.guaranteed();
         if self.held_bytes.is_empty() && bytes_min.iter().all(|&bytes| bytes == 0) {
             return OverTarget::all();
         }
         let used = self.used_by_tenant(used_bytes);
-        let is_free = |(partition, tenant): (&PartitionId, usize)| {
+        let is_free = |(i, tenant): (usize, usize)| {
             let is_above = used[tenant] > bytes_min[tenant];
-            let held = self.held_bytes.get(partition.index()).copied().unwrap_or(0);
-            is_above && (held == 0 || self.used_by_partition(*partition, used_bytes) > held)
+            let held = self.held_bytes.get(i).copied().unwrap_or(0);
+            is_above && (held == 0 || used_bytes.get(i).is_some_and(|&used| used > held))
         };
-        let free = OverTarget::of(self.binning.partition_of().iter().zip(self.tenants_of_bins()).map(is_free));
+        let free = OverTarget::of(self.tenants_by_partition().enumerate().map(is_free));
         if free.is_none() { OverTarget::all() } else { free }
     }
 
-    fn used_by_partition(&self, partition: PartitionId, used_bytes: &[u64]) -> u64 {
-        used_bytes.get(self.binning.of(partition).range()).map_or(0, |bins| bins.iter().sum())
-    }
-
-    /// The bins of tenants that hold no more than they are guaranteed. Used bytes by bin.
+    /// The partitions of tenants that hold no more than they are guaranteed. Used bytes by partition.
     pub fn at_minimum(&self, used_bytes: &[u64]) -> OverTarget {
         let bytes_min = self.tenants.guaranteed();
         if bytes_min.iter().all(|&bytes| bytes == 0) {
             return OverTarget::default();
         }
         let used = self.used_by_tenant(used_bytes);
-        let tenants = self.tenants_of_bins();
+        let tenants = self.tenants_by_partition();
         OverTarget::of(tenants.map(|tenant| used[tenant] <= bytes_min[tenant] && bytes_min[tenant] > 0))
     }
 
-    fn tenants_of_bins(&self) -> impl Iterator<Item = usize> {
-        self.binning.partition_of().iter().map(|partition| usize::from(self.of[partition.index()].0.0))
+    fn tenants_by_partition(&self) -> impl Iterator<Item = usize> {
+        self.of.iter().map(|(tenant, _)| usize::from(tenant.0))
     }
 
     fn used_by_tenant(&self, used_bytes: &[u64]) -> [u64; TENANTS_MAX] {
         let mut used = [0_u64; TENANTS_MAX];
-        for (tenant, bytes) in self.tenants_of_bins().zip(used_bytes) {
+        for (tenant, bytes) in self.tenants_by_partition().zip(used_bytes) {
             used[tenant] += bytes;
         }
         used
@@ -409,7 +389,7 @@ mod tests {
     fn partitions(tenants: &str) -> Partitions {
         let spec = ClassSpec { source: Source::Auto, ..ClassSpec::default() };
         let keys = Keys::new(Some(KeyTable::new(1 << 16)), Remembers::Classes);
-        Partitions::new(Tenants::new(&TenantSpec::parse(tenants).unwrap()), Classes::new(spec), keys, None, 0)
+        Partitions::new(Tenants::new(&TenantSpec::parse(tenants).unwrap()), Classes::new(spec), keys, None)
     }
 
     fn learn(partitions: &mut Partitions, db: u16, key: &[u8], penalty_us: u64) -> String {
@@ -435,7 +415,7 @@ mod tests {
         let spec = ClassSpec { source: Source::Auto, ..ClassSpec::default() };
         let keys = Keys::new(Some(KeyTable::new(1 << 16)), Remembers::Classes);
         let tenants = Tenants::with_delimiter(&TenantSpec::parse("a=a:*").unwrap(), ":");
-        let mut partitions = Partitions::new(tenants, Classes::new(spec), keys, None, 0);
+        let mut partitions = Partitions::new(tenants, Classes::new(spec), keys, None);
         assert!(partitions.appear(b"b", None) && !partitions.appear(b"b", None));
         assert_eq!(learn(&mut partitions, 0, b"b:1", 100), "b*/70-150us");
         assert_eq!(partitions.names(), ["a", "other", "b*", "b*/70-150us"]);
@@ -446,15 +426,6 @@ mod tests {
         assert_eq!(partitions.generations(), [0, 0, 1, 1]);
         assert_eq!((partitions.of(0, b"b:2"), partitions.of(5, b"c:2")), (PartitionId(1), PartitionId(2)));
         assert_eq!(partitions.base_of(partitions.tenants().other()), PartitionId(1));
-    }
-
-    /// Size classes leave numbers for tenants that are still to come.
-    #[test]
-    fn tenants_that_appear_find_numbers_beside_size_classes() {
-        let tenants = Tenants::with_delimiter(&TenantSpec::default(), ":");
-        let mut partitions = Partitions::new(tenants, Classes::default(), Keys::default(), None, 8);
-        let n = (0..100).filter(|i| partitions.appear(format!("p{i}").as_bytes(), None)).count();
-        assert_eq!((n, partitions.len()), (64, 65));
     }
 
     #[test]
@@ -497,30 +468,6 @@ mod tests {
         assert_eq!(may_give(&partitions, [60, 10, 10]), [false, true, true]);
         assert_eq!(may_give(&partitions, [61, 10, 10]), [true; 3]);
         assert_eq!(may_give(&partitions, [60, 0, 0]), [true; 3], "nobody else has anything");
-    }
-
-    /// Four bins each while numbers last; whoever comes later has one.
-    #[test]
-    fn partitions_are_divided_by_size_while_numbers_last() {
-        let spec = |n: usize| (0..n).map(|i| format!("t{i}=t{i}:*")).collect::<Vec<_>>().join(" ");
-        let bins = |n: usize, size_classes: usize| -> Vec<usize> {
-            let tenants = Tenants::new(&TenantSpec::parse(&spec(n)).unwrap());
-            let partitions = Partitions::new(tenants, Classes::default(), Keys::default(), None, size_classes);
-            partitions.binning.all().iter().map(|bins| bins.count()).collect()
-        };
-        assert_eq!(bins(31, 4), [4; 32], "31 tenants and other");
-        assert_eq!(bins(32, 4), [&[4; 31][..], &[1; 2]].concat());
-        assert_eq!(bins(64, 4), [&[4; 21][..], &[1; 44]].concat());
-        assert_eq!(bins(3, 8), [8; 4]);
-        let mut by_database =
-            Partitions::new(Tenants::new(&TenantSpec::default()), Classes::default(), Keys::default(), None, 4);
-        (0..100).for_each(|db| {
-            by_database.of(db, b"k");
-        });
-        let many = by_database.binning.all().iter().filter(|bins| bins.are_many()).count();
-        assert_eq!((many, by_database.binning.len()), (24, 128));
-        let last = by_database.of(99, b"k");
-        assert_eq!((last.index(), by_database.names()[last.index()].as_str()), (by_database.len() - 1, "other"));
     }
 
     #[test]

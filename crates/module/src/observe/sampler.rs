@@ -11,7 +11,6 @@ use tenure_core::policy::density::{MissCosts, Shown};
 use tenure_core::sampling::SampleRate;
 use tenure_core::units::{KeyHash, PARTITIONS_MAX, PartitionId, TenantId};
 
-use super::bins::Bins;
 use super::clients::Clients;
 use super::command_table::Effect;
 use super::counters::Counters;
@@ -29,10 +28,6 @@ pub struct Sampled {
     pub at: u64,
     /// Where the access belongs.
     pub partition: PartitionId,
-    /// The partition's bins.
-    pub bins: Bins,
-    /// The access's size is that of the key, which is there; else it is the partition's mean.
-    pub is_sized: bool,
     /// Which set of partitions the number above is of; it changes with `tenure.tenants`.
     pub epoch: u32,
     /// How often the number went to another tenant.
@@ -129,14 +124,13 @@ impl Sampler {
                 lookup.find_place(noted.key, noted.effect, self.undecided)
             });
             let Some((db, partition, at)) = place else { continue };
-            let (access, is_sized) = lookup.look_at(db, partition, &noted);
+            let (access, is_there) = lookup.look_at(db, partition, &noted);
             if let Some(kept) = &mut self.kept {
                 kept.push((partition, access.key));
             }
-            let shown = lookup.shown(&access, partition, &noted, is_sized);
-            let bins = lookup.partitions.binning.of(partition);
+            let shown = lookup.shown(&access, partition, &noted, is_there);
             let generation = lookup.partitions.generations()[partition.index()];
-            let sampled = Sampled { access, at, partition, bins, is_sized, epoch: self.epoch, generation, shown };
+            let sampled = Sampled { access, at, partition, epoch: self.epoch, generation, shown };
             if self.queue.push(sampled).is_err() {
                 self.losses.queue_full += 1;
             }

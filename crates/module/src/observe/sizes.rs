@@ -9,7 +9,6 @@
 
 use tenure_core::units::{KeyHash, PARTITIONS_MAX, PartitionId};
 
-use super::bins::Binning;
 use crate::ffi::server::{Key, Kind, Server};
 
 const CACHE_SLOTS: usize = 1 << 16;
@@ -50,14 +49,6 @@ impl Mean {
         self.n = (self.n + samples).min(MEAN_OVER);
         self.value += (sum - samples * self.value) / self.n;
     }
-}
-
-/// What bytes are told by, beside the keys.
-pub struct Known<'a> {
-    /// Who is divided by size, and where.
-    pub binning: &'a Binning,
-    /// Mean sizes, of partitions of which the walk has met no key.
-    pub sizes: &'a Sizes,
 }
 
 /// Sizes of keys, and the mean size by partition.

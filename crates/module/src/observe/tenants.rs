@@ -451,11 +451,6 @@ impl Tenants {
         &self.bytes_min
     }
 
-    /// True where databases that are met become tenants, or first parts of keys do.
-    pub fn may_grow(&self) -> bool {
-        self.grows || self.do_appear()
-    }
-
     /// From now on databases that are met are of `other`.
     pub fn close(&mut self) {
         self.is_full = true;

@@ -11,7 +11,7 @@ use crate::observe::sizes::LARGE_BYTES;
 /// How long the census takes for a round, where its limits let it.
 const ROUND_US: u64 = 60_000_000;
 /// Keys that the census visits per tick where the evictor has visited fewer; the most before shares were ever
-/// counted, and where what size classes hold has changed unseen.
+/// counted, and where keys have changed partition.
 const CENSUS_KEYS_MIN: u64 = 64;
 const CENSUS_KEYS_MAX: u64 = 512;
 const CENSUS_STEPS: usize = 256;
@@ -45,7 +45,6 @@ impl Tenure {
 
     /// Visits a few keys, so that mean sizes and shares are known where nothing is evicted.
     pub(super) fn census(&mut self, server: &mut Server) {
-        self.usage.written(self.observer.writes_of_divided());
         let may_take_time = self.usage.is_counted() && !self.usage.is_outdated();
         let wanted = if may_take_time { self.keys_for_a_round() } else { CENSUS_KEYS_MAX };
         let goal = self.times.visited + wanted;

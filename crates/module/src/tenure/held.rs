@@ -4,9 +4,8 @@
 use super::Tenure;
 
 impl Tenure {
-    /// Target bytes by bin where partitions keep more than planned
-    /// ([`crate::observe::partitions::Partitions::held_bytes`]); their bins have the more in proportion. `None` where
-    /// none does.
+    /// Target bytes by partition where some keep more than planned
+    /// ([`crate::observe::partitions::Partitions::held_bytes`]). `None` where none does.
     pub(super) fn held_targets(&self, target_bytes: &[u64]) -> Option<Vec<u64>> {
         let partitions = &self.observer.partitions;
         // Called every turn that is short, and nearly always for nothing.
@@ -14,17 +13,7 @@ impl Tenure {
             return None;
         }
         let is_guaranteed = |i: usize| partitions.tenants().bytes_min()[partitions.of_what()[i].0.0 as usize] > 0;
-        let planned = partitions.binning.by_partition(target_bytes);
-        let held = lifted(&planned, &partitions.held_bytes, is_guaranteed)?;
-        let of_bin = |(bin, &target): (usize, &u64)| {
-            let partition = partitions.binning.partition_of()[bin];
-            let (planned, held) = (planned[partition.index()], held[partition.index()]);
-            match planned {
-                0 => held / partitions.binning.of(partition).count() as u64,
-                _ => (u128::from(target) * u128::from(held) / u128::from(planned)) as u64,
-            }
-        };
-        Some(target_bytes.iter().enumerate().map(of_bin).collect())
+        lifted(target_bytes, &partitions.held_bytes, is_guaranteed)
     }
 }
 

@@ -43,7 +43,7 @@ impl Tenure {
         }
         let partition = self.observer.partitions.of(db, key);
         self.observer.on_gone(db, key, cause);
-        self.usage.went(db, partition, &self.observer.known());
+        self.usage.went(db, partition, self.observer.known_sizes());
     }
 
     /// A key came into being: it is accounted for, and may be the next to go.
@@ -53,13 +53,13 @@ impl Tenure {
         }
         let key = name.as_ref();
         let partition = self.observer.on_new_key(db, key, now_us);
-        let size_bytes = self.look_at_new_key(server, partition, name);
-        self.usage.came(db, partition, size_bytes, &self.observer.known());
+        self.look_at_new_key(server, partition, name);
+        self.usage.came(db, partition, self.observer.known_sizes());
         if self.pressure.status != EvictionStatus::Ready {
             return;
         }
         if self.settings.policy.goes_by_age() {
-            self.note_newcomer((db, partition), name, size_bytes);
+            self.note_newcomer((db, partition), name);
         } else if self.settings.policy == Policy::Density {
             self.offer_new_key(server, (db, partition), name);
         }
@@ -76,8 +76,8 @@ impl Tenure {
         if let Some(own) = &mut self.observer.served.own {
             own.add_all(&slots);
         }
-        let known = self.observer.known();
-        came.into_iter().for_each(|((db, partition), keys)| self.usage.arrived(db, partition, keys, &known));
+        let sizes = self.observer.known_sizes();
+        came.into_iter().for_each(|((db, partition), keys)| self.usage.arrived(db, partition, keys, sizes));
     }
 
     /// The data set as a whole has changed, or is about to.
@@ -109,46 +109,30 @@ impl Tenure {
         }
     }
 
-    /// The first keys of a partition tell their size at once, and all where it tells their bin; a collection is still
-    /// empty then.
-    fn look_at_new_key(&mut self, server: &mut Server, partition: PartitionId, name: &ScannedName) -> Option<u32> {
-        let are_many = self.observer.partitions.binning.of(partition).are_many();
+    /// The first keys of a partition tell their size at once; a collection is still empty then.
+    fn look_at_new_key(&mut self, server: &mut Server, partition: PartitionId, name: &ScannedName) {
         let sizes = self.observer.sizes();
-        let are_unmet = sizes.are_unmet(partition);
-        if !are_unmet && !are_many {
-            return None;
+        if !sizes.are_unmet(partition) {
+            return;
         }
         let opened = server.open(name);
-        if opened.kind() != Kind::String {
-            return None;
-        }
-        let size_bytes = sizes.of(partition, name, || KeyHash::of(name.as_ref()), &opened);
-        if are_unmet {
+        if opened.kind() == Kind::String {
+            let size_bytes = sizes.of(partition, name, || KeyHash::of(name.as_ref()), &opened);
             sizes.met(partition, size_bytes);
         }
-        Some(size_bytes)
     }
 
-    /// A key of a bin that the walk rarely meets is noted by its name.
-    fn note_newcomer(&mut self, (db, partition): (u16, PartitionId), name: &ScannedName, size_bytes: Option<u32>) {
-        let binning = &self.observer.partitions.binning;
-        let bin = match size_bytes {
-            Some(size_bytes) => binning.bin_of(partition, size_bytes),
-            None => binning.of(partition).of_class(0),
-        };
-        let (keys, all_keys) = self.usage.keys_in(db, partition);
-        let keys = keys * self.usage.key_share(binning, bin);
+    /// A key of a partition that the walk rarely meets is noted by its name.
+    fn note_newcomer(&mut self, (db, partition): (u16, PartitionId), name: &ScannedName) {
         let note = || Newcomer { name: name.keep(), db, since_us: now_us() };
-        self.evictor.newcomers.came(bin, (keys, all_keys), self.memory.limit_bytes, note);
+        let keys = self.usage.keys_in(db, partition);
+        self.evictor.newcomers.came(partition, keys, self.memory.limit_bytes, note);
     }
 
     /// A newcomer that is worth less than what was met goes before it. It was met without a search, too.
     fn offer_new_key(&mut self, server: &mut Server, (db, partition): (u16, PartitionId), name: &ScannedName) {
         self.observer.partitions.keys.settle();
-        let binning = &self.observer.partitions.binning;
-        // Under this policy partitions are undivided.
-        let bin = binning.of(partition).of_class(0).in_pools();
-        if !self.observer.partitions.above_minimums(self.usage.bytes_by_bin()).holds(bin) {
+        if !self.observer.partitions.above_minimums(self.usage.bytes()).holds(partition) {
             return;
         }
         let basis = self.ranking_basis();
@@ -183,7 +167,7 @@ impl Tenure {
         let after = partitions.of(db, key);
         let is_moved = is_there && before != after;
         if is_moved {
-            self.usage.changed(db, before, after, &self.observer.known());
+            self.usage.changed(db, before, after, self.observer.known_sizes());
         }
         is_moved
     }

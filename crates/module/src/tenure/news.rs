@@ -14,9 +14,6 @@ impl Tenure {
         if has_other_targets || published.learned.ranking != before.learned.ranking {
             self.evictor.forget_victims();
         }
-        if published.epoch == self.observer.epoch() {
-            self.observer.partitions.binning.set_limits(&published.limits);
-        }
         self.published = published;
         self.worker.news.at_us = now_us;
         let penalties_us = self.penalties_us();

@@ -23,7 +23,6 @@ impl Tenure {
             epoch: self.observer.epoch(),
             counters: self.observer.counters.to_vec(),
             tenant_of: partitions.of_what().iter().map(|(tenant, _)| *tenant).collect(),
-            bins: partitions.binning.all().to_vec(),
             generations: partitions.generations().to_vec(),
             tenants: TenantTerms {
                 bytes_min: partitions.tenants().guaranteed().to_vec(),

@@ -21,7 +21,6 @@ use tenure_core::units::{KeyHash, PARTITIONS_MAX, PartitionId, TenantId};
 
 use super::tests::instructions;
 use super::*;
-use crate::observe::bins::Binning;
 
 const WINDOW_REQUESTS: u64 = 4_000;
 const CAPACITY_BYTES: u64 = 300 * 1024;
@@ -38,7 +37,6 @@ struct Served {
     published: Arc<Published>,
     version: u64,
     counters: Vec<Counters>,
-    binning: Binning,
     accesses: AccessRing,
     keys: KeyTable,
     costs: MissCosts,
@@ -50,16 +48,14 @@ struct Served {
 
 impl Served {
     fn cache() -> TableCache<Served> {
-        let (shared, mut accesses, mut binning) = (Shared::new(), AccessRing::new(), Binning::new(1));
+        let (shared, mut accesses) = (Shared::new(), AccessRing::new());
         accesses.turn(true);
-        binning.add(0);
         let served = Served {
             models: Models::new(&shared),
             shared,
             published: Arc::default(),
             version: 0,
             counters: vec![Counters::default(); PARTITIONS_MAX],
-            binning,
             accesses,
             keys: KeyTable::with_compact_entries(KEY_TABLE_BYTES, REQUESTS_PER_TICK),
             costs: MissCosts::default(),
@@ -82,7 +78,6 @@ impl Served {
             epoch: 0,
             counters: self.counters.clone(),
             tenant_of: vec![TenantId(0)],
-            bins: self.binning.all().to_vec(),
             generations: vec![0],
             tenants: TenantTerms { bytes_min: vec![0], bytes_max: vec![u64::MAX], weights: vec![1] },
             memory: MemoryNow { limit_bytes: MEMORY_BYTES, capacity_bytes: CAPACITY_BYTES, key_table_bytes: 0 },
@@ -161,9 +156,8 @@ impl Order for Served {
         let (feature, penalty_us) = self.costs.of(known.as_ref(), PartitionId(0), 0.0);
         let shown = Some(Shown { now, expires: u64::MAX, feature, penalty_us, op: Op::Read });
         let at = self.counters[0].requests();
-        let bins = self.binning.of(PartitionId(0));
         let (access, partition) = (*access, PartitionId(0));
-        self.models.take(&Sampled { access, at, partition, bins, is_sized: true, epoch: 0, generation: 0, shown });
+        self.models.take(&Sampled { access, at, partition, epoch: 0, generation: 0, shown });
         self.counters[0].reads += 1;
         self.counters[0].misses += u64::from(outcome == Outcome::Miss);
         if outcome == Outcome::Miss

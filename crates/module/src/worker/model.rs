@@ -1,13 +1,12 @@
 //! What models one partition: EAET, or KRR for several sampling sizes, where the policy is to choose among them.
 
-use tenure_core::access::{Access, Op};
+use tenure_core::access::Access;
 use tenure_core::curve::MissRatioCurve;
 use tenure_core::model::CurveModel;
 use tenure_core::model::eaet::{Counted, Eaet};
 use tenure_core::model::merged::{MergedCurve, MergedKrr, sizes_of_interest};
 use tenure_core::policy::kredis::SAMPLE_SIZES;
 use tenure_core::sampling::{SampleRate, Sampling};
-use tenure_core::units::KeyHash;
 
 /// KRR forgets keys that don't fit in so many times the memory there is.
 const BEYOND: u64 = 2;
@@ -94,39 +93,6 @@ impl Model {
         }
     }
 
-    /// As [`Model::record_sampled`] for a key that was `other`'s until now: what that knows of it comes along as far
-    /// as it can.
-    pub fn take_over(&mut self, other: &mut Model, access: &Access, at: u64) {
-        match (self, other) {
-            (Model::Recency(eaet), Model::Recency(other)) => {
-                other.hand_over(access.key, eaet);
-                eaet.record_sampled(access, at);
-            }
-            (Model::SampleSizes(krr), Model::SampleSizes(other)) => {
-                other.record_sampled(&access.with_op(Op::Delete));
-                krr.record_joined(access);
-            }
-            // All models are of one kind.
-            (model, _) => model.record_sampled(access, at),
-        }
-    }
-
-    /// What a sampled key took when it was last met, in bytes; `None` where it isn't known.
-    pub fn size_of(&self, key: KeyHash) -> Option<u32> {
-        match self {
-            Model::Recency(eaet) => eaet.size_of(key),
-            Model::SampleSizes(krr) => krr.size_of(key),
-        }
-    }
-
-    /// The share of keys that it looks at.
-    pub fn rate(&self) -> SampleRate {
-        match self {
-            Model::Recency(eaet) => eaet.rate(),
-            Model::SampleSizes(krr) => krr.rate(),
-        }
-    }
-
     /// Counts requests, and the reads among them, sampled or not.
     pub fn advance(&mut self, requests: u64, reads: u64) {
         match self {
@@ -208,7 +174,8 @@ impl Model {
 
 #[cfg(test)]
 mod tests {
-    use tenure_core::units::TenantId;
+    use tenure_core::access::Op;
+    use tenure_core::units::{KeyHash, TenantId};
 
     use super::*;
 

@@ -1,18 +1,14 @@
-//! What the worker keeps of each partition and of its bins: models, reads and penalties of late, and the counters as
-//! they were when the last window ended.
+//! What the worker keeps of each partition: its model, reads and penalties of late, and the counters as they were when
+//! the last window ended.
 
 use tenure_core::curve::{MissRatioCurve, Part};
-use tenure_core::decide::size_class::SizeLimits;
-use tenure_core::model::merged::MergedCurve;
 use tenure_core::sampling::SampleRate;
 use tenure_core::units::PartitionId;
 
-use super::division::Division;
 use super::lessons::{Carried, Lesson};
 use super::model::{Model, Modelling};
 use super::shared::Snapshot;
-use super::views::{BinView, PartitionView, Weights, whole_curve, whole_merged};
-use crate::observe::bins::Bins;
+use super::views::{PartitionView, Weights};
 use crate::observe::{Counters, Sampled};
 
 /// What was counted in a window weighs this much one window later.
@@ -23,18 +19,29 @@ const PENALTIES_ENOUGH: f64 = 30.0;
 /// A sampled key that wasn't accessed for so many windows is forgotten.
 const WINDOWS_REMEMBERED: u64 = 64;
 
-/// What is known of one partition besides its models.
-#[derive(Default)]
+/// What is known of one partition.
 struct Partition {
+    model: Model,
     weights: Weights,
     /// The counters as they were when the last window ended.
     before: Counters,
-    /// Where it is divided by size.
-    division: Option<Division>,
     /// What was taken over and still counts.
     carried: Option<Carried>,
     /// How often its number went to another tenant.
     generation: u16,
+}
+
+impl Partition {
+    /// Nothing yet; of what its number stood for before, nothing any more.
+    fn new(modelling: Modelling, rate: SampleRate, number: usize, generation: u16) -> Self {
+        Partition {
+            model: Model::new(modelling, rate, number as u64),
+            weights: Weights::default(),
+            before: Counters::default(),
+            carried: None,
+            generation,
+        }
+    }
 }
 
 /// All partitions of one set. See the file's opening.
@@ -43,35 +50,12 @@ pub struct PartitionModels {
     /// The share of keys that models look at.
     rate: SampleRate,
     partitions: Vec<Partition>,
-    /// By bin.
-    models: Vec<Model>,
-    /// Reads of each bin of a divided partition in this window, as sampled.
-    reads_now: Vec<f64>,
-    /// Reads of each bin in the windows before, decaying.
-    reads: Vec<f64>,
-}
-
-/// A window of all partitions, closed.
-pub struct Closed {
-    /// By partition.
-    pub views: Vec<PartitionView>,
-    /// By bin.
-    pub bins: Vec<BinView>,
-    /// The curves of single K, where there are, by bin.
-    pub merged: Vec<MergedCurve>,
 }
 
 impl PartitionModels {
     /// None yet, of a stream sampled at `rate`.
     pub fn new(modelling: Modelling, rate: SampleRate) -> Self {
-        PartitionModels {
-            modelling,
-            rate: share_of(rate, modelling),
-            partitions: Vec::new(),
-            models: Vec::new(),
-            reads_now: Vec::new(),
-            reads: Vec::new(),
-        }
+        PartitionModels { modelling, rate: share_of(rate, modelling), partitions: Vec::new() }
     }
 
     /// What models them.
@@ -82,77 +66,53 @@ impl PartitionModels {
     /// The stream is sampled at `rate` from now on.
     pub fn set_rate(&mut self, rate: SampleRate) {
         self.rate = share_of(rate, self.modelling);
-        self.models.iter_mut().for_each(|model| model.set_rate(self.rate));
+        self.partitions.iter_mut().for_each(|held| held.model.set_rate(self.rate));
     }
 
     /// Takes one access of a key in the sample.
     pub fn take(&mut self, sampled: &Sampled) {
-        let (partition, bins) = (sampled.partition.index(), sampled.bins);
-        self.make_room(partition, bins);
-        if !self.is_of(partition, bins, sampled.generation) {
-            return;
-        }
-        let range = bins.range();
-        match &mut self.partitions[partition].division {
-            Some(division) => division.take(sampled, &mut self.models[range.clone()], &mut self.reads_now[range]),
-            None => self.models[range.start].record_sampled(&sampled.access, sampled.at),
+        let partition = sampled.partition.index();
+        self.make_room(partition + 1);
+        if self.is_of(partition, sampled.generation) {
+            self.partitions[partition].model.record_sampled(&sampled.access, sampled.at);
         }
     }
 
-    /// Makes what is kept of a partition and of its bins, where it isn't there.
-    pub fn make_room(&mut self, partition: usize, bins: Bins) {
-        while self.models.len() < bins.range().end {
-            self.models.push(Model::new(self.modelling, self.rate, self.models.len() as u64));
-            self.reads_now.push(0.0);
-            self.reads.push(0.0);
-        }
-        if self.partitions.len() <= partition {
-            self.partitions.resize_with(partition + 1, Partition::default);
-        }
-        if bins.are_many() {
-            self.partitions[partition].division.get_or_insert_with(|| Division::new(bins.count()));
+    /// Makes what is kept of so many partitions, where it isn't there.
+    pub fn make_room(&mut self, n: usize) {
+        for number in self.partitions.len()..n {
+            self.partitions.push(Partition::new(self.modelling, self.rate, number, 0));
         }
     }
 
     /// What a number stands for has become another tenant's: what was learned of it is forgotten. False where news of
     /// an older one comes late.
-    pub fn is_of(&mut self, partition: usize, bins: Bins, generation: u16) -> bool {
+    pub fn is_of(&mut self, partition: usize, generation: u16) -> bool {
         let held = self.partitions[partition].generation;
         if generation != held && generation.wrapping_sub(held) < u16::MAX / 2 {
-            let division = bins.are_many().then(|| Division::new(bins.count()));
-            self.partitions[partition] = Partition { generation, division, ..Partition::default() };
-            for bin in bins.range() {
-                self.models[bin] = Model::new(self.modelling, self.rate, bin as u64);
-                (self.reads_now[bin], self.reads[bin]) = (0.0, 0.0);
-            }
+            self.partitions[partition] = Partition::new(self.modelling, self.rate, partition, generation);
         }
         generation == self.partitions[partition].generation
     }
 
-    /// A part of the stream goes by unseen.
+    /// A part of the stream goes by unseen: what comes next is no cold miss.
     pub fn skip(&mut self) {
-        self.skip_models();
-        self.partitions.iter_mut().filter_map(|held| held.division.as_mut()).for_each(Division::skip);
+        self.partitions.iter_mut().for_each(|held| held.model.skip());
     }
 
-    /// What comes next is no cold miss.
-    fn skip_models(&mut self) {
-        self.models.iter_mut().for_each(Model::skip);
-    }
-
-    /// Bins of all partitions.
-    pub fn n_bins(&self) -> usize {
-        self.models.len()
+    /// How many partitions there are.
+    pub fn len(&self) -> usize {
+        self.partitions.len()
     }
 
     /// Sampled keys remembered in all.
     pub fn sampled_keys(&self) -> usize {
-        self.models.iter().map(Model::sampled_keys).sum()
+        self.partitions.iter().map(|held| held.model.sampled_keys()).sum()
     }
 
     /// Memory of the models, in bytes.
     pub fn memory_bytes(&self) -> usize {
-        self.models.iter().map(Model::memory_bytes).sum()
+        self.partitions.iter().map(|held| held.model.memory_bytes()).sum()
     }
 
     /// The counters as they were when the last window ended.
@@ -169,12 +129,6 @@ impl PartitionModels {
     /// True where there were requests, or a lesson.
     pub fn are_known(&self) -> bool {
         self.partitions.iter().any(|held| held.carried.is_some() || held.before.requests() > 0)
-    }
-
-    /// Where size classes begin, by partition.
-    pub fn limits(&self) -> Vec<SizeLimits> {
-        let limits_of = |held: &Partition| held.division.as_ref().map_or(SizeLimits::NONE, Division::limits);
-        self.partitions.iter().map(limits_of).collect()
     }
 
     /// Penalties measured of late, and their sum in µs.
@@ -196,75 +150,30 @@ impl PartitionModels {
 /// At the end of a window.
 impl PartitionModels {
     /// Adds up the window of all partitions.
-    pub fn close_all(&mut self, snapshot: &Snapshot) -> Closed {
+    pub fn close_all(&mut self, snapshot: &Snapshot) -> Vec<PartitionView> {
         let capacity_bytes = snapshot.memory.capacity_bytes;
-        let (bins, merged): (Vec<BinView>, Vec<Option<MergedCurve>>) = snapshot
-            .bins
-            .iter()
-            .enumerate()
-            .flat_map(|(i, &bins)| self.close_bins(i, bins, &snapshot.counters[i], capacity_bytes))
-            .unzip();
-        let views = (0..snapshot.bins.len())
-            .map(|i| {
-                let range = snapshot.bins[i].range();
-                self.close(i, (&bins[range.clone()], &merged[range]), &snapshot.counters[i])
-            })
-            .collect();
-        Closed { views, bins, merged: merged.into_iter().flatten().collect() }
+        let n = snapshot.tenant_of.len();
+        let of_all = self.partitions[..n].iter_mut().zip(&snapshot.counters);
+        of_all.map(|(held, now)| held.close(now, capacity_bytes)).collect()
     }
 
-    /// What was seen so far weighs less from now on, and limits of size classes move.
+    /// What was seen so far weighs less from now on.
     pub fn end_window(&mut self, snapshot: &Snapshot) {
         let age = WINDOWS_REMEMBERED * snapshot.instructions.window_requests;
-        self.models.iter_mut().for_each(|model| model.end_window(WINDOW_DECAY, age, snapshot.memory.capacity_bytes));
-        for (held, &keys) in self.partitions.iter_mut().zip(&snapshot.keys) {
-            if let Some(division) = &mut held.division {
-                division.end_window(keys, WINDOW_DECAY as f32);
-            }
-        }
+        let capacity_bytes = snapshot.memory.capacity_bytes;
+        self.partitions.iter_mut().for_each(|held| held.model.end_window(WINDOW_DECAY, age, capacity_bytes));
     }
+}
 
-    /// Adds up one partition's window for each of its bins; their curves.
-    fn close_bins(
-        &mut self,
-        partition: usize,
-        bins: Bins,
-        now: &Counters,
-        capacity_bytes: u64,
-    ) -> Vec<(BinView, Option<MergedCurve>)> {
-        let before = &self.partitions[partition].before;
-        let requests = now.requests().saturating_sub(before.requests());
-        let reads = now.reads.saturating_sub(before.reads) as f64;
-        let deletes = now.deletes.saturating_sub(before.deletes);
-        let close = |bin: usize| {
-            let sampled = std::mem::take(&mut self.reads_now[bin]);
-            let own = if bins.are_many() { sampled } else { reads };
-            self.reads[bin] = self.reads[bin] * WINDOW_DECAY + own;
-            let model = &mut self.models[bin];
-            // A bin's requests come at the times of its partition's.
-            model.advance(requests, own.round() as u64);
-            // Whose deletes they were is known of partitions alone.
-            if !bins.are_many() {
-                model.advance_deletes(deletes);
-            }
-            let (curve, merged) = model.curve(capacity_bytes);
-            (BinView { curve, reads: self.reads[bin], sampled_keys: model.sampled_keys() }, merged)
-        };
-        let mut closed: Vec<_> = bins.range().map(close).collect();
-        self.join_carried(partition, &mut closed);
-        closed
-    }
-
-    /// Adds up one partition's window.
-    fn close(
-        &mut self,
-        partition: usize,
-        (bins, merged): (&[BinView], &[Option<MergedCurve>]),
-        now: &Counters,
-    ) -> PartitionView {
-        let Partition { weights, before, generation, .. } = &mut self.partitions[partition];
-        let before = std::mem::replace(before, *now);
+impl Partition {
+    /// Adds up its window: `now` are its counters.
+    fn close(&mut self, now: &Counters, capacity_bytes: u64) -> PartitionView {
+        let before = std::mem::replace(&mut self.before, *now);
         let reads = now.reads.saturating_sub(before.reads);
+        self.model.advance(now.requests().saturating_sub(before.requests()), reads);
+        self.model.advance_deletes(now.deletes.saturating_sub(before.deletes));
+        let (curve, merged) = self.model.curve(capacity_bytes);
+        let weights = &mut self.weights;
         weights.reads = weights.reads * WINDOW_DECAY + reads as f64;
         let penalties = now.penalties.saturating_sub(before.penalties) as f64;
         let kept = if penalties >= PENALTIES_ENOUGH { 0.0 } else { WINDOW_DECAY };
@@ -273,95 +182,77 @@ impl PartitionModels {
         weights.penalty_us_square_sum =
             weights.penalty_us_square_sum * kept + (now.penalty_us_square_sum - before.penalty_us_square_sum);
         let (penalty_us_mean, penalty_us_spread) = weights.penalty_us();
-        let weights = *weights;
         let misses = now.misses.saturating_sub(before.misses);
         PartitionView {
-            curve: whole_curve(bins),
-            merged: whole_merged(bins, merged),
+            curve: self.joined_with_carried(curve),
+            merged,
             penalty_us_mean,
             penalty_us_spread,
             miss_ratio: (reads > 0).then(|| (misses as f64 / reads as f64).min(1.0)),
-            sampled_keys: bins.iter().map(|bin| bin.sampled_keys).sum(),
-            weights,
-            generation: *generation,
+            sampled_keys: self.model.sampled_keys(),
+            weights: self.weights,
+            generation: self.generation,
         }
     }
 
-    /// Joins a partition's curve with the one that was taken over, each by the reads that it stands for. Bins of one
-    /// that is divided have their own alone.
-    fn join_carried(&mut self, partition: usize, closed: &mut [(BinView, Option<MergedCurve>)]) {
-        let held = &mut self.partitions[partition];
-        let Some(carried) = &mut held.carried else { return };
-        let reads: f64 = closed.iter().map(|(bin, _)| bin.reads).sum();
+    /// Its own curve and the one that was taken over, each by the reads that it stands for.
+    fn joined_with_carried(&mut self, own: MissRatioCurve) -> MissRatioCurve {
+        let Some(carried) = &mut self.carried else { return own };
+        let reads = self.weights.reads;
         let own_reads = |carried: f64| (reads - carried).max(0.0);
         if !carried.outlasts(own_reads, WINDOW_DECAY) {
-            held.carried = None;
-            return;
+            self.carried = None;
+            return own;
         }
-        let own_reads = own_reads(carried.reads);
-        if let [(only, _)] = closed {
-            let part = |curve, weight| Part { curve, weight, share: 1.0 };
-            only.curve = MissRatioCurve::of_parts(&[part(&only.curve, own_reads), part(&carried.curve, carried.reads)]);
-        }
+        let part = |curve, weight| Part { curve, weight, share: 1.0 };
+        MissRatioCurve::of_parts(&[part(&own, own_reads(carried.reads)), part(&carried.curve, carried.reads)])
     }
 }
 
 /// What was taken over from another node.
 impl PartitionModels {
-    /// Begins with what was taught: the planned bytes by bin. Own models know nothing yet, and what they have missed is
-    /// no cold miss.
+    /// Begins with what was taught: the planned bytes by partition. Own models know nothing yet, and what they have
+    /// missed is no cold miss.
     pub fn take_over(&mut self, lessons: Vec<(PartitionId, Lesson)>, snapshot: &Snapshot) -> Vec<u64> {
-        self.skip_models();
+        self.skip();
         self.partitions.iter_mut().zip(&snapshot.counters).for_each(|(held, &counted)| held.before = counted);
         self.partitions.iter_mut().zip(&snapshot.generations).for_each(|(held, &of)| held.generation = of);
-        let mut target_bytes = vec![0; self.models.len()];
+        let mut target_bytes = vec![0; self.partitions.len()];
         for (id, lesson) in lessons {
-            let Some((held, bins)) = self.partitions.get_mut(id.index()).zip(snapshot.bins.get(id.index())) else {
-                continue;
-            };
+            let Some(held) = self.partitions.get_mut(id.index()) else { continue };
             let (curve, reads, sample_size) = (lesson.curve, lesson.weights.reads, lesson.sample_size);
             (held.carried, held.weights) = (Some(Carried { curve, reads, sample_size }), lesson.weights);
-            // How the primary has divided it by size isn't taught: its bins begin alike.
-            target_bytes[bins.range()].fill(lesson.target_bytes / bins.count() as u64);
-            self.reads[bins.range()].fill(reads / bins.count() as f64);
+            target_bytes[id.index()] = lesson.target_bytes;
         }
         target_bytes
     }
 
-    /// What was taught, as if it had been seen: by partition, and by bin.
-    pub fn taught_views(&self, snapshot: &Snapshot) -> (Vec<PartitionView>, Vec<BinView>) {
+    /// What was taught, as if it had been seen, by partition.
+    pub fn taught_views(&self) -> Vec<PartitionView> {
         let view = |held: &Partition| {
             let (penalty_us_mean, penalty_us_spread) = held.weights.penalty_us();
             let curve = held.carried.as_ref().map_or_else(MissRatioCurve::default, |carried| carried.curve.clone());
             let (weights, generation) = (held.weights, held.generation);
             PartitionView { curve, penalty_us_mean, penalty_us_spread, weights, generation, ..PartitionView::default() }
         };
-        let views: Vec<PartitionView> = self.partitions.iter().map(view).collect();
-        let bins_of = |(view, bins): (&PartitionView, &Bins)| {
-            let n = bins.count();
-            let part = Part { curve: &view.curve, weight: 1.0, share: n as f64 };
-            let curve = if n == 1 { view.curve.clone() } else { MissRatioCurve::of_parts(&[part]) };
-            let bin = BinView { curve, reads: view.weights.reads / n as f64, sampled_keys: 0 };
-            std::iter::repeat_n(bin, n)
-        };
-        let bins = views.iter().zip(&snapshot.bins).flat_map(bins_of).collect();
-        (views, bins)
+        self.partitions.iter().map(view).collect()
     }
 
-    /// The K of each bin that was taken over and says more than what was seen since.
-    pub fn carried_sample_sizes(&self, snapshot: &Snapshot) -> Vec<Option<u32>> {
-        let of = |(held, bins): (&Partition, &Bins)| {
+    /// The K of each partition that was taken over and says more than what was seen since.
+    pub fn carried_sample_sizes(&self) -> Vec<Option<u32>> {
+        let of = |held: &Partition| {
             let carried = held.carried.as_ref().filter(|carried| carried.sample_size > 0);
             let says_more = carried.filter(|carried| carried.reads >= 0.5 * held.weights.reads);
-            std::iter::repeat_n(says_more.map(|carried| carried.sample_size), bins.count())
+            says_more.map(|carried| carried.sample_size)
         };
-        self.partitions.iter().zip(&snapshot.bins).flat_map(of).collect()
+        self.partitions.iter().map(of).collect()
     }
 
-    /// For tests: sampled keys remembered of a partition's first bin, and its reads of late.
+    /// For tests: sampled keys remembered of a partition, and its reads of late.
     #[cfg(test)]
-    pub fn known(&self, partition: usize, bins: Bins) -> (usize, f64) {
-        (self.models[bins.range().start].sampled_keys(), self.partitions[partition].weights.reads)
+    pub fn known(&self, partition: usize) -> (usize, f64) {
+        let held = &self.partitions[partition];
+        (held.model.sampled_keys(), held.weights.reads)
     }
 
     /// For tests: what was taken over of a partition still counts.

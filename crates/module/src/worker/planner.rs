@@ -1,4 +1,4 @@
-//! The plan in force: how much memory each bin is to have, and under which K it is evicted.
+//! The plan in force: how much memory each partition is to have, and under which K it is evicted.
 
 use tenure_core::decide::allocation::{Claim, Group};
 use tenure_core::decide::plan::{Plan, Terms, next_plan};
@@ -9,8 +9,7 @@ use tenure_core::tiers::division as fast_division;
 use tenure_core::units::TenantId;
 
 use super::shared::{Instructions, Snapshot};
-use super::views::BinView;
-use crate::observe::bins::Bins;
+use super::views::PartitionView;
 use crate::observe::tenants;
 
 /// Into so many units the fast memory tier is divided.
@@ -19,8 +18,8 @@ const FAST_UNITS: u64 = 500;
 /// What a plan is made of.
 #[derive(Clone, Copy)]
 pub struct Known<'a> {
-    /// By bin.
-    pub bins: &'a [BinView],
+    /// By partition.
+    pub partitions: &'a [PartitionView],
     /// The rate at which they were sampled.
     pub rate: SampleRate,
     /// There were requests, or a lesson.
@@ -46,7 +45,7 @@ impl Planner {
         self.adopted
     }
 
-    /// The K of each bin; none where they are as set.
+    /// The K of each partition; none where they are as set.
     pub fn sample_sizes(&self) -> Vec<u32> {
         self.sample_sizes.iter().map(RunningSampleSize::k).collect()
     }
@@ -67,7 +66,7 @@ impl Planner {
         self.sample_sizes = sample_sizes.map(RunningSampleSize::new).collect();
     }
 
-    /// The next plan is in force, of bins and of what a miss of each partition costs in µs. True where its targets are
+    /// The next plan is in force, by what is known of partitions and what a miss of each costs in µs. True where its targets are
     /// others.
     pub fn plan_anew(&mut self, snapshot: &Snapshot, known: Known, penalty_us: &[f64]) -> bool {
         let plan = self.decide(snapshot, known, penalty_us);
@@ -85,31 +84,30 @@ impl Planner {
     }
 
     /// The next plan; `None` without a limit to divide, or before any request.
-    fn decide(&self, snapshot: &Snapshot, known: Known, penalty_us: &[f64]) -> Option<Plan> {
+    fn decide<'a>(&self, snapshot: &Snapshot, known: Known<'a>, penalty_us: &[f64]) -> Option<Plan> {
         let memory_bytes = snapshot.memory.capacity_bytes;
         if memory_bytes == 0 || !known.is_anything {
             return None;
         }
         let Instructions { granularity_bytes, gain_min, objective, .. } = snapshot.instructions;
         let minimums = tenants::fitting_minimums(&snapshot.tenants.bytes_min, memory_bytes);
-        let claims_of = |((tenant, of_one), penalty_us): ((&TenantId, &Bins), &f64)| {
+        let claim_of = |((tenant, view), penalty_us): ((&TenantId, &'a PartitionView), &f64)| {
             let group = tenant.0 as usize;
             let miss_us = objective.miss_us(*penalty_us) * f64::from(snapshot.tenants.weights[group]);
-            known.bins[of_one.range()].iter().map(move |bin| bin.claim(miss_us, group, known.rate))
+            view.claim(miss_us, group, known.rate)
         };
         let claims: Vec<Claim> =
-            snapshot.tenant_of.iter().zip(&snapshot.bins).zip(penalty_us).flat_map(claims_of).collect();
+            snapshot.tenant_of.iter().zip(known.partitions).zip(penalty_us).map(claim_of).collect();
         let bounds = |(&bytes_min, &bytes_max): (&u64, &u64)| Group { bytes_min, bytes_max: bytes_max.max(bytes_min) };
         let groups: Vec<Group> = minimums.iter().zip(&snapshot.tenants.bytes_max).map(bounds).collect();
         let terms = Terms { memory_bytes, granularity_bytes, gain_min, objective };
         next_plan(self.plan.as_ref(), &claims, &groups, &terms).ok()
     }
 
-    /// The K of each bin for its target: that which its curve is of there. To begin with it is as set; under targets
+    /// The K of each partition for its target: that which its curve is of there. To begin with it is as set; under targets
     /// that stay another has to be worth as much as another plan, too.
     pub fn choose_sample_sizes(
         &mut self,
-        merged: &[MergedCurve],
         known: Known,
         carried: &[Option<u32>],
         (moved, instructions): (bool, &Instructions),
@@ -117,13 +115,14 @@ impl Planner {
         let Some(plan) = &self.plan else { return self.sample_sizes.clear() };
         let gain_min = if moved { 0.0 } else { instructions.gain_min };
         let as_set = RunningSampleSize::new(instructions.sample_size);
+        let merged: Vec<&MergedCurve> = known.partitions.iter().filter_map(|view| view.merged.as_ref()).collect();
         self.sample_sizes.resize(merged.len().min(plan.target_bytes.len()), as_set);
         for (i, running) in self.sample_sizes.iter_mut().enumerate() {
             match carried[i] {
                 Some(k) => *running = RunningSampleSize::new(k),
                 None => {
-                    let n_reads = known.bins[i].reads * known.rate.rate();
-                    running.end_window(&merged[i], plan.target_bytes[i], gain_min, n_reads);
+                    let n_reads = known.partitions[i].weights.reads * known.rate.rate();
+                    running.end_window(merged[i], plan.target_bytes[i], gain_min, n_reads);
                 }
             }
         }
@@ -132,14 +131,13 @@ impl Planner {
 
 /// How the fast memory tier is divided: a read that it misses costs the same whoever's it is, but for the
 /// tenant's weight.
-pub fn divide_fast(snapshot: &Snapshot, bins: &[BinView], rate: SampleRate) -> Vec<u64> {
+pub fn divide_fast<'a>(snapshot: &Snapshot, partitions: &'a [PartitionView], rate: SampleRate) -> Vec<u64> {
     let Some((division, fast_bytes)) = snapshot.fast else { return Vec::new() };
-    let claims_of = |(tenant, of_one): (&TenantId, &Bins)| {
+    let claim_of = |(tenant, view): (&TenantId, &'a PartitionView)| {
         let group = tenant.0 as usize;
-        let weight = f64::from(snapshot.tenants.weights[group]);
-        bins[of_one.range()].iter().map(move |bin| bin.claim(weight, group, rate))
+        view.claim(f64::from(snapshot.tenants.weights[group]), group, rate)
     };
-    let claims: Vec<Claim> = snapshot.tenant_of.iter().zip(&snapshot.bins).flat_map(claims_of).collect();
+    let claims: Vec<Claim> = snapshot.tenant_of.iter().zip(partitions).map(claim_of).collect();
     let unit_bytes = (fast_bytes / FAST_UNITS).max(1);
     fast_division::divide(division, &claims, snapshot.tenants.weights.len(), fast_bytes, unit_bytes).unwrap_or_default()
 }

@@ -11,7 +11,6 @@ use std::time::Duration;
 use crossbeam_queue::ArrayQueue;
 use tenure_core::decide::objective::Objective;
 use tenure_core::decide::plan::Plan;
-use tenure_core::decide::size_class::SizeLimits;
 use tenure_core::policy::density::Learned;
 use tenure_core::sampling::SampleRate;
 use tenure_core::tiers::division::Division as FastDivision;
@@ -20,8 +19,7 @@ use tenure_core::units::TenantId;
 use super::lessons::Taught;
 use super::model::Modelling;
 use super::sizes::Sizes;
-use super::views::{BinView, PartitionView};
-use crate::observe::bins::Bins;
+use super::views::PartitionView;
 use crate::observe::{Counters, Sampled};
 use crate::rivals::Choice;
 
@@ -60,8 +58,6 @@ pub struct Snapshot {
     pub counters: Vec<Counters>,
     /// Whose each partition is.
     pub tenant_of: Vec<TenantId>,
-    /// Its bins.
-    pub bins: Vec<Bins>,
     /// How often its number went to another tenant.
     pub generations: Vec<u16>,
     /// What tenants may have.
@@ -113,13 +109,11 @@ pub struct Published {
     pub epoch: u32,
     /// Windows so far.
     pub window: u64,
-    /// Target bytes by bin, and what they are predicted to cost; `None` where there is nothing to divide.
+    /// Target bytes by partition, and what they are predicted to cost; `None` where there is nothing to divide.
     pub plan: Option<Plan>,
-    /// Bytes of the fast memory tier by bin; empty where it isn't divided.
+    /// Bytes of the fast memory tier by partition; empty where it isn't divided.
     pub fast_target_bytes: Vec<u64>,
-    /// Where the size classes begin that it is about, by partition.
-    pub limits: Vec<SizeLimits>,
-    /// Keys sampled per eviction, by bin, as they go with the plan; empty where they are as set.
+    /// Keys sampled per eviction, by partition, as they go with the plan; empty where they are as set.
     pub sample_sizes: Vec<u32>,
     /// Keys sampled per eviction in the whole cache, where one K is chosen for it.
     pub choice: Choice,
@@ -133,8 +127,6 @@ pub struct Published {
     pub prediction_error: Option<f64>,
     /// By partition.
     pub partitions: Vec<PartitionView>,
-    /// By bin.
-    pub bins: Vec<BinView>,
     /// What it took to make this.
     pub effort: Effort,
     /// Plans whose targets differ from the one before.

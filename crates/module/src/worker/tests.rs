@@ -6,7 +6,6 @@ use tenure_core::decide::objective::Objective;
 use tenure_core::units::{KeyHash, PARTITIONS_MAX, PartitionId, TenantId};
 
 use super::*;
-use crate::observe::bins::Binning;
 
 pub(super) fn instructions() -> Instructions {
     Instructions {
@@ -22,25 +21,8 @@ pub(super) fn instructions() -> Instructions {
     }
 }
 
-/// Two partitions of `size_classes` bins, or of one.
-fn binning(size_classes: usize) -> Binning {
-    let mut binning = Binning::new(size_classes);
-    (0..2).for_each(|_| binning.add(0));
-    binning
-}
-
 fn sampled(access: Access, at: u64, partition: u16) -> Sampled {
-    let partition = PartitionId(partition);
-    Sampled {
-        access,
-        at,
-        partition,
-        bins: binning(1).of(partition),
-        is_sized: true,
-        epoch: 0,
-        generation: 0,
-        shown: None,
-    }
+    Sampled { access, at, partition: PartitionId(partition), epoch: 0, generation: 0, shown: None }
 }
 
 fn tenants(weights: Vec<u32>) -> TenantTerms {
@@ -52,7 +34,6 @@ fn snapshot(counters: Vec<Counters>, capacity_bytes: u64) -> Snapshot {
         epoch: 0,
         counters,
         tenant_of: vec![TenantId(0), TenantId(1)],
-        bins: binning(1).all().to_vec(),
         generations: vec![0; 2],
         tenants: tenants(vec![1; 2]),
         memory: MemoryNow { limit_bytes: capacity_bytes, capacity_bytes, key_table_bytes: 0 },
@@ -79,7 +60,7 @@ fn a_number_of_another_tenant_begins_anew() {
     }
     let ends = Instructions { window_requests: 1, ..instructions() };
     models.look_at(&shared, &Snapshot { instructions: ends, ..snapshot(vec![counted(50); 2], 1000) });
-    let known = |models: &Models| [0, 1].map(|i| models.kept.known(i, binning(1).of(PartitionId(i as u16))));
+    let known = |models: &Models| [0, 1].map(|i| models.kept.known(i));
     assert_eq!(known(&models), [(50, 50.0), (50, 50.0)]);
     let later = Snapshot { generations: vec![0, 3], ..snapshot(vec![counted(50), counted(0)], 1000) };
     models.look_at(&shared, &later);
@@ -190,38 +171,6 @@ fn objective_and_weight_change_whose_misses_count() {
         let targets = &published.plan.as_ref().unwrap().target_bytes;
         assert_eq!(targets[1] >= 1000, dear_has_it, "{objective:?} {weights:?}: {targets:?}");
     }
-}
-
-/// Two partitions that loop over small values and large ones in turn, with room for all of the small: those have
-/// it, of either partition, and the curve of a partition as a whole says that this is half of its misses.
-#[test]
-fn a_divided_partition_keeps_its_small_values() {
-    let shared = Shared::new();
-    let mut models = Models::new(&shared);
-    let mut counters = vec![Counters::default(); PARTITIONS_MAX];
-    let divided = binning(2);
-    let mut published = Arc::default();
-    for i in 0..320_000_u64 {
-        let (partition, key) = (i as u16 % 2, i / 2 % 1000);
-        let counted = &mut counters[usize::from(partition)];
-        counted.reads += 1;
-        let access =
-            Access::read(KeyHash::of_number(u64::from(partition) * 10_000 + key), [200, 900][key as usize % 2]);
-        let sampled = sampled(access, counted.requests(), partition);
-        models.take(&Sampled { bins: divided.of(sampled.partition), ..sampled });
-        // The first window says where the classes begin; those after divide by that, and forget what they knew.
-        if i % 40_000 == 39_999 {
-            let bins = divided.all().to_vec();
-            models.look_at(&shared, &Snapshot { bins, ..snapshot(counters.clone(), 240_000) });
-            published = shared.news(&mut 0).expect("a window has ended");
-        }
-    }
-    let targets = &published.plan.as_ref().unwrap().target_bytes;
-    assert!(targets.len() == 4 && [0, 2].iter().all(|&small| targets[small] >= 100_000), "{targets:?}");
-    let begins: Vec<u32> = published.limits.iter().filter_map(|limits| limits.begins_bytes(1)).collect();
-    assert!(begins.iter().all(|begins| (201..=900).contains(begins)) && begins.len() == 2, "{begins:?}");
-    let of_first = &published.partitions[0].curve;
-    assert!((of_first.miss_ratio_at(120_000) - 0.5).abs() < 0.06, "{}", of_first.miss_ratio_at(120_000));
 }
 
 /// A backend slows down from one window to the next: the mean is the new one at once, where enough misses say so.

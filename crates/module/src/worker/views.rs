@@ -1,18 +1,14 @@
-//! What is known of partitions and of their bins at the end of a window, as it is published.
+//! What is known of partitions at the end of a window, as it is published.
 
 use tenure_core::curve::MissRatioCurve;
-use tenure_core::decide::allocation::{Claim, shared_curve};
+use tenure_core::decide::allocation::Claim;
 use tenure_core::model::merged::MergedCurve;
-use tenure_core::policy::kredis::SAMPLE_SIZES;
 use tenure_core::sampling::SampleRate;
-
-/// Points of the curve of a divided partition.
-const WHOLE_POINTS: usize = 200;
 
 /// What is known of one partition at the end of a window.
 #[derive(Clone, Debug, Default)]
 pub struct PartitionView {
-    /// Its miss ratio by memory, reads only; where it is divided, with its memory divided as is best.
+    /// Its miss ratio by memory, reads only.
     pub curve: MissRatioCurve,
     /// The curves of single K, where there are: that above is the lowest of them.
     pub merged: Option<MergedCurve>,
@@ -30,21 +26,11 @@ pub struct PartitionView {
     pub generation: u16,
 }
 
-/// What is known of one bin at the end of a window.
-#[derive(Clone, Debug, Default)]
-pub struct BinView {
-    /// Its miss ratio by memory, reads only.
-    pub curve: MissRatioCurve,
-    /// Its reads of late; where there are several bins, as sampled.
-    pub reads: f64,
-    /// Sampled keys remembered.
-    pub sampled_keys: usize,
-}
-
-impl BinView {
+impl PartitionView {
     /// What it brings to an allocation where each of its misses costs so much.
     pub fn claim(&self, miss_us: f64, group: usize, rate: SampleRate) -> Claim<'_> {
-        Claim::new(&self.curve, self.reads * miss_us, group).seen_by(self.reads * rate.rate())
+        let reads = self.weights.reads;
+        Claim::new(&self.curve, reads * miss_us, group).seen_by(reads * rate.rate())
     }
 }
 
@@ -68,27 +54,4 @@ impl Weights {
         let (mean, mean_square) = (self.penalty_us_sum / n, self.penalty_us_square_sum / n);
         (mean, (mean_square - mean * mean).max(0.0).sqrt())
     }
-}
-
-/// The curve of a partition whose bins have what is best of its memory.
-pub fn whole_curve(bins: &[BinView]) -> MissRatioCurve {
-    match bins {
-        [only] => only.curve.clone(),
-        _ => shared_curve(&bins.iter().map(|bin| (bin.reads, &bin.curve)).collect::<Vec<_>>(), WHOLE_POINTS),
-    }
-}
-
-/// The same of each K; `None` where K isn't chosen.
-pub fn whole_merged(bins: &[BinView], merged: &[Option<MergedCurve>]) -> Option<MergedCurve> {
-    if let [only] = merged {
-        return only.clone();
-    }
-    let of = |k: u32| {
-        let of_bin =
-            |(bin, merged): (&BinView, &Option<MergedCurve>)| Some((bin.reads, merged.as_ref()?.of(k)?.clone()));
-        let parts: Vec<(f64, MissRatioCurve)> = bins.iter().zip(merged).filter_map(of_bin).collect();
-        let parts: Vec<(f64, &MissRatioCurve)> = parts.iter().map(|(reads, curve)| (*reads, curve)).collect();
-        (k, shared_curve(&parts, WHOLE_POINTS))
-    };
-    merged.iter().any(Option::is_some).then(|| MergedCurve::new(&SAMPLE_SIZES.map(of)))
 }

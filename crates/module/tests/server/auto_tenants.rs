@@ -9,7 +9,7 @@ use tenure_servers::{Cluster, Server, ServerOptions};
 use crate::accounting::{Held, TOLERANCE, add_strings, check_held, count};
 use crate::harness::{
     CacheAside, Row, config_get, config_set, connection_to, error_of, info, limit_memory, oldest_and_newest,
-    on_oldest_and_newest, partition, partitions, send, size_classes, start, status, wait_for, with_module,
+    on_oldest_and_newest, partition, partitions, send, start, status, wait_for, with_module,
 };
 use crate::sleep::{sleeping_in, two};
 use crate::tiers::{move_to, tier_of, wait_until_ready, with_tiers};
@@ -261,17 +261,16 @@ fn check_keys_by_tenant(server: &Server, what: &str) {
     assert!(waited.is_ok(), "{what}: {wrong:?}");
 }
 
-/// With classes of penalty and of size beside: each tenant has its own of both, and those of one that takes another's
-/// place are its own too.
+/// With classes of penalty beside: each tenant has its own, and those of one that takes another's place are its own
+/// too.
 #[test]
-fn they_are_divided_by_classes_and_by_size() {
+fn they_are_divided_by_classes() {
     for policy in ["density", "kredis"] {
         let options = with_delimiter()
             .set("maxmemory-policy", "allkeys-lru")
             .set("tenure.policy", policy)
             .set("tenure.classes", "auto")
-            .set("tenure.class-limits", "10000")
-            .set("tenure.size-classes", 3);
+            .set("tenure.class-limits", "10000");
         on_oldest_and_newest(&options, |server| {
             let mut connection = server.connection().unwrap();
             limit_memory(server, 12 * MB);
@@ -283,9 +282,8 @@ fn they_are_divided_by_classes_and_by_size() {
                 a.read_some(100);
                 b.read_some(100);
                 let names = names(&mut connection);
-                let has_sizes = policy == "density" || size_classes(&mut connection, "a*").len() == 3;
                 let is_full = info(server, "evictions") > 1000.0;
-                is_full && has_sizes && ["a*/0-10000us", "b*/10000us+"].iter().all(|name| names.contains(*name))
+                is_full && ["a*/0-10000us", "b*/10000us+"].iter().all(|name| names.contains(*name))
             });
             check_keys_by_tenant(server, policy);
             // All places are asked for.

@@ -235,7 +235,6 @@ fn tools_that_list_commands_see_ours() {
             "status",
             "partitions",
             "tenants",
-            "sizes",
             "mrc",
             "why",
             "lessons",

@@ -28,7 +28,6 @@ const SETTINGS: &[(&str, &str, &str, &[&str])] = &[
     ("window-seconds", "3600", "3600", &["0", "3601"]),
     ("granularity-bytes", "64kb", "65536", &["-1", "2000gb", "lots"]),
     ("gain-min-percent", "100", "100", &["-1", "101"]),
-    ("size-classes", "4", "4", &["-1", "9", "quartiles"]),
     ("objective", "fair", "fair", &["unfair", ""]),
     ("headroom-bytes", "1mb", "1048576", &["-1", "2000gb"]),
     ("turn-budget-us", "50", "50", &["49", "5001"]),

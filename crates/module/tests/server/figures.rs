@@ -250,7 +250,6 @@ fn counters_outlive_settings_and_fields_outlive_tenure() {
             ("tenure.key-table-bytes", "1mb"),
             ("tenure.policy", "density"),
             ("tenure.classes", "off"),
-            ("tenure.size-classes", "4"),
         ] {
             config_set(&mut connection, name, value);
             client.read_some(100);

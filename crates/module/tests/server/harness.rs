@@ -180,17 +180,6 @@ pub fn partitions(connection: &mut Connection) -> BTreeMap<String, Row> {
     rows.iter().map(|row| (row["name"].clone(), numbers(row))).collect()
 }
 
-/// `TENURE.SIZES` of one partition, smallest values first.
-#[track_caller]
-pub fn size_classes(connection: &mut Connection, partition: &str) -> Vec<Row> {
-    let rows: Vec<BTreeMap<String, String>> = send(connection, "TENURE.SIZES");
-    let numbers = |row: &BTreeMap<String, String>| {
-        let others = row.iter().filter(|(name, _)| *name != "partition");
-        Row(others.map(|(name, value)| (name.clone(), value.parse().expect("a number"))).collect())
-    };
-    rows.iter().filter(|row| row["partition"] == partition).map(numbers).collect()
-}
-
 /// One row of `TENURE.PARTITIONS`; zeros where the partition isn't met yet.
 #[track_caller]
 pub fn partition(connection: &mut Connection, name: &str) -> Row {

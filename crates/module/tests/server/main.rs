@@ -31,7 +31,6 @@ mod replies;
 mod rights;
 mod rights_fuzz;
 mod sample_sizes;
-mod size_classes;
 mod sizing;
 mod sleep;
 mod sleep_ends;

@@ -3,8 +3,7 @@
 use tenure_servers::Server;
 
 use crate::harness::{
-    CacheAside, Random, config_set, evicting_in_time, limit_memory, on_oldest_and_newest, partitions, size_classes,
-    status, wait_for,
+    CacheAside, Random, config_set, evicting_in_time, limit_memory, on_oldest_and_newest, partitions, status, wait_for,
 };
 
 const MB: u64 = 1 << 20;
@@ -68,13 +67,12 @@ impl Steady {
 }
 
 /// Under steady traffic targets and K come to rest: from window to window less than 4 % of the memory changes hands
-/// on average (5 to 10 % where nothing holds it), and K changes in few. With and without size classes.
+/// on average (5 to 10 % where nothing holds it), and K changes in few.
 #[test]
 fn targets_and_k_settle_while_the_traffic_stays_as_it_is() {
-    for (policy, size_classes_wanted) in [("predis", 0), ("kredis", 0), ("kredis", 4)] {
+    for policy in ["predis", "kredis"] {
         let tenants = "\"a=a:* b=b:* c=c:* d=d:*\"";
         let options = evicting_in_time().set("tenure.policy", policy).set("tenure.tenants", tenants);
-        let options = options.set("tenure.size-classes", size_classes_wanted);
         // Windows of so many requests, however busy the machine is.
         let options = options.set("tenure.window-requests", 10_000).set("tenure.window-seconds", 60);
         // What a busy machine measures as penalty is not steady.
@@ -90,7 +88,7 @@ fn targets_and_k_settle_while_the_traffic_stays_as_it_is() {
                     let now: u64 = status(&mut connection)["windows"].parse().unwrap();
                     if now != windows.last {
                         windows.last = now;
-                        windows.seen.push(look(&mut connection, size_classes_wanted > 0));
+                        windows.seen.push(look(&mut connection));
                     }
                     windows.seen.len() >= n
                 });
@@ -101,16 +99,11 @@ fn targets_and_k_settle_while_the_traffic_stays_as_it_is() {
             let seen = watch(25);
             let moved: Vec<f64> = seen.windows(2).map(|pair| moved(&pair[0].targets, &pair[1].targets)).collect();
             let mean = moved.iter().sum::<f64>() / moved.len() as f64;
-            println!(
-                "{policy}, {size_classes_wanted} size classes: {mean:.4} of the memory moved from window to window"
-            );
-            assert!(mean < 0.04, "{policy} {size_classes_wanted}: of the memory {moved:?} moved from window to window");
+            println!("{policy}: {mean:.4} of the memory moved from window to window");
+            assert!(mean < 0.04, "{policy}: of the memory {moved:?} moved from window to window");
             let changed: usize = seen.windows(2).map(|pair| changed(&pair[0].k, &pair[1].k)).sum();
             let all = seen.len() * seen[0].k.len();
-            assert!(
-                changed * 10 <= all,
-                "{policy} {size_classes_wanted}: K changed {changed} times of {all}: {seen:?}"
-            );
+            assert!(changed * 10 <= all, "{policy}: K changed {changed} times of {all}: {seen:?}");
         });
     }
 }
@@ -128,12 +121,9 @@ struct Window {
     k: Vec<f64>,
 }
 
-fn look(connection: &mut redis::Connection, are_divided: bool) -> Window {
-    let rows = match are_divided {
-        true => ["a", "b", "c", "d"].iter().flat_map(|name| size_classes(connection, name)).collect(),
-        false => partitions(connection).into_values().collect::<Vec<_>>(),
-    };
-    let column = |name: &str| rows.iter().map(|row| row[name]).collect();
+fn look(connection: &mut redis::Connection) -> Window {
+    let rows = partitions(connection);
+    let column = |name: &str| rows.values().map(|row| row[name]).collect();
     Window { targets: column("target_bytes"), k: column("k") }
 }
 

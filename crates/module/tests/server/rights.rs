@@ -194,12 +194,11 @@ fn what_is_to_wake_while_writes_are_paused_wakes_afterwards() {
 }
 
 /// Each command as it is written, on a key where it names one.
-const LOOKS_AT_ALL: [&str; 8] = [
+const LOOKS_AT_ALL: [&str; 7] = [
     "TENURE.HELP",
     "TENURE.STATUS",
     "TENURE.PARTITIONS",
     "TENURE.TENANTS",
-    "TENURE.SIZES",
     "TENURE.TIERS",
     "TENURE.CLASS LIST",
     "TENURE.CLASS HELP",

@@ -222,12 +222,11 @@ impl Hand {
 
     /// One command of Tenure's, or an attempt at its settings, or the reading of a key.
     fn command(&mut self) -> Words {
-        const NAMES: [&str; 13] = [
+        const NAMES: [&str; 12] = [
             "TENURE.HELP",
             "TENURE.STATUS",
             "TENURE.PARTITIONS",
             "TENURE.TENANTS",
-            "TENURE.SIZES",
             "TENURE.MRC",
             "TENURE.WHY",
             "TENURE.TIERS",

@@ -102,7 +102,7 @@ fn nobody_waits_for_a_worker_that_stands_still() {
             config_set(&mut connection, "tenure.policy", policy);
             write_some(&mut connection);
         }
-        for line in ["TENURE.PARTITIONS", "TENURE.TENANTS", "TENURE.SIZES", "TENURE.WHY k:1", "BGSAVE", "FLUSHALL"] {
+        for line in ["TENURE.PARTITIONS", "TENURE.TENANTS", "TENURE.WHY k:1", "BGSAVE", "FLUSHALL"] {
             let _: redis::RedisResult<redis::Value> = crate::harness::command(line).query(&mut connection);
         }
         assert_eq!(info(server, "windows"), windows, "it stands still all the while");

@@ -216,7 +216,7 @@ impl TeachReplicas {
                 let name = tenure.view(i).map(|_| partitions.tenants().names()[usize::from(tenant.0)].clone());
                 (name.unwrap_or_default(), partitions.classes.name(class))
             });
-            Lessons::of(published, &partitions.binning, partitions.keys.noise, of_what).encode()
+            Lessons::of(published, partitions.keys.noise, of_what).encode()
         });
         let (next_bucket, piece) = Piece::encode(partitions, bucket as usize, now);
         let clock = partitions.keys.accesses.clock();

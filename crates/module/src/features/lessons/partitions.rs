@@ -8,7 +8,6 @@ use tenure_core::curve::{CurvePoint, MissRatioCurve};
 
 use tenure_core::policy::density::{Noise, Teaching};
 
-use crate::observe::bins::Binning;
 use crate::wire::{Reader, Writer};
 use crate::worker::{Lesson, PartitionView, Published, Weights};
 
@@ -28,25 +27,14 @@ pub struct Lessons {
 }
 
 impl Lessons {
-    /// What was published of partitions of these tenants and classes. Of one that is divided by size the sum is
-    /// taught, and the K of its largest part.
-    pub fn of(
-        published: &Published,
-        binning: &Binning,
-        noise: Noise,
-        of_what: impl Iterator<Item = (String, String)>,
-    ) -> Lessons {
+    /// What was published of partitions of these tenants and classes.
+    pub fn of(published: &Published, noise: Noise, of_what: impl Iterator<Item = (String, String)>) -> Lessons {
         let targets = published.plan.as_ref().map_or(&[][..], |plan| &plan.target_bytes);
-        let by_partition = binning.by_partition(targets);
-        let bin = |i: usize| {
-            let bins = binning.all().get(i)?;
-            Some(bins.largest(targets.get(bins.range())).index())
-        };
         let lesson = |(i, (view, (tenant, class))): (usize, (&PartitionView, (String, String)))| Lesson {
             tenant,
             class,
-            target_bytes: by_partition.get(i).copied().unwrap_or(0),
-            sample_size: bin(i).and_then(|bin| published.sample_sizes.get(bin)).copied().unwrap_or(0),
+            target_bytes: targets.get(i).copied().unwrap_or(0),
+            sample_size: published.sample_sizes.get(i).copied().unwrap_or(0),
             weights: view.weights,
             curve: view.curve.thinned(CURVE_POINTS),
         };

@@ -159,7 +159,7 @@ mod tests {
 
     fn partitions(spec: &str, owners: Option<Box<dyn Owners>>) -> Partitions {
         let tenants = Tenants::new(&TenantSpec::parse(spec).unwrap());
-        Partitions::new(tenants, Classes::default(), Keys::default(), owners, 0)
+        Partitions::new(tenants, Classes::default(), Keys::default(), owners)
     }
 
     #[test]

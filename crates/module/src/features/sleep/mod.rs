@@ -403,7 +403,7 @@ impl Spill {
             server.open(&name).unlink();
             server.replicate_unlink(&name);
             observer.partitions.gone(db, || KeyHash::of(name.as_ref()), Departure::default());
-            usage.went(db, partition, &observer.known());
+            usage.went(db, partition, observer.known_sizes());
             self.counts.slept += 1;
         }
     }
@@ -442,7 +442,7 @@ impl Spill {
         }
         observer.partitions.created(sleeper.db, &sleeper.name, sleeper.owner);
         let partition = observer.partitions.of(sleeper.db, &sleeper.name);
-        usage.came(sleeper.db, partition, None, &observer.known());
+        usage.came(sleeper.db, partition, observer.known_sizes());
         self.counts.woken += 1;
         true
     }

@@ -281,7 +281,7 @@ impl MemoryTiers {
         let observer = &turn.tenure.observer;
         let (Some(tiers), Some(placements)) = (&self.tiers, &observer.partitions.keys.placements) else { return false };
         self.settled.unseen(observer.coverage.unseen_reads.saturating_sub(observer.coverage.unseen_misses));
-        let collected = tiers.collected_share(turn.tenure.usage.bytes_by_bin());
+        let collected = tiers.collected_share(turn.tenure.usage.bytes());
         !self.settled.look(turn.now_us, placements.fast_reuses, placements.slow_hits, collected)
             || tiers.is_draining()
             || tiers.is_crowded()
@@ -332,7 +332,7 @@ impl MemoryTiers {
     fn fast_to_divide(&self, tenure: &Tenure) -> Option<(Division, u64)> {
         let division = tenure.settings().tier_division;
         let tiers = self.tiers.as_ref().filter(|_| division != Division::Free)?;
-        let movable: u64 = tiers.fast_bytes_by_bin(tenure.usage.bytes_by_bin()).iter().sum();
+        let movable: u64 = tiers.fast_bytes_by_partition(tenure.usage.bytes()).iter().sum();
         let fixed = tiers.fast_bytes().saturating_sub(movable);
         Some((division, tiers.fast_limit_bytes().saturating_sub(fixed)))
     }

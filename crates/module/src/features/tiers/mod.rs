@@ -102,7 +102,7 @@ pub struct MoveContext<'a> {
     pub db_sizes: &'a [(u16, u64)],
     /// What was learned, where it was.
     pub table: &'a DensityTable,
-    /// Bytes of the fast tier by bin; none at all where whoever has the coldest value gives.
+    /// Bytes of the fast tier by partition; none at all where whoever has the coldest value gives.
     pub target_bytes: &'a [u64],
     /// Keys met per demotion.
     pub sample_size: usize,
@@ -117,7 +117,7 @@ impl MoveContext<'_> {
     }
 }
 
-/// How much of what was met of a bin is fast.
+/// How much of what was met of a partition is fast.
 #[derive(Clone, Copy, Debug, Default)]
 struct Met {
     fast_bytes: f64,
@@ -275,8 +275,8 @@ impl Tiers {
         self.met = [Met::default(); PARTITIONS_MAX];
     }
 
-    /// Bytes in the fast tier that could move, by bin, estimated.
-    pub fn fast_bytes_by_bin(&self, used_bytes: &[u64]) -> Vec<u64> {
+    /// Bytes in the fast tier that could move, by partition, estimated.
+    pub fn fast_bytes_by_partition(&self, used_bytes: &[u64]) -> Vec<u64> {
         let of = |(met, &used): (&Met, &u64)| {
             if met.bytes > 0.0 { (used as f64 * met.fast_bytes / met.bytes) as u64 } else { used }
         };
@@ -285,7 +285,7 @@ impl Tiers {
 
     /// The part of the fast tier's values that one collecting takes down, by bytes, estimated; 0 to 1.
     pub fn collected_share(&self, used_bytes: &[u64]) -> f64 {
-        let movable: u64 = self.fast_bytes_by_bin(used_bytes).iter().sum();
+        let movable: u64 = self.fast_bytes_by_partition(used_bytes).iter().sum();
         (self.balance.collected_bytes() as f64 / movable.max(1) as f64).min(1.0)
     }
 

@@ -42,7 +42,7 @@ impl Tiers {
     pub(super) fn promote(&mut self, context: &mut MoveContext, placements: &mut Placements, started: Instant) {
         let has_spare = self.balance.has_spare();
         let hot = |read: SlowRead| {
-            let size_bytes = context.observer.known().sizes.mean_bytes(read.partition);
+            let size_bytes = context.observer.known_sizes().mean_bytes(read.partition);
             let value = known_slow(context.observer, read.key, read.partition, size_bytes)?;
             let value = Value { idle: 0, reuse: Some(read.reuse), ..value };
             let name = || context.server.text(read.name);
@@ -104,8 +104,8 @@ impl Tiers {
         if n == 0 {
             return Some(Donor::Anyone);
         }
-        let used_bytes = context.usage.bytes_by_bin();
-        let fast_bytes = self.fast_bytes_by_bin(&used_bytes[..n]);
+        let used_bytes = context.usage.bytes();
+        let fast_bytes = self.fast_bytes_by_partition(&used_bytes[..n]);
         next_donor(&fast_bytes, context.target_bytes, &UNBOUNDED[..n], OverTarget::default, true)
     }
 
@@ -171,7 +171,7 @@ impl Tiers {
             let (feature, _) = costs.of(entry.as_ref(), seen.partition, clock.ticks_per_us);
             let value =
                 Value { feature, ..value_of(entry.as_ref(), seen.partition, size_bytes, tier, clock.now, clock.since) };
-            met[seen.bin.index()].add(tier, size_bytes);
+            met[seen.partition.index()].add(tier, size_bytes);
             if entry.is_some_and(|entry| entry.placed().tier() != tier) {
                 found.push((hash, tier));
             }
@@ -184,12 +184,11 @@ impl Tiers {
                 offered += 1;
                 let last = entry.map(|entry| entry.last);
                 let rank = placements.placer.rank(&value, table);
-                let partition = seen.bin.in_pools();
                 let candidate = || Candidate { name: seen.name.keep(), db: seen.db, last, size_bytes };
-                if as_bad.is_none() && gives(partition) && placements.placer.may_leave(&value, rank) {
+                if as_bad.is_none() && gives(seen.partition) && placements.placer.may_leave(&value, rank) {
                     *as_bad = Some(candidate());
                 } else {
-                    pools.offer(partition, rank, candidate);
+                    pools.offer(seen.partition, rank, candidate);
                 }
             }
         });

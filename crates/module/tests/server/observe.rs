@@ -4,7 +4,7 @@ use redis::Connection;
 use tenure_servers::{Product, Server};
 
 use crate::harness::{
-    CacheAside, Row, command, config_set, connection_to, evicted_by_server, info, on_every_server,
+    CacheAside, Row, command, config_set, connection_to, evicted_by_server, evicting_in_time, info, on_every_server,
     on_oldest_and_newest, partition, partitions, send, status, used_memory, wait_for, with_module,
 };
 
@@ -499,8 +499,7 @@ fn a_fast_stream_far_from_the_limit_is_watched_in_part() {
 #[test]
 fn a_busy_thread_at_its_limit_watches_slices() {
     // From the start, since the table of keys is smaller then: more than half of it is used at once.
-    let options = with_module().set("maxmemory-policy", "allkeys-lru").set("maxmemory", "4mb");
-    let options = options.set("tenure.watch-busy-percent", 0);
+    let options = evicting_in_time().set("maxmemory", "4mb").set("tenure.watch-busy-percent", 0);
     on_oldest_and_newest(&options.set("tenure.watch-percent", 1), |server| {
         let mut connection = server.connection().unwrap();
         let mut client = CacheAside::new(server.connection().unwrap(), "k:", 5000, 100);

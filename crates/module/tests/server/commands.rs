@@ -119,7 +119,7 @@ fn a_curve_falls_from_one_to_the_working_set() {
     on_every_server(&options.set("tenure.sample-percent", 100), |server| {
         warm_up(server);
         let mut connection = server.connection().unwrap();
-        // A loop over 300 keys of about 60 to 200 bytes each: hopeless at half of that, and nearly perfect at its
+        // A loop over 300 keys of 32 bytes (Valkey 9.1) to some 100 each: hopeless at half of that, and nearly perfect at its
         // end. A window that ended amid the first round knows less, so there are more rounds until one does.
         wait_for("the curve of a loop", || {
             (0..300).for_each(|key| send(&mut connection, &format!("GET key:{key}")));
@@ -128,7 +128,7 @@ fn a_curve_falls_from_one_to_the_working_set() {
             assert!(points.windows(2).all(|pair| pair[0].1 >= pair[1].1), "miss ratios fall: {points:?}");
             assert!(points.iter().all(|(_, ratio)| (0.0..=1.0).contains(ratio)), "{points:?}");
             let (last_bytes, last_ratio) = *points.last().unwrap();
-            (300 * 40..300 * 300).contains(&last_bytes) && last_ratio < 0.5 && points[0].1 > 0.8
+            (300 * 25..300 * 300).contains(&last_bytes) && last_ratio < 0.5 && points[0].1 > 0.8
         });
     });
 }

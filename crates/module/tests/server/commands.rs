@@ -119,8 +119,8 @@ fn a_curve_falls_from_one_to_the_working_set() {
     on_every_server(&options.set("tenure.sample-percent", 100), |server| {
         warm_up(server);
         let mut connection = server.connection().unwrap();
-        // A loop over 300 keys of 32 bytes (Valkey 9.1) to some 100 each: hopeless at half of that, and nearly perfect at its
-        // end. A window that ended amid the first round knows less, so there are more rounds until one does.
+        // A loop over 300 keys of 32 bytes (Valkey 9.1) to some 100 each: hopeless at half of that, and nearly perfect
+        // at its end. A window that ended amid the first round knows less, so there are more rounds until one does.
         wait_for("the curve of a loop", || {
             (0..300).for_each(|key| send(&mut connection, &format!("GET key:{key}")));
             let points: Vec<(u64, f64)> = send(&mut connection, "TENURE.MRC db0 50");

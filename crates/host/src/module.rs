@@ -135,7 +135,8 @@ pub trait Module: Sized + 'static {
     fn on_miss(&mut self, db: u16, key: &[u8]);
     /// A key came, went, or something happened to it.
     fn on_key_event(&mut self, server: &mut Server, db: u16, event: &CStr, key: &ScannedName);
-    /// The end of a turn of the event loop, before its replies leave: of each, or of those that are asked for (`turns`).
+    /// The end of a turn of the event loop, before its replies leave: of each, or of those that are asked for
+    /// (`turns`).
     fn end_turn(&mut self, server: &mut Server) -> Life;
     /// The event loop has time, as was asked for (`soon::call_soon`).
     fn on_idle(&mut self, server: &mut Server);

@@ -41,9 +41,9 @@ impl Place {
 }
 
 /// Device DAX can be mapped shared alone.
-const DAX: &str = "a DAX device can't be used as it is: it can only be mapped shared, so that a save would see what is written after \
-                   it began. Make it a NUMA node (daxctl reconfigure-device --mode=system-ram) and use numa:NODE, or put a file system \
-                   on it (mount -o dax) and use file:PATH";
+const DAX: &str = "a DAX device can't be used as it is: it can only be mapped shared, so that a save would see what \
+                   is written after it began. Make it a NUMA node (daxctl reconfigure-device --mode=system-ram) and \
+                   use numa:NODE, or put a file system on it (mount -o dax) and use file:PATH";
 
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -8,8 +8,8 @@ use std::sync::atomic::Ordering;
 use tenure_core::curve::{MissRatioCurve, even_sizes};
 use tenure_core::decide::allocation::shared_curve;
 use tenure_core::decide::sample_size::SAMPLE_SIZES;
+use tenure_core::model::merged::MERGED_SAMPLE_SIZES;
 use tenure_core::policy::density::Expected;
-use tenure_core::policy::kredis::SAMPLE_SIZES as SAMPLE_SIZES_MODELLED;
 use tenure_core::units::KeyHash;
 
 use self::table::COMMANDS;
@@ -23,6 +23,7 @@ use crate::ffi::{alloc, filter, guard};
 use crate::info;
 use crate::observe::classes::{Class, ClassRules, Source};
 use crate::observe::partitions::in_database;
+use crate::rivals;
 use crate::runtime::Runtime;
 use crate::tenure::{Tenure, Why};
 use crate::worker::PartitionView;
@@ -32,7 +33,7 @@ const POINTS_MAX: usize = 1000;
 /// A tenant of several partitions is looked at as closely as this.
 const SHARED_POINTS: usize = 200;
 /// The curves of single K, by their names in a reply.
-const BY_K: [(u32, &str); SAMPLE_SIZES_MODELLED.len()] = [(1, "1"), (5, "5"), (8, "8"), (16, "16")];
+const BY_K: [(u32, &str); MERGED_SAMPLE_SIZES.len()] = [(1, "1"), (5, "5"), (8, "8"), (16, "16")];
 
 /// Runs one command.
 pub fn run(runtime: &mut Runtime, server: &mut Server, words: &[&[u8]]) -> Answer {
@@ -381,7 +382,7 @@ fn curves(tenure: &Tenure, of: &[u8], rest: &[&[u8]]) -> Answer {
         return curve(&together, &sizes);
     }
     if views.iter().all(|view| view.merged.is_none()) {
-        return error("there are curves of single K with tenure.policy kredis alone".to_owned());
+        return error(rivals::NO_CURVES_BY_K.to_owned());
     }
     let of_k = |&(k, name): &(u32, &'static str)| {
         (name, curve(&shared(&views, |view| view.merged.as_ref().and_then(|merged| merged.of(k))), &sizes))

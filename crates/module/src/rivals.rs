@@ -1,7 +1,7 @@
 //! Policies of others that the server can run, to compare with: which there are, and what each needs.
 //!
-//! Nothing else in the module knows one by name, but for the settings that are theirs. What they do is in
-//! `tenure_core::policy` and `tenure_lab`.
+//! Nothing else in the module knows one by name: what settings, help and messages say of them is here. What they do is
+//! in `tenure_core::policy` and `tenure_lab`.
 
 use std::ffi::CStr;
 
@@ -11,6 +11,35 @@ use tenure_lab::hyperbolic::Hyperbolic;
 
 use crate::observe::keys::Remembers;
 use crate::worker::model::Modelling;
+
+/// What `tenure.policy` says of them.
+macro_rules! about_rivals {
+    () => {
+        "'predis' holds partitions to the plan's targets, 'kredis' too, each under the K (1, 5, 8 or 16) that misses \
+         least there, 'dlru' evicts the longest idle of K keys, whoever's they are, with the K (1, 2, 5, 10 or 16) \
+         that costs least, which the server's maxmemory-samples follows, 'hyperbolic' evicts what is worth least \
+         (miss penalty x requests / time in the cache; 'hyperbolic-size' per byte), best with 64 samples"
+    };
+}
+pub(crate) use about_rivals;
+
+/// The setting of [`RivalK`], and what it says.
+pub const K_SETTING: (&CStr, &str) = (
+    c"kredis-k",
+    "Under which K the policy kredis plans and evicts: 'by-curve' each partition under that of 1, 5, 8 and 16 that \
+     misses least there, 'as-set' all under tenure.samples, for a quarter of the model's time and memory.",
+);
+
+/// The setting of [`RivalEvictor`], and what it says.
+pub const EVICTOR_SETTING: (&CStr, &str) = (
+    c"dlru-evictor",
+    "Who evicts under the policy dlru: 'server' the server itself, with maxmemory-samples set to the chosen K, where \
+     maxmemory-policy is allkeys-lru or volatile-lru (Tenure else, and from tenants above their maximum), 'tenure' \
+     Tenure, ahead of the limit and without the server's pool.",
+);
+
+/// Why there are no curves of single K.
+pub const NO_CURVES_BY_K: &str = "there are curves of single K with tenure.policy kredis alone";
 
 /// A policy of others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +58,7 @@ pub enum Rival {
 
 /// Under which K `kredis` plans and evicts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum KredisK {
+pub enum RivalK {
     /// Each partition under the one that misses least there.
     ByCurve,
     /// All under `tenure.samples`.
@@ -38,11 +67,25 @@ pub enum KredisK {
 
 /// Who evicts under `dlru`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DlruEvictor {
+pub enum RivalEvictor {
     /// The server, whose sampling size is set.
     Server,
     /// Tenure, as under every other policy.
     Tenure,
+}
+
+impl RivalK {
+    /// The names, in the order of [`RivalK::ALL`].
+    pub const NAMES: &[&CStr] = &[c"by-curve", c"as-set"];
+    /// All.
+    pub const ALL: [RivalK; 2] = [RivalK::ByCurve, RivalK::AsSet];
+}
+
+impl RivalEvictor {
+    /// The names, in the order of [`RivalEvictor::ALL`].
+    pub const NAMES: &[&CStr] = &[c"server", c"tenure"];
+    /// All.
+    pub const ALL: [RivalEvictor; 2] = [RivalEvictor::Server, RivalEvictor::Tenure];
 }
 
 impl Rival {
@@ -76,10 +119,10 @@ impl Rival {
     }
 
     /// What the worker models, where `k` and `samples` are set.
-    pub fn modelling(self, k: KredisK, samples: u32) -> Modelling {
+    pub fn modelling(self, k: RivalK, samples: u32) -> Modelling {
         match (self, k) {
-            (Rival::Kredis, KredisK::ByCurve) => Modelling::SampleSizes,
-            (Rival::Kredis, KredisK::AsSet) => Modelling::OneSampleSize(samples),
+            (Rival::Kredis, RivalK::ByCurve) => Modelling::SampleSizes,
+            (Rival::Kredis, RivalK::AsSet) => Modelling::OneSampleSize(samples),
             (Rival::Dlru, _) => Modelling::Miniatures,
             _ => Modelling::Recency,
         }
@@ -101,7 +144,7 @@ impl Rival {
     }
 
     /// True where the server may evict by itself, under the K that was chosen.
-    pub fn leaves_eviction(self, evictor: DlruEvictor) -> bool {
-        self.chooses_sample_size() && evictor == DlruEvictor::Server
+    pub fn leaves_eviction(self, evictor: RivalEvictor) -> bool {
+        self.chooses_sample_size() && evictor == RivalEvictor::Server
     }
 }

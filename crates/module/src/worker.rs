@@ -58,8 +58,8 @@ pub struct News {
     pub at_us: u64,
 }
 
-/// The running thread. Dropping it tells it to end, and waits for that no longer than 20 ms: what it shares stays for as
-/// long as it runs.
+/// The running thread. Dropping it tells it to end, and waits for that no longer than 20 ms: what it shares stays for
+/// as long as it runs.
 pub struct Worker {
     /// What it shares.
     pub shared: Arc<Shared>,

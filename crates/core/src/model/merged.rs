@@ -12,6 +12,9 @@ use crate::curve::{CurvePoint, MissRatioCurve, even_sizes};
 use crate::error::ConfigError;
 use crate::sampling::{SampleRate, Sampling};
 
+/// The sampling sizes whose curves are merged (sec. 4.1.4).
+pub const MERGED_SAMPLE_SIZES: [u32; 4] = [1, 5, 8, 16];
+
 /// One point of a merged curve.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct MergedPoint {

@@ -15,14 +15,11 @@ use super::table::{Entry, Order, Table, TableCache, draw_from};
 use crate::access::{Access, Op};
 use crate::curve::MissRatioCurve;
 use crate::error::ConfigError;
-use crate::model::merged::{MergedCurve, MergedKrr, sizes_of_interest};
+use crate::model::merged::{MERGED_SAMPLE_SIZES, MergedCurve, MergedKrr, sizes_of_interest};
 use crate::model::{Counted, CurveModel};
 use crate::random::Random;
 use crate::sampling::Sampling;
 use crate::units::PartitionId;
-
-/// The sampling sizes whose curves are merged (sec. 4.1.4).
-pub const SAMPLE_SIZES: [u32; 4] = [1, 5, 8, 16];
 
 /// Keys that one model remembers: this share of what all may.
 const KEYS_SHARE: usize = 16;
@@ -96,7 +93,7 @@ impl Kredis {
     fn model(&mut self, partition: PartitionId) -> &mut MergedKrr {
         let sampling = Sampling::Keys((self.ledger.config().sampled_keys_max / KEYS_SHARE).max(1));
         while self.models.len() <= partition.index() {
-            let model = MergedKrr::new(&SAMPLE_SIZES, sampling, Counted::Reads, self.random.next_u64());
+            let model = MergedKrr::new(&MERGED_SAMPLE_SIZES, sampling, Counted::Reads, self.random.next_u64());
             self.models.push(model.expect("the sizes that are merged are in range"));
         }
         &mut self.models[partition.index()]

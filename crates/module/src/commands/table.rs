@@ -84,8 +84,8 @@ pub const COMMANDS: &[Command] = &[
             Pace::Slow,
             c"Its miss ratio curve under the policy in force, or LRU's: pairs of bytes and the miss ratio of its \
               reads at that memory; 40 points by default. Without arguments: what a quarter of maxmemory to four \
-              times as much would do, in all and by tenant. BY-K, with tenure.policy kredis: the merged curve, and \
-              beside it that of each K (1, 5, 8, 16).",
+              times as much would do, in all and by tenant. BY-K, where the policy chooses each partition's K: the \
+              merged curve, and beside it that of each K (1, 5, 8, 16).",
             c"O(points), at most 1000, and O(partitions x points) of a tenant of several",
         )
     },

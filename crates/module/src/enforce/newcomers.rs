@@ -1,4 +1,5 @@
-//! The keys of partitions so small that a walk through the key space rarely meets them: their names, noted as they come.
+//! The keys of partitions so small that a walk through the key space rarely meets them: their names, noted as they
+//! come.
 //!
 //! Finding K keys of one with a hundredth of all keys takes the walk a hundred times K visits, for one whose keys
 //! come and go faster than any. Here its oldest goes first, unless it was accessed since (CLOCK: then it goes to the

@@ -6,6 +6,7 @@
 //! (`tenure.class-rules`), then what was measured. What is remembered of keys is in `keys.rs`.
 
 use std::collections::HashMap;
+use std::ffi::CStr;
 
 use tenure_core::decide::penalty_class::{ClassLimits, PENALTY_CLASSES};
 
@@ -31,6 +32,13 @@ pub enum Source {
     Auto,
     /// From hints alone.
     Hinted,
+}
+
+impl Source {
+    /// The names, in the order of [`Source::ALL`].
+    pub const NAMES: &[&CStr] = &[c"off", c"auto", c"hinted"];
+    /// All.
+    pub const ALL: [Source; 3] = [Source::Off, Source::Auto, Source::Hinted];
 }
 
 /// `tenure.class-rules`, read: which class keys of a prefix are of.

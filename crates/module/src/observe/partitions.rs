@@ -307,8 +307,9 @@ impl Partitions {
         &self.tenants
     }
 
-    /// What each partition may hold now, in bytes: without bound, but for the one that gives where a tenant holds more than
-    /// it is allowed: the one most above its target. `None` where no tenant does. Used and target bytes by partition.
+    /// What each partition may hold now, in bytes: without bound, but for the one that gives where a tenant holds more
+    /// than it is allowed: the one most above its target. `None` where no tenant does. Used and target bytes by
+    /// partition.
     pub fn maximums(&self, used_bytes: &[u64], target_bytes: &[u64]) -> Option<Vec<u64>> {
         let (used, n) = (self.used_by_tenant(used_bytes), self.len());
         let mut maximums = None;

@@ -30,7 +30,8 @@ pub fn check(settings: &Settings, limit_bytes: u64, room_bytes: Option<u64>) -> 
     Err(match room_bytes.filter(|_| sum <= limit_bytes) {
         None => format!("tenants' minimums are {all} together, above maxmemory of {limit}"),
         Some(room_bytes) => format!(
-            "tenants' minimums are {all} together, above {}, which is what maxmemory of {limit} has for keys beside headroom, buffers and Tenure's own memory",
+            "tenants' minimums are {all} together, above {}, which is what maxmemory of {limit} has for keys beside \
+             headroom, buffers and Tenure's own memory",
             format_bytes(room_bytes)
         ),
     })
@@ -72,7 +73,8 @@ impl Tenure {
             let (all, room) = (format_bytes(sum), format_bytes(room_bytes));
             let limit = format_bytes(self.memory.limit_bytes);
             let text = format!(
-                "tenants' minimums of {all} together don't fit: maxmemory of {limit} has {room} for keys; each tenant has the same share of its own, see bytes_guaranteed in TENURE.TENANTS"
+                "tenants' minimums of {all} together don't fit: maxmemory of {limit} has {room} for keys; each tenant \
+                 has the same share of its own, see bytes_guaranteed in TENURE.TENANTS"
             );
             server.log(Level::Warning, &text);
         } else if were_cut && !are_cut {

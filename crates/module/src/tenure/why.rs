@@ -76,7 +76,8 @@ impl Tenure {
         if !is_there && entry.is_none() {
             let key = String::from_utf8_lossy(key);
             return Err(format!(
-                "nothing is known of key '{key}' in database {db}: it is not in the cache, and what was known of it is forgotten"
+                "nothing is known of key '{key}' in database {db}: it is not in the cache, and what was known of it \
+                 is forgotten"
             ));
         }
         let size_bytes = match is_there {

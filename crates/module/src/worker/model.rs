@@ -4,8 +4,7 @@ use tenure_core::access::Access;
 use tenure_core::curve::MissRatioCurve;
 use tenure_core::model::CurveModel;
 use tenure_core::model::eaet::{Counted, Eaet};
-use tenure_core::model::merged::{MergedCurve, MergedKrr, sizes_of_interest};
-use tenure_core::policy::kredis::SAMPLE_SIZES;
+use tenure_core::model::merged::{MERGED_SAMPLE_SIZES, MergedCurve, MergedKrr, sizes_of_interest};
 use tenure_core::sampling::{SampleRate, Sampling};
 
 /// KRR forgets keys that don't fit in so many times the memory there is.
@@ -25,7 +24,7 @@ pub enum Modelling {
     /// EAET: recency, as if the longest idle key went.
     #[default]
     Recency,
-    /// KRR for each of [`SAMPLE_SIZES`]: the plan says under which K a partition is evicted.
+    /// KRR for each of [`MERGED_SAMPLE_SIZES`]: the plan says under which K a partition is evicted.
     SampleSizes,
     /// KRR for the K that is set.
     OneSampleSize(u32),
@@ -48,7 +47,7 @@ impl Modelling {
             limit => ((limit / 128 / key_bytes) as usize).clamp(least, SAMPLED_KEYS_MAX),
         };
         match self {
-            Modelling::SampleSizes => keys_max / SAMPLE_SIZES.len(),
+            Modelling::SampleSizes => keys_max / MERGED_SAMPLE_SIZES.len(),
             _ => keys_max,
         }
     }
@@ -74,7 +73,7 @@ impl Model {
             Modelling::Recency | Modelling::Miniatures | Modelling::Densities => {
                 Model::Recency(Box::new(Eaet::new(rate, Counted::Reads)))
             }
-            Modelling::SampleSizes => Model::krr(&SAMPLE_SIZES, rate, seed),
+            Modelling::SampleSizes => Model::krr(&MERGED_SAMPLE_SIZES, rate, seed),
             Modelling::OneSampleSize(k) => Model::krr(&[k], rate, seed),
         }
     }

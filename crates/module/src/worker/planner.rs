@@ -66,8 +66,8 @@ impl Planner {
         self.sample_sizes = sample_sizes.map(RunningSampleSize::new).collect();
     }
 
-    /// The next plan is in force, by what is known of partitions and what a miss of each costs in µs. True where its targets are
-    /// others.
+    /// The next plan is in force, by what is known of partitions and what a miss of each costs in µs. True where its
+    /// targets are others.
     pub fn plan_anew(&mut self, snapshot: &Snapshot, known: Known, penalty_us: &[f64]) -> bool {
         let plan = self.decide(snapshot, known, penalty_us);
         let targets = |plan: &Option<Plan>| plan.as_ref().map(|plan| plan.target_bytes.clone());
@@ -104,8 +104,8 @@ impl Planner {
         next_plan(self.plan.as_ref(), &claims, &groups, &terms).ok()
     }
 
-    /// The K of each partition for its target: that which its curve is of there. To begin with it is as set; under targets
-    /// that stay another has to be worth as much as another plan, too.
+    /// The K of each partition for its target: that which its curve is of there. To begin with it is as set; under
+    /// targets that stay another has to be worth as much as another plan, too.
     pub fn choose_sample_sizes(
         &mut self,
         known: Known,

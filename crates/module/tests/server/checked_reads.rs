@@ -92,8 +92,8 @@ fn keys_of_slots_that_move_are_what_was_written_or_gone() {
     survive(Ordeal::Reshard, oldest_and_newest());
 }
 
-/// Children are made while the worker and the disk's threads are at their busiest: whatever lock one of them holds then,
-/// no child waits for it.
+/// Children are made while the worker and the disk's threads are at their busiest: whatever lock one of them holds
+/// then, no child waits for it.
 #[test]
 fn every_child_ends() {
     survive(Ordeal::Forks, oldest_and_newest());

@@ -518,7 +518,8 @@ fn writes_are_refused_while_replicas_cannot_follow_if_so_set() {
 #[test]
 fn each_tenant_has_its_own_mode() {
     for binary in able_oldest_and_newest() {
-        let tenants = "\"safe=safe:*,replies=acked fast=fast:*,replies=async three=db:3,replies=acked shop=user:shop,replies=acked\"";
+        let tenants = "\"safe=safe:*,replies=acked fast=fast:*,replies=async three=db:3,replies=acked \
+                       shop=user:shop,replies=acked\"";
         let group = Group::start(&binary, 1, &[("tenure.tenants", tenants), ("tenure.replies", "async")]);
         let mut fast = group.connection();
         group.halt();

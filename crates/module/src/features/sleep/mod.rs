@@ -13,49 +13,45 @@
 mod counts;
 pub mod disk;
 pub mod ends;
+mod falling;
 pub mod feature;
 pub mod file;
+mod intervals;
 mod pace;
 mod rhythms;
 pub mod sleepers;
 mod sweep;
 pub mod touches;
+mod waking;
 pub mod warm;
 
 use std::collections::{HashMap, VecDeque};
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use tenure_core::decide::diurnal::{DiurnalConfig, Phase};
-use tenure_core::departure::Departure;
-use tenure_core::units::{KeyHash, PARTITIONS_MAX, PartitionId};
+use tenure_core::decide::diurnal::DiurnalConfig;
+use tenure_core::units::{KeyHash, PartitionId};
 
 pub use self::counts::Counts;
-use self::disk::{Blocked, Disk, Done};
-use self::file::{Folder, Place, Record};
+use self::disk::{Disk, Done};
+use self::file::Folder;
 use self::pace::Pace;
 pub use self::rhythms::SleepState;
-use self::rhythms::{HISTORY_RUNS, ROUNDS, Rhythms};
-use self::sleepers::{Sleeper, Sleepers};
+use self::rhythms::{HISTORY_RUNS, Rhythms};
+use self::sleepers::Sleepers;
 use self::sweep::Sweep;
 use self::touches::Touches;
 use crate::config::Settings;
 use crate::enforce::usage::Usage;
-use crate::ffi::server::{Kind, Level, Server, Text};
+use crate::ffi::server::{Level, Server};
 use crate::observe::Observer;
-use crate::observe::partitions::{Partitions, in_database};
+use crate::observe::partitions::Partitions;
 
-/// Values above this are left to eviction: to write one as `DUMP` does would hold the server up for a millisecond.
-const VALUE_BYTES_MAX: usize = 128 << 10;
 /// Segments are a sixteenth of what the disk may hold, within bounds.
 const SEGMENT_BYTES_MIN: u64 = 1 << 20;
 const SEGMENT_BYTES_MAX: u64 = 64 << 20;
 /// Keys on their way to the disk or back, at the most.
 const UNDER_WAY_MAX: usize = 512;
-/// Steps of the walk between two looks at the clock.
-const STEPS_PER_LOOK: usize = 8;
-/// Keys that one command may wake while the server waits for the disk; more are forgotten.
-const WAKE_NOW_MAX: usize = 256;
 /// After the disk has refused a value nothing falls asleep for so long.
 const REFUSED_REST_US: u64 = 30_000_000;
 
@@ -288,291 +284,10 @@ impl Spill {
         let used = context.usage.bytes()[sleeper.partition.index()];
         self.rhythms.is_held_below(sleeper.partition, used, context.window, context.now_us)
     }
-
-    /// Keys of partitions that fall asleep, as a sweep meets them.
-    fn fall_asleep_some(&mut self, context: &mut SleepContext, is_over: impl Fn() -> bool) {
-        let mut steps = 0;
-        loop {
-            let is_full = self.pace.is_written_out() || self.pending.len() >= UNDER_WAY_MAX;
-            steps += 1;
-            if is_full || context.now_us < self.refused_until_us || (steps % STEPS_PER_LOOK == 0 && is_over()) {
-                return;
-            }
-            let Some((db, names)) = self.meet(context) else {
-                if self.end_sweep(context) {
-                    return;
-                }
-                continue;
-            };
-            for name in names {
-                self.write(context, db, &name);
-            }
-        }
-    }
-
-    /// The sweep has met all keys: partitions enter their next round, and it begins anew. True where nothing falls
-    /// asleep any more.
-    fn end_sweep(&mut self, context: &SleepContext) -> bool {
-        let next = self.sweep.end();
-        let none_falls = self.rhythms.end_round(next);
-        if !none_falls {
-            self.sweep.begin(context.server, context.db_sizes);
-        }
-        none_falls
-    }
-
-    /// One step of the sweep: a database and the names of those of its keys that are to fall asleep. `None` at the end.
-    fn meet(&mut self, context: &mut SleepContext) -> Option<(u16, Vec<Text>)> {
-        let (db, cursor) = self.sweep.current()?;
-        let mut due = Vec::new();
-        let mut came_round = true;
-        if context.server.select_db(db) {
-            let partitions = &mut context.observer.partitions;
-            let volatile_only = context.volatile_only;
-            came_round = context.server.scan_step(cursor, |name, key| {
-                let SleepState::FallingAsleep { round, .. } = self.rest(partitions.of(db, name.as_ref())) else {
-                    return;
-                };
-                let is_due = key.idle() >= self.rhythms.interval_us() / 1000 * ROUNDS[round] / 4;
-                if is_due && (!volatile_only || key.expires_at_ms() > 0) {
-                    due.push(name.keep());
-                }
-            });
-        }
-        if came_round {
-            self.sweep.end_db();
-        }
-        Some((db, due))
-    }
-
-    /// Sends a value to the disk; its key falls asleep when it is there, unless it has changed by then.
-    fn write(&mut self, context: &mut SleepContext, db: u16, name: &Text) {
-        let hash = in_database(KeyHash::of(name.as_ref()), db);
-        context.server.select_db(db);
-        let key = context.server.open(name);
-        let partition = context.observer.partitions.of(db, name.as_ref());
-        let size_bytes = context.observer.sizes().of(partition, name, || hash, &key) as usize;
-        if key.kind() == Kind::Absent || size_bytes > VALUE_BYTES_MAX || self.pending.contains_key(&hash.0) {
-            return;
-        }
-        let expires_at_ms = key.expires_at_ms();
-        let idle_ms = key.idle();
-        let idle_seconds = (idle_ms / 1000).min(u64::from(u32::MAX)) as u32;
-        drop(key);
-        let pending = Pending { db, name: name.as_ref().to_vec(), expires_at_ms, idle_seconds, hash: 0 };
-        let Some(record) = record_of(context.server, &pending) else { return };
-        // To look at it was no use of it.
-        context.server.open(name).set_idle(idle_ms);
-        self.pace.write(record.len() as u64);
-        let pending = Pending { hash: KeyHash::of(&record).0, ..pending };
-        if self.disk.append(hash, record) {
-            self.pending.insert(hash.0, pending);
-        }
-    }
-
-    /// A value is on disk: its key falls asleep, if the value is still the same.
-    fn written(&mut self, context: &mut SleepContext, key: KeyHash, place: Place) {
-        let SleepContext { server, observer, touches, usage, .. } = context;
-        touches.sleepers.written(place);
-        let Some(pending) = self.pending.remove(&key.0) else { return };
-        server.select_db(pending.db);
-        let name = server.text(&pending.name);
-        let opened = server.open(&name);
-        let is_there = opened.kind() != Kind::Absent;
-        let is_same_time = opened.expires_at_ms() == pending.expires_at_ms;
-        drop(opened);
-        if !is_there || !may_change_keys(server) {
-            return;
-        }
-        if server.writes_are_paused() {
-            return;
-        }
-        let hash_now = record_of(server, &pending).map(|record| KeyHash::of(&record).0);
-        let partition = observer.partitions.of(pending.db, &pending.name);
-        match self.rest(partition) {
-            SleepState::FallingAsleep { .. } | SleepState::Asleep if is_same_time && hash_now == Some(pending.hash) => {
-            }
-            // It has changed on the way: once more, as it is now.
-            SleepState::FallingAsleep { .. } => return self.write(context, pending.db, &name),
-            _ => return,
-        }
-        let Pending { db, name: bytes, expires_at_ms, .. } = pending;
-        let owner = observer.partitions.owner_of(db, &bytes);
-        let sleeper = Sleeper { db, name: bytes.into(), place, expires_at_ms, partition, owner };
-        if touches.sleepers.add(key, sleeper) {
-            server.open(&name).unlink();
-            server.replicate_unlink(&name);
-            observer.partitions.gone(db, || KeyHash::of(name.as_ref()), Departure::default());
-            usage.went(db, partition, observer.known_sizes());
-            self.counts.slept += 1;
-        }
-    }
-
-    /// Asks the disk for the hottest sleepers of a partition that wakes.
-    fn wake_some(&mut self, context: &mut SleepContext, partition: PartitionId, is_over: impl Fn() -> bool) {
-        while self.disk.under_way() + self.arrived.len() < UNDER_WAY_MAX && !is_over() {
-            let sleepers = &mut context.touches.sleepers;
-            let Some(key) = sleepers.next_to_wake(partition) else {
-                if self.disk.under_way() == 0 && self.arrived.is_empty() {
-                    // Here the time begins in which plans have to see that it is used.
-                    self.wake(partition, context.window, context.now_us);
-                    self.rhythms.of(partition).rest = SleepState::Awake;
-                }
-                return;
-            };
-            let Some(place) = sleepers.get(key).map(|sleeper| sleeper.place) else { continue };
-            if !self.disk.read(key, place) {
-                return sleepers.list_again(key);
-            }
-        }
-    }
-
-    /// A record was read: its key wakes, if that is still the one that sleeps. True where it is awake now.
-    pub fn wake_with(&mut self, context: &mut SleepContext, key: KeyHash, place: Place, bytes: Option<&[u8]>) -> bool {
-        let SleepContext { server, observer, touches, usage, .. } = context;
-        let is_that = touches.sleepers.get(key).is_some_and(|sleeper| sleeper.place == place);
-        let Some(sleeper) = touches.sleepers.remove_if(key, is_that && may_change_keys(server)) else { return false };
-        let record = bytes.and_then(Record::decode).filter(|r| r.db == sleeper.db && *r.name == *sleeper.name);
-        self.counts.damaged += u64::from(record.is_none());
-        let lives = record.filter(|_| !sleeper.is_over(now_ms()));
-        let is_awake = lives.is_some_and(|record| ends::restore(server, &record, &mut touches.owed));
-        if !is_awake {
-            ends::tell(server, &sleeper);
-            return false;
-        }
-        observer.partitions.created(sleeper.db, &sleeper.name, sleeper.owner);
-        let partition = observer.partitions.of(sleeper.db, &sleeper.name);
-        usage.came(sleeper.db, partition, observer.known_sizes());
-        self.counts.woken += 1;
-        true
-    }
-
-    /// The value of a key that a client waited for didn't come in time: it is given up, so that nobody waits for it
-    /// again.
-    pub fn give_up_waiting(&mut self, context: &mut SleepContext, key: KeyHash) {
-        if let Some(sleeper) = context.touches.sleepers.remove(key) {
-            self.counts.damaged += 1;
-            ends::tell(context.server, &sleeper);
-        }
-    }
-
-    /// Wakes keys that a command is about to touch, while the server waits for the disk. What can't wake now is given
-    /// up: the command may change or delete it, and run again without being seen.
-    pub fn wake_now(&mut self, context: &mut SleepContext, keys: &[KeyHash]) {
-        for (i, key) in keys.iter().enumerate() {
-            let Some(sleeper) = context.touches.sleepers.get(*key) else { continue };
-            let (place, partition) = (sleeper.place, sleeper.partition);
-            self.touched(partition);
-            if i < WAKE_NOW_MAX {
-                let bytes = self.disk.read_now(place);
-                self.wake_with(context, *key, place, bytes.as_deref());
-            }
-            if let Some(sleeper) = context.touches.sleepers.remove(*key) {
-                self.counts.given_up += 1;
-                ends::tell(context.server, &sleeper);
-            }
-        }
-    }
-
-    /// Reads a sleeping key's value for a client that waits for it; the client back where that can't be.
-    ///
-    /// # Errors
-    /// The client, where too many wait.
-    pub fn read_for(&mut self, client: Blocked, partition: PartitionId, place: Place) -> Result<(), Blocked> {
-        self.disk.read_for(client, place)?;
-        self.touched(partition);
-        Ok(())
-    }
-
-    /// For tests: the thread that reads for clients panics at its next job.
-    pub fn panic_at_next_read(&self) {
-        self.disk.panic_at_next_read();
-    }
-
-    fn touched(&mut self, partition: PartitionId) {
-        self.counts.touched += 1;
-        self.rhythms.of(partition).touched += 1;
-    }
-
-    /// A sampled key was accessed: how long after its last time counts for its partition.
-    pub fn sampled(&mut self, partition: PartitionId, key: KeyHash, now_us: u64) {
-        self.rhythms.sampled(partition, key, now_us);
-    }
-
-    /// Ten times a second: fresh budgets, room on the disk, and at the end of an interval who falls asleep and who
-    /// wakes.
-    pub fn tick(&mut self, context: &mut SleepContext, may_sleep: bool) {
-        self.pace.tick();
-        let sleepers = &mut context.touches.sleepers;
-        let before = sleepers.len();
-        while sleepers.disk_bytes() > self.bytes_max {
-            let Some(segment) = sleepers.give_up_segment() else { break };
-            self.disk.remove(segment);
-        }
-        self.counts.given_up += (before - sleepers.len()) as u64;
-        for segment in sleepers.take_empty_segments() {
-            self.disk.remove(segment);
-        }
-        for i in 0..self.rhythms.len() {
-            let partition = PartitionId(i as u16);
-            // Values on their way to a slow disk may be all that is to sleep.
-            let none_comes = self.pending.is_empty() && self.arrived.is_empty();
-            let none_sleeps = || context.touches.sleepers.of(partition) == 0;
-            let rhythm = self.rhythms.of(partition);
-            if rhythm.rest == SleepState::Asleep && none_comes && none_sleeps() {
-                rhythm.rest = SleepState::Awake;
-            }
-            if rhythm.is_to_wake() {
-                self.wake(partition, context.window, context.now_us);
-            }
-        }
-        if self.rhythms.ends_interval(context.now_us) {
-            self.end_interval(context, may_sleep);
-        }
-    }
-
-    fn end_interval(&mut self, context: &mut SleepContext, may_sleep: bool) {
-        for i in 0..context.observer.partitions.len().min(PARTITIONS_MAX) {
-            let partition = PartitionId(i as u16);
-            let requests = context.observer.counters[i].unprompted();
-            let may_sleep =
-                may_sleep && self.auto && context.now_us >= self.refused_until_us && context.usage.keys()[i] >= 1.0;
-            let rhythm = self.rhythms.of(partition);
-            let pattern = rhythm.end_interval(requests);
-            match (pattern.map(|p| p.phase), rhythm.rest) {
-                (Some(Phase::Valley), SleepState::Awake)
-                    if may_sleep && pattern.is_some_and(|p| p.next_peak_in > 1) =>
-                {
-                    self.sleep(context, partition);
-                }
-                (Some(Phase::Peak), SleepState::Asleep) => self.wake(partition, context.window, context.now_us),
-                (Some(Phase::Valley | Phase::Between), SleepState::Asleep)
-                    if pattern.is_some_and(|p| p.next_peak_in <= 1) =>
-                {
-                    self.wake(partition, context.window, context.now_us);
-                }
-                _ => {}
-            }
-        }
-    }
 }
 
 /// True where this server may change keys by itself: not where it follows another, or loads.
 fn may_change_keys(server: &mut Server) -> bool {
     let flags = server.flags();
     !flags.is_replica() && !flags.is_loading()
-}
-
-/// The record of a key as it is now.
-fn record_of(server: &mut Server, pending: &Pending) -> Option<Vec<u8>> {
-    server.select_db(pending.db);
-    let value = server.call(c"DUMP", &[&pending.name])?;
-    let record = Record {
-        db: pending.db,
-        name: &pending.name,
-        payload: value.bytes()?,
-        expires_at_ms: pending.expires_at_ms,
-        idle_seconds: pending.idle_seconds,
-    };
-    Some(record.encode())
 }

@@ -9,9 +9,10 @@ use std::time::{Duration, Instant};
 
 use tenure_core::units::{KeyHash, PARTITIONS_MAX};
 
+use super::falling::{VALUE_BYTES_MAX, record_of};
 use super::file::{Record, WarmWriter, take_warm};
 use super::sleepers::Sleeper;
-use super::{Pending, SleepContext, Spill, VALUE_BYTES_MAX, now_ms, record_of};
+use super::{Pending, SleepContext, Spill, now_ms};
 use crate::ffi::server::{Key, Kind, ScanCursor, Server, Text};
 use crate::observe::owners::NOBODY;
 use crate::observe::partitions::in_database;

@@ -297,7 +297,7 @@ fn are_wanted(tenure: &Tenure) -> Result<(), &'static str> {
     if settings.tier_slow.is_none() {
         Err("off: tenure.tier-slow is empty")
     } else if settings.remembers() != Remembers::History {
-        Err("off: under a hyperbolic tenure.policy the table of keys has no room for them")
+        Err("off: under this tenure.policy the table of keys has no room for them")
     } else if settings.tier_fast_bytes == 0 && tenure.memory.limit_bytes == 0 {
         Err("off: neither tenure.tier-fast-bytes nor maxmemory is set")
     } else {

@@ -1,0 +1,182 @@
+//! Memory is freed: how much has to go, when, and the orders that the evictor gets.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tenure_core::policy::density::{Basis, Ranks};
+
+use super::status::{EvictionStatus, status_by_state};
+use super::{TICK_US, Tenure};
+use crate::config::Policy;
+use crate::enforce::UNBOUNDED;
+use crate::enforce::evict::{EVICTED_MIN, Orders, Scoring};
+use crate::enforce::walk::{Guides, SizesOf};
+use crate::feature::When;
+use crate::ffi::server::Server;
+use crate::ffi::soon;
+use crate::rivals::Rival;
+use crate::worker::Published;
+
+/// What an idle slice may take: a request that comes meanwhile waits so long at the most.
+const IDLE_BUDGET_US: i64 = 100;
+/// An event loop that hasn't been idle for so long isn't waited for.
+const IDLE_WAIT_US: u64 = 5_000;
+/// Between two slices of a walk that meets keys, but none that may go.
+const WALK_REST_US: u64 = 10_000;
+
+/// What is to be freed at one moment.
+struct Need<'a> {
+    /// Bytes in all.
+    free_bytes: u64,
+    /// By partition, as planned; empty without a plan.
+    target_bytes: &'a [u64],
+    /// What partitions may hold, where any is above its maximum.
+    bytes_max: Option<&'a [u64]>,
+    /// The next turn may not find the room that it needs.
+    is_urgent: bool,
+}
+
+impl Tenure {
+    /// Frees what the next turn may need.
+    pub fn relieve_if_short(&mut self, server: &mut Server, now_us: u64) {
+        if self.pressure.may_be_short {
+            self.relieve(server, now_us, When::BeforeReplies);
+        }
+    }
+
+    /// Frees memory: where the next turn may need it, at once, and else when the event loop is idle, so that no reply
+    /// waits for it.
+    pub fn relieve(&mut self, server: &mut Server, now_us: u64, when: When) {
+        let limit_bytes = self.memory.limit_bytes;
+        let used_bytes = self.used_bytes(server);
+        if when == When::BeforeReplies {
+            self.pressure.growth.turn(used_bytes);
+        }
+        // Most turns end here: the rest is asked only where something may have to go.
+        self.pressure.has_room = !self.pressure.has_maximum && used_bytes + self.headroom_bytes() <= limit_bytes;
+        if self.pressure.has_room {
+            self.pressure.short_since_us = None;
+            return;
+        }
+        let status = self.status_by_plan(now_us);
+        let planned = status == EvictionStatus::Ready;
+        if !planned {
+            self.pressure.status = status;
+        }
+        // A maximum holds without a plan too, and without a limit.
+        let may_hold_maximums = self.memory.policy != "noeviction"
+            && matches!(
+                status,
+                EvictionStatus::NoPlan | EvictionStatus::StalePlan | EvictionStatus::NoLimit | EvictionStatus::ByServer
+            );
+        if !planned && !may_hold_maximums {
+            return;
+        }
+        let free_bytes = if planned { self.bytes_to_free(server, used_bytes) } else { 0 };
+        let published = Arc::clone(&self.published);
+        let plan = published.plan.as_ref().filter(|_| planned && self.settings.policy.has_targets());
+        let target_bytes = plan.map_or(&[][..], |plan| &plan.target_bytes);
+        let held = self.held_targets(target_bytes);
+        let target_bytes = held.as_deref().unwrap_or(target_bytes);
+        let partitions = &self.observer.partitions;
+        let maximums = partitions.maximums(self.usage.bytes(), target_bytes);
+        if free_bytes == 0 && maximums.is_none() {
+            self.pressure.short_since_us = None;
+            return;
+        }
+        let state = status_by_state(server);
+        if planned || state != EvictionStatus::Ready {
+            self.pressure.status = state;
+        }
+        if state != EvictionStatus::Ready {
+            return;
+        }
+        let short_since_us = *self.pressure.short_since_us.get_or_insert(now_us);
+        let is_urgent = used_bytes as f64 + self.pressure.growth.peak_bytes > limit_bytes as f64;
+        let rests = now_us < self.pressure.rests_until_us;
+        if when == When::BeforeReplies && !is_urgent {
+            if rests {
+                return;
+            }
+            if now_us <= short_since_us + IDLE_WAIT_US {
+                return soon::call_soon(server);
+            }
+        }
+        let need = Need { free_bytes, target_bytes, bytes_max: maximums.as_deref(), is_urgent };
+        self.evict_some(server, now_us, when, &published, &need);
+    }
+
+    /// A slice of eviction. By itself, so that a profile shows what it takes: `scripts/instructions` counts it.
+    #[inline(never)]
+    fn evict_some(&mut self, server: &mut Server, now_us: u64, when: When, published: &Published, need: &Need) {
+        let budget_us = match when {
+            When::BeforeReplies => self.settings.turn_budget_us,
+            When::Idle => self.settings.turn_budget_us.min(IDLE_BUDGET_US),
+        };
+        self.need_key_counts(server);
+        let sample_sizes = if self.sample_sizes().is_empty() { &[][..] } else { &published.sample_sizes };
+        let bytes_max = need.bytes_max.unwrap_or(&UNBOUNDED[..self.observer.partitions.len()]);
+        let (sample_size, basis) = (self.sample_size(when) as usize, self.ranking_basis());
+        let rival = self.settings.policy.rival();
+        let (partitions, sizes, costs) = self.observer.guides();
+        partitions.keys.settle();
+        let orders = Orders {
+            free_bytes: need.free_bytes,
+            target_bytes: need.target_bytes,
+            bytes_max,
+            sample_size,
+            sample_sizes,
+            keeps_to_samples: rival.is_some_and(Rival::keeps_to_samples),
+            scoring: match self.settings.policy {
+                Policy::Density => Scoring::Ranked(Ranks::new(basis, &published.learned.table, costs)),
+                _ => rival.and_then(Rival::scorer).map_or(Scoring::Idle, Scoring::Scored),
+            },
+            penalty_us: &costs.penalty_us,
+            volatile_only: self.memory.policy.starts_with("volatile"),
+            db_sizes: &self.databases.sizes,
+            budget: Duration::from_micros(budget_us as u64),
+            evicted_min: if when == When::BeforeReplies && need.is_urgent { EVICTED_MIN } else { 0 },
+            now_us,
+        };
+        let by_size = self.settings.policy == Policy::Density || rival.is_some_and(Rival::goes_by_size);
+        let sizes_of = if by_size { SizesOf::All } else { SizesOf::Account };
+        let mut guides = Guides { partitions, sizes, usage: &mut self.usage, sizes_of };
+        let visited = self.walk.visited;
+        let (evictor, walk) = (&mut self.evictor, &mut self.walk);
+        let evicted =
+            server.telling_of_unlinks(|server, unlinks| evictor.relieve(server, unlinks, walk, &mut guides, &orders));
+        self.pressure.short_since_us = None;
+        self.memory.nothing_expires &= evicted == 0;
+        if evicted == 0 {
+            // Nothing may go now, or none of those that may was met yet: asking again at once would keep the event
+            // loop from sleeping.
+            self.pressure.rests_until_us = now_us + if self.walk.visited > visited { WALK_REST_US } else { TICK_US };
+        }
+        self.pressure.growth.last_used_bytes = Some(self.used_bytes(server));
+    }
+
+    /// How many bytes of keys have to go. Where clients have a limit of their own, keys make no room for their buffers
+    /// while memory isn't above its limit, nor for those that the server is about to close. That costs a call.
+    fn bytes_to_free(&self, server: &mut Server, used_bytes: u64) -> u64 {
+        let limit_bytes = self.memory.limit_bytes;
+        let keys_limit_bytes = limit_bytes - self.headroom_bytes();
+        let clients_bytes = match self.memory.clients_limit_bytes {
+            0 => None,
+            _ => server.info_field(b"memory", "mem_clients_normal").and_then(|bytes| bytes.parse::<u64>().ok()),
+        };
+        let Some(clients_bytes) = clients_bytes else { return used_bytes.saturating_sub(keys_limit_bytes) };
+        let to_be_closed = clients_bytes.saturating_sub(self.memory.clients_limit_bytes);
+        let above_limit = used_bytes.saturating_sub(to_be_closed).saturating_sub(limit_bytes);
+        above_limit.max(used_bytes.saturating_sub(clients_bytes).saturating_sub(keys_limit_bytes))
+    }
+
+    /// What the ranks of keys go by at this moment, under Tenure's own policy.
+    pub(super) fn ranking_basis(&self) -> Basis {
+        Basis {
+            ranking: self.ranking(),
+            clock: self.observer.partitions.keys.accesses.clock(),
+            idle_is_time: !self.memory.policy.ends_with("-lfu"),
+            sees_part: self.watching.slices.are_on(),
+        }
+    }
+}

@@ -87,15 +87,22 @@ impl Ord for Candidate {
     }
 }
 
+/// What the next forest is to learn from.
+#[derive(Clone, Debug)]
+struct Rows {
+    rows: Vec<[f32; FEATURES]>,
+    labels: Vec<f32>,
+    /// A forest grows from so many.
+    wanted: usize,
+}
+
 /// The order of 3L-Cache. See the file's opening.
 #[derive(Clone, Debug)]
 pub struct ThreeL {
     queue: Lists<1>,
     known: KeyMap<Known>,
     gone: VecDeque<KeyHash>,
-    rows: Vec<[f32; FEATURES]>,
-    labels: Vec<f32>,
-    rows_wanted: usize,
+    learned: Rows,
     forest: Option<Forest<FEATURES>>,
     /// The longest idle that has left the window, up to the last forest and since.
     idle_max: [u64; 2],
@@ -118,9 +125,11 @@ impl ThreeL {
             queue: Lists::new(),
             known: KeyMap::default(),
             gone: VecDeque::new(),
-            rows: Vec::new(),
-            labels: Vec::new(),
-            rows_wanted: (window_requests as usize).clamp(1, ROWS_MAX),
+            learned: Rows {
+                rows: Vec::new(),
+                labels: Vec::new(),
+                wanted: (window_requests as usize).clamp(1, ROWS_MAX),
+            },
             forest: None,
             idle_max: [0; 2],
             candidates: BinaryHeap::new(),
@@ -141,12 +150,13 @@ impl ThreeL {
         if known.sampled == 0 || (self.forest.is_some() && self.random.below(ROW_ONE_IN) > 0) {
             return;
         }
-        self.rows.push(known.row(known.sampled));
-        self.labels.push((time as f32).ln_1p());
-        if self.rows.len() >= self.rows_wanted {
-            self.forest = Some(Forest::grow(&self.rows, &self.labels, GROWTH));
-            self.rows.clear();
-            self.labels.clear();
+        let Rows { rows, labels, wanted } = &mut self.learned;
+        rows.push(known.row(known.sampled));
+        labels.push((time as f32).ln_1p());
+        if rows.len() >= *wanted {
+            self.forest = Some(Forest::grow(rows, labels, GROWTH));
+            rows.clear();
+            labels.clear();
             self.candidates.clear();
             self.due = 0;
             self.idle_max[0] = self.idle_max[1];

@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 use tenure_core::access::{Access, Op};
 use tenure_core::expiry::{ExpiryQueue, expires_us_after};
 use tenure_core::model::key_map::KeyMap;
-use tenure_core::policy::density::DensityTable;
+use tenure_core::policy::density::{DensityTable, Feature};
 use tenure_core::policy::over_target::OverTarget;
 use tenure_core::policy::pools::{Donor, PATIENCE, Pools, next_donor};
 use tenure_core::random::Random;
@@ -65,6 +65,48 @@ enum Way {
     Out,
 }
 
+/// What is used, in bytes.
+#[derive(Debug)]
+struct Used {
+    /// By tier, then partition.
+    of: [[u64; PARTITIONS_MAX]; 2],
+    /// By tier.
+    total: [u64; 2],
+}
+
+/// What was learned of densities, where the system goes by them.
+#[derive(Debug)]
+struct Learned {
+    densities: Option<Densities>,
+    /// Where it doesn't.
+    none: DensityTable,
+}
+
+impl Learned {
+    fn feature(&self, item: &Item) -> Feature {
+        self.densities.as_ref().map(|d| d.feature(item.key, item.penalty_us)).unwrap_or_default()
+    }
+
+    fn table(&self) -> &DensityTable {
+        self.densities.as_ref().map_or(&self.none, |densities| &densities.table)
+    }
+}
+
+/// How the fast tier is divided, where it is.
+#[derive(Debug)]
+struct Divided {
+    tenants: Option<Tenants>,
+    /// By tenant, in bytes.
+    targets: Vec<u64>,
+}
+
+/// Accesses so far, and at which of them the window ends.
+#[derive(Debug)]
+struct Time {
+    now: u64,
+    window_ends: u64,
+}
+
 /// The cache. See the file's opening.
 #[derive(Debug)]
 pub struct TierCache {
@@ -72,10 +114,7 @@ pub struct TierCache {
     items: Vec<Item>,
     place_of: KeyMap<u32>,
     expiries: ExpiryQueue,
-    /// By tier, then partition, in bytes.
-    used: [[u64; PARTITIONS_MAX]; 2],
-    /// By tier, in bytes.
-    used_total: [u64; 2],
+    used: Used,
     placer: Placer,
     space: FreeSpace,
     pools: [Pools<Victim>; 2],
@@ -83,13 +122,10 @@ pub struct TierCache {
     candidates: Vec<KeyHash>,
     /// By partition, who entered since and wasn't met yet, the oldest first.
     newcomers: Vec<VecDeque<Victim>>,
-    densities: Option<Densities>,
-    no_table: DensityTable,
-    tenants: Option<Tenants>,
-    targets: Vec<u64>,
+    learned: Learned,
+    division: Divided,
     random: Random,
-    clock: u64,
-    window_ends: u64,
+    time: Time,
     counts: Counts,
 }
 
@@ -104,20 +140,19 @@ impl TierCache {
             items: Vec::new(),
             place_of: KeyMap::default(),
             expiries: ExpiryQueue::default(),
-            used: [[0; PARTITIONS_MAX]; 2],
-            used_total: [0; 2],
+            used: Used { of: [[0; PARTITIONS_MAX]; 2], total: [0; 2] },
             placer: Placer::new(PlacerConfig { rule, points, speeds: config.speeds, is_divided }),
             space: FreeSpace::new(config.marks, config.overflow),
             pools: [pools(), pools()],
             candidates: Vec::new(),
             newcomers: Vec::new(),
-            no_table: DensityTable::default(),
-            densities: (rule == Rule::Worth).then(|| Densities::new(table_bytes)),
-            tenants: is_divided.then(Tenants::default),
-            targets: Vec::new(),
+            learned: Learned {
+                densities: (rule == Rule::Worth).then(|| Densities::new(table_bytes)),
+                none: DensityTable::default(),
+            },
+            division: Divided { tenants: is_divided.then(Tenants::default), targets: Vec::new() },
             random: Random::new(config.seed),
-            clock: 0,
-            window_ends: WINDOW_REQUESTS_MIN.min(config.window_requests),
+            time: Time { now: 0, window_ends: WINDOW_REQUESTS_MIN.min(config.window_requests) },
             counts: Counts::default(),
             config,
         }
@@ -135,12 +170,12 @@ impl TierCache {
 
     /// Bytes in a tier.
     pub fn used_bytes(&self, tier: Tier) -> u64 {
-        self.used_total[tier.index()]
+        self.used.total[tier.index()]
     }
 
     /// Bytes of one partition in a tier.
     pub fn used_bytes_of(&self, tier: Tier, partition: PartitionId) -> u64 {
-        self.used[tier.index()][partition.index()]
+        self.used.of[tier.index()][partition.index()]
     }
 
     /// Where a key's value lies; `None` where it isn't there.
@@ -168,7 +203,7 @@ impl TierCache {
             self.learn(access);
             return;
         }
-        self.clock += 1;
+        self.time.now += 1;
         self.counts.requests += 1;
         self.counts.reads += u64::from(access.op == Op::Read);
         match self.place_of.get(&access.key) {
@@ -176,19 +211,19 @@ impl TierCache {
             None => self.miss(access),
         }
         self.learn(access);
-        if self.clock.is_multiple_of(self.config.turn_requests.max(1)) {
+        if self.time.now.is_multiple_of(self.config.turn_requests.max(1)) {
             self.end_turn();
         }
-        if self.clock >= self.window_ends {
+        if self.time.now >= self.time.window_ends {
             self.end_window();
         }
     }
 
     fn learn(&mut self, access: &Access) {
-        if let Some(densities) = &mut self.densities {
-            densities.observe(access, self.clock);
+        if let Some(densities) = &mut self.learned.densities {
+            densities.observe(access, self.time.now);
         }
-        if let Some(tenants) = &mut self.tenants {
+        if let Some(tenants) = &mut self.division.tenants {
             tenants.observe(access, partition_of(access));
         }
     }
@@ -205,7 +240,7 @@ impl TierCache {
 
     fn account(&mut self, item: &Item, add: bool) {
         let (tier, size) = (item.placed.tier().index(), u64::from(item.size_bytes));
-        let (part, all) = (&mut self.used[tier][item.partition.index()], &mut self.used_total[tier]);
+        let (part, all) = (&mut self.used.of[tier][item.partition.index()], &mut self.used.total[tier]);
         (*part, *all) = if add { (*part + size, *all + size) } else { (*part - size, *all - size) };
     }
 
@@ -230,10 +265,10 @@ impl TierCache {
 
     fn hit(&mut self, place: usize, access: &Access) {
         let found = self.items[place];
-        let (tier, reuse) = (found.placed.tier(), self.clock - found.last_access);
+        let (tier, reuse) = (found.placed.tier(), self.time.now - found.last_access);
         self.placer.accessed(found.partition, tier, reuse);
         let expires_us = expires_us_after(access, Some(found.expires_us));
-        let (clock, is_read) = (self.clock, access.op == Op::Read);
+        let (clock, is_read) = (self.time.now, access.op == Op::Read);
         self.change(place, |item| {
             item.last_access = clock;
             item.reuse = reuse;
@@ -265,7 +300,7 @@ impl TierCache {
         }
         let item = Item {
             key: access.key,
-            last_access: self.clock,
+            last_access: self.time.now,
             reuse: ONCE,
             expires_us: expires_us_after(access, None),
             size_bytes: access.size_bytes,
@@ -284,18 +319,18 @@ impl TierCache {
         Value {
             partition: item.partition,
             size_bytes: item.size_bytes,
-            idle: self.clock - item.last_access,
+            idle: self.time.now - item.last_access,
             reuse: (item.reuse != ONCE).then_some(item.reuse),
-            feature: self.densities.as_ref().map(|d| d.feature(item.key, item.penalty_us)).unwrap_or_default(),
+            feature: self.learned.feature(item),
             placed: item.placed,
         }
     }
 
     fn usage(&self) -> Usage {
         Usage {
-            fast_bytes: self.used_total[0],
+            fast_bytes: self.used.total[0],
             fast_limit_bytes: self.config.fast_bytes,
-            slow_bytes: self.used_total[1],
+            slow_bytes: self.used.total[1],
             slow_limit_bytes: self.config.slow_bytes,
         }
     }
@@ -312,7 +347,7 @@ impl TierCache {
     }
 
     fn wants_up(&self, value: &Value) -> bool {
-        let target = self.targets.get(value.partition.index());
+        let target = self.division.targets.get(value.partition.index());
         let used = self.used_bytes_of(Tier::Fast, value.partition) as f64;
         let has_spare = self.space.has_spare(self.usage()) || target.is_some_and(|&t| used < SPARE_BELOW * t as f64);
         self.placer.wants_up(value, self.table(), has_spare)
@@ -325,11 +360,11 @@ impl TierCache {
         if item.placed.tier() == Tier::Fast || size > self.config.fast_bytes || !self.wants_up(&self.value(&item)) {
             return;
         }
-        let short = (self.used_total[0] + size).saturating_sub(self.config.fast_bytes);
+        let short = (self.used.total[0] + size).saturating_sub(self.config.fast_bytes);
         if short > 0 {
             self.counts.chained += 1;
             self.make_room(Tier::Fast, Way::Down, short);
-            if self.used_total[0] + size > self.config.fast_bytes {
+            if self.used.total[0] + size > self.config.fast_bytes {
                 return;
             }
         }
@@ -349,9 +384,9 @@ impl TierCache {
 
     /// Lets values leave a tier until `bytes` have, or none is found.
     fn make_room(&mut self, tier: Tier, way: Way, bytes: u64) {
-        let enough = self.used_total[tier.index()].saturating_sub(bytes);
+        let enough = self.used.total[tier.index()].saturating_sub(bytes);
         let mut rounds = 0;
-        while self.used_total[tier.index()] > enough && rounds < ROUNDS_MAX {
+        while self.used.total[tier.index()] > enough && rounds < ROUNDS_MAX {
             let Some(place) = self.next_to_leave(tier) else {
                 rounds += 1;
                 continue;
@@ -359,7 +394,7 @@ impl TierCache {
             let item = self.items[place];
             let value = self.value(&item);
             self.placer.left(&value, self.placer.rank(&value, self.table()));
-            if way == Way::Down && self.used_total[1] + u64::from(item.size_bytes) <= self.config.slow_bytes {
+            if way == Way::Down && self.used.total[1] + u64::from(item.size_bytes) <= self.config.slow_bytes {
                 self.move_to_other_tier(place);
                 self.counts.demotions += 1;
             } else {
@@ -370,7 +405,7 @@ impl TierCache {
     }
 
     fn table(&self) -> &DensityTable {
-        self.densities.as_ref().map_or(&self.no_table, |densities| &densities.table)
+        self.learned.table()
     }
 
     /// The value that leaves a tier next: the oldest newcomer if that may leave, else of who gives the one that the
@@ -379,7 +414,8 @@ impl TierCache {
         let donor = match tier {
             Tier::Fast => {
                 let unlimited = [u64::MAX; PARTITIONS_MAX];
-                next_donor(&self.used[0], &self.targets, &unlimited, OverTarget::default, true).unwrap_or(Donor::Anyone)
+                next_donor(&self.used.of[0], &self.division.targets, &unlimited, OverTarget::default, true)
+                    .unwrap_or(Donor::Anyone)
             }
             Tier::Slow => Donor::Anyone,
         };
@@ -462,8 +498,7 @@ impl TierCache {
             let place = self.random.below(self.items.len() as u64) as usize;
             let item = self.items[place];
             let value = self.value(&item);
-            let none = DensityTable::default();
-            let table = self.densities.as_ref().map_or(&none, |densities| &densities.table);
+            let table = self.learned.table();
             self.placer.met(&value, table);
             let rank = self.placer.rank(&value, table);
             let found_in = item.placed.tier();
@@ -479,18 +514,17 @@ impl TierCache {
     }
 
     fn end_window(&mut self) {
-        let Self { config, clock, .. } = self;
-        let (clock, window_requests) = (*clock, config.window_requests);
-        if let Some(densities) = &mut self.densities {
+        let (clock, window_requests) = (self.time.now, self.config.window_requests);
+        if let Some(densities) = &mut self.learned.densities {
             densities.end_window(clock, window_requests);
         }
-        if let Some(tenants) = &mut self.tenants {
-            self.targets =
+        if let Some(tenants) = &mut self.division.tenants {
+            self.division.targets =
                 tenants.divide(self.config.division, self.config.fast_bytes, &self.config.speeds, window_requests);
         }
-        self.placer.end_window(clock, self.used_total[0]);
+        self.placer.end_window(clock, self.used.total[0]);
         self.pools.iter_mut().for_each(Pools::clear);
-        self.window_ends = clock + clock.min(window_requests);
+        self.time.window_ends = clock + clock.min(window_requests);
     }
 }
 

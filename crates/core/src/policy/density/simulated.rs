@@ -99,13 +99,32 @@ struct Victim {
     last_access: u64,
 }
 
+/// What tenants hold, and what they may rely on, in bytes.
+#[derive(Debug)]
+struct Held {
+    used_bytes: [u64; PARTITIONS_MAX],
+    bytes_min: Vec<u64>,
+    bytes_max: [u64; PARTITIONS_MAX],
+}
+
+/// How the stream goes on in time.
+#[derive(Debug)]
+struct Pace {
+    now_us: u64,
+    /// When the table's clock was last told.
+    told_us: u64,
+    /// Accesses so far, seen or not.
+    observed: u64,
+    /// Accesses to a tick of the clock, which counts those that are seen: all over seen, times what a tick counts.
+    accesses_per_tick: f64,
+}
+
 /// The order of the policy. See the file's opening.
 #[derive(Debug)]
 pub struct Density {
     config: DensityPolicyConfig,
     keys: KeyTable,
     accesses: AccessRing,
-    paced_us: u64,
     learner: Learner,
     learned: Learned,
     ages: GreedyAges,
@@ -113,16 +132,10 @@ pub struct Density {
     rate: SampleRate,
     /// Requests since the window began.
     requests: u64,
-    used_bytes: [u64; PARTITIONS_MAX],
-    bytes_min: Vec<u64>,
-    bytes_max: [u64; PARTITIONS_MAX],
+    tenants: Held,
     pools: Pools<Victim>,
     random: Random,
-    now_us: u64,
-    /// Accesses so far, seen or not.
-    observed: u64,
-    /// Accesses to a tick of the clock, which counts those that are seen: all over seen, times what a tick counts.
-    accesses_per_tick: f64,
+    pace: Pace,
 }
 
 impl Density {
@@ -156,21 +169,20 @@ impl Density {
         let order = Density {
             keys: KeyTable::with_compact_entries(key_table_bytes, REQUESTS_PER_TICK),
             accesses,
-            paced_us: 0,
             learner,
             learned: Learned::default(),
             ages: GreedyAges::new(age_step(window_requests)),
             ranking: config.ranking.unwrap_or(Ranking::Greedy),
             rate,
             requests: 0,
-            used_bytes: [0; PARTITIONS_MAX],
-            bytes_min: config.bounds.iter().map(|bounds| bounds.bytes_min).collect(),
-            bytes_max,
+            tenants: Held {
+                used_bytes: [0; PARTITIONS_MAX],
+                bytes_min: config.bounds.iter().map(|bounds| bounds.bytes_min).collect(),
+                bytes_max,
+            },
             pools: Pools::new(config.sample_size as usize),
             random: Random::new(seed),
-            now_us: 0,
-            observed: 0,
-            accesses_per_tick: REQUESTS_PER_TICK as f64,
+            pace: Pace { now_us: 0, told_us: 0, observed: 0, accesses_per_tick: REQUESTS_PER_TICK as f64 },
             config,
         };
         Ok(TableCache::new(capacity_bytes, order))
@@ -185,7 +197,7 @@ impl Density {
     fn expires_at(&self, expires_us: u64) -> u64 {
         match expires_us {
             NEVER_US => u64::MAX,
-            _ => self.accesses.clock().tick_after(self.accesses.now(), expires_us.saturating_sub(self.now_us)),
+            _ => self.accesses.clock().tick_after(self.accesses.now(), expires_us.saturating_sub(self.pace.now_us)),
         }
     }
 
@@ -195,7 +207,7 @@ impl Density {
         let known = self.keys.recall(entry.key, now as u32);
         let shown = (feature_of(history_of(known.as_ref()), entry.penalty_us), entry.penalty_us);
         let value = (entry.size_bytes, self.expires_at(entry.expires_us));
-        let idle = || ((clock - entry.last_access) as f64 / self.accesses_per_tick) as u64;
+        let idle = || ((clock - entry.last_access) as f64 / self.pace.accesses_per_tick) as u64;
         let sees_part = self.config.watched.is_some();
         (Subject::of(known.as_ref(), shown, now, value, sees_part, idle), known.map(|known| known.last))
     }
@@ -269,10 +281,10 @@ impl Density {
     /// Whether an access is watched, where not all are; tells how many there are to a tick.
     fn is_watched(&mut self) -> bool {
         let Some(Watched { seen, of }) = self.config.watched else { return true };
-        let is_watched = self.observed % of.max(1) < seen;
-        self.observed += 1;
+        let is_watched = self.pace.observed % of.max(1) < seen;
+        self.pace.observed += 1;
         let ticks = self.accesses.now().max(1);
-        self.accesses_per_tick = (self.observed as f64 / ticks as f64).max(REQUESTS_PER_TICK as f64);
+        self.pace.accesses_per_tick = (self.pace.observed as f64 / ticks as f64).max(REQUESTS_PER_TICK as f64);
         is_watched
     }
 
@@ -290,12 +302,12 @@ impl Density {
 impl Order for Density {
     fn victim(&mut self, table: &Table, incoming: &Entry) -> usize {
         self.accesses.settle(&mut self.keys);
-        let mut used = self.used_bytes;
+        let mut used = self.tenants.used_bytes;
         used[incoming.partition.index()] += u64::from(incoming.size_bytes);
-        let donor = next_donor(&used, &[], &self.bytes_max, OverTarget::default, true).unwrap_or(Donor::Anyone);
+        let donor = next_donor(&used, &[], &self.tenants.bytes_max, OverTarget::default, true).unwrap_or(Donor::Anyone);
         let may_give = match donor {
-            Donor::Partition(id) if self.used_bytes[id.index()] > 0 => OverTarget::only(id),
-            _ => OverTarget::above_minimum(&self.used_bytes, &self.bytes_min),
+            Donor::Partition(id) if self.tenants.used_bytes[id.index()] > 0 => OverTarget::only(id),
+            _ => OverTarget::above_minimum(&self.tenants.used_bytes, &self.tenants.bytes_min),
         };
         loop {
             self.meet(table, donor, may_give);
@@ -311,12 +323,12 @@ impl Order for Density {
 
     fn stored(&mut self, table: &Table, place: usize) {
         let entry = &table.entries()[place];
-        self.used_bytes[entry.partition.index()] += u64::from(entry.size_bytes);
+        self.tenants.used_bytes[entry.partition.index()] += u64::from(entry.size_bytes);
     }
 
     fn removed(&mut self, table: &Table, place: usize) {
         let entry = &table.entries()[place];
-        self.used_bytes[entry.partition.index()] -= u64::from(entry.size_bytes);
+        self.tenants.used_bytes[entry.partition.index()] -= u64::from(entry.size_bytes);
         self.accesses.settle(&mut self.keys);
         if let Some(known) = self.keys.get_mut(entry.key) {
             known.n_requests = 0;
@@ -328,10 +340,10 @@ impl Order for Density {
     }
 
     fn observed(&mut self, access: &Access, outcome: Outcome, table: &Table) {
-        self.now_us = access.time_us;
-        if self.now_us >= self.paced_us + PACE_EVERY_US {
-            self.paced_us = self.now_us;
-            self.accesses.pace(self.now_us);
+        self.pace.now_us = access.time_us;
+        if self.pace.now_us >= self.pace.told_us + PACE_EVERY_US {
+            self.pace.told_us = self.pace.now_us;
+            self.accesses.pace(self.pace.now_us);
         }
         let is_watched = self.is_watched();
         if is_watched || outcome != Outcome::Hit {
@@ -354,7 +366,7 @@ impl Order for Density {
         let n = self.config.bounds.len().max(1);
         Snapshot {
             target_bytes: Vec::new(),
-            used_bytes: self.used_bytes[..n.min(PARTITIONS_MAX)].to_vec(),
+            used_bytes: self.tenants.used_bytes[..n.min(PARTITIONS_MAX)].to_vec(),
             sample_sizes: vec![self.config.sample_size],
         }
     }
@@ -444,7 +456,7 @@ mod tests {
                 _ => read(2, i / 3 % 90, 500.0),
             };
             cache.access(&access);
-            let used = cache.order().used_bytes;
+            let used = cache.order().tenants.used_bytes;
             if i > 3_000 {
                 assert!(used[0] >= 300 && used[1] <= 200, "{:?} at {i}", &used[..3]);
             }

@@ -437,7 +437,8 @@ fn workload(arguments: &Arguments, n_backends: usize) -> WorkloadOptions {
 fn systems_help() -> String {
     format!(
         "The systems, of which the first is what the others are compared with: {}. Default: stock,tenure; of diurnal \
-         stock,tenure,tenure-sleep; with --restart tenure,tenure-warm. Of tiers, what places values: {}. Default: sdtmm",
+         stock,tenure,tenure-sleep; with --restart tenure,tenure-warm. Of tiers, what places values: {}. Default: \
+         sdtmm",
         System::names(),
         tier_systems()
     )

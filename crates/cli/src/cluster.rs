@@ -85,7 +85,8 @@ fn what_to_try(cluster: &Cluster) -> String {
     };
     let nodes: String = cluster.nodes().iter().enumerate().map(row).collect();
     format!(
-        "\nTenure serves on a cluster of {} nodes:\n\n{nodes}\nCtrl-C ends all of them, and what they hold is gone. In another terminal:\n\n  \
+        "\nTenure serves on a cluster of {} nodes:\n\n{nodes}\nCtrl-C ends all of them, and what they hold is gone. \
+         In another terminal:\n\n  \
          {program} -c -p {first}                                connect; -c follows redirects\n  \
          {program} -p {first} TENURE.STATUS                     what one node is doing\n  \
          {program} -p {first} CLUSTER FAILOVER                  on a replica's port: it takes over\n  \

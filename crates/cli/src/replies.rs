@@ -55,7 +55,13 @@ struct Common {
 #[derive(Args)]
 struct LossArguments {
     /// What answers wait for: stock, async, sent, acked, wait (a WAIT behind each batch).
-    #[arg(long, value_name = "WAY,WAY…", value_delimiter = ',', default_value = "async,sent,acked", value_parser = parse::<Way>)]
+    #[arg(
+        long,
+        value_name = "WAY,WAY…",
+        value_delimiter = ',',
+        default_value = "async,sent,acked",
+        value_parser = parse::<Way>
+    )]
     ways: Vec<Way>,
 
     /// What goes wrong beside: plain (nothing), pipelined (nothing, but many writes at once), slowed (the replicas
@@ -92,7 +98,13 @@ struct LossArguments {
 #[derive(Args)]
 struct PriceArguments {
     /// What answers wait for, as for loss; the first is what the others are compared with.
-    #[arg(long, value_name = "WAY,WAY…", value_delimiter = ',', default_value = "async,sent,acked,wait", value_parser = parse::<Way>)]
+    #[arg(
+        long,
+        value_name = "WAY,WAY…",
+        value_delimiter = ',',
+        default_value = "async,sent,acked,wait",
+        value_parser = parse::<Way>
+    )]
     ways: Vec<Way>,
 
     /// Numbers of clients.
@@ -106,11 +118,22 @@ struct PriceArguments {
     connections: Vec<u32>,
 
     /// How many writes each client sends at once.
-    #[arg(long, value_name = "DEPTH,DEPTH…", value_delimiter = ',', default_value = "1,16", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(
+        long,
+        value_name = "DEPTH,DEPTH…",
+        value_delimiter = ',',
+        default_value = "1,16",
+        value_parser = clap::value_parser!(u32).range(1..=1000)
+    )]
     pipeline: Vec<u32>,
 
     /// How long each is measured, in milliseconds.
-    #[arg(long, value_name = "MS", default_value_t = 2000, value_parser = clap::value_parser!(u64).range(10..=3_600_000))]
+    #[arg(
+        long,
+        value_name = "MS",
+        default_value_t = 2000,
+        value_parser = clap::value_parser!(u64).range(10..=3_600_000)
+    )]
     duration: u64,
 
     /// How often.

@@ -112,7 +112,10 @@ fn fields(fields: &Fields) -> Value {
 }
 
 fn to_json(statuses: &[(String, Fields)], rows: &[Vec<Fields>], tenants: &[Tenant]) -> Value {
-    let node = |((address, status), rows): (&(String, Fields), &Vec<Fields>)| json!({ "address": address, "status": fields(status), "tenants": rows.iter().map(fields).collect::<Vec<_>>() });
+    let node = |((address, status), rows): (&(String, Fields), &Vec<Fields>)| {
+        let tenants = rows.iter().map(fields).collect::<Vec<_>>();
+        json!({ "address": address, "status": fields(status), "tenants": tenants })
+    };
     let tenant = |tenant: &Tenant| {
         json!({
             "name": tenant.name,

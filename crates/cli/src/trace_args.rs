@@ -25,7 +25,12 @@ pub struct TraceArgs {
     pub trace_type_params: String,
 
     /// Tenants: column, column:N (modulo N), client, prefix:CHARACTER, hash:N (by the key's hash) or none.
-    #[arg(long, value_name = "SOURCE", default_value = "column", value_parser = |text: &str| text.parse::<TenantSource>())]
+    #[arg(
+        long,
+        value_name = "SOURCE",
+        default_value = "column",
+        value_parser = |text: &str| text.parse::<TenantSource>()
+    )]
     pub tenants: TenantSource,
 
     /// What a miss costs: fixed:US, by-key:US,US…, by-tenant:US,US…, column, or column:US where rows may say nothing.
@@ -34,7 +39,12 @@ pub struct TraceArgs {
     pub costs: Option<CostSpec>,
 
     /// Give every key this size in bytes, above 0, whatever the trace says.
-    #[arg(long, value_name = "BYTES", conflicts_with = "missing_size", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(
+        long,
+        value_name = "BYTES",
+        conflicts_with = "missing_size",
+        value_parser = clap::value_parser!(u32).range(1..)
+    )]
     pub fixed_size: Option<u32>,
 
     /// Size of keys that the trace tells none of: bytes, or `lognormal` (50 B to 64 KiB by the key's hash, median

@@ -209,7 +209,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_key_is_ever_unknown(inserts in prop::collection::vec((0..500_u64, 0..20_usize), 1..400), keys in 0..40_usize) {
+        fn no_key_is_ever_unknown(
+            inserts in prop::collection::vec((0..500_u64, 0..20_usize), 1..400), keys in 0..40_usize,
+        ) {
             for shape in [Shape::Chain, Shape::Tree] {
                 let mut classes = BloomClasses::new(shape, keys, ERROR);
                 let mut lowest: HashMap<u64, usize> = HashMap::new();

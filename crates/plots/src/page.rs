@@ -6,8 +6,9 @@ use std::path::Path;
 use anyhow::Context;
 
 /// The page's look; wide tables scroll by themselves.
-const STYLE: &str = "body{font:16px/1.5 system-ui,sans-serif;max-width:62rem;margin:2rem auto;padding:0 1rem;color:#16191d;background:#fff}\
-h1{font-size:1.4rem}pre{overflow-x:auto;background:#f6f7f9;border:1px solid #d9dde3;border-radius:6px;padding:.75rem;font-size:.85rem}\
+const STYLE: &str = "body{font:16px/1.5 system-ui,sans-serif;max-width:62rem;margin:2rem auto;padding:0 1rem;\
+color:#16191d;background:#fff}h1{font-size:1.4rem}\
+pre{overflow-x:auto;background:#f6f7f9;border:1px solid #d9dde3;border-radius:6px;padding:.75rem;font-size:.85rem}\
 figure{margin:1.5rem 0}svg{display:block;width:100%;height:auto}footer{color:#5b636e;font-size:.85rem}";
 
 /// A page that is being put together.
@@ -56,7 +57,8 @@ impl Page {
     pub fn html(&self) -> String {
         format!(
             "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-             <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>{}</title>\n<style>{STYLE}</style>\n\
+             <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>{}</title>\n\
+             <style>{STYLE}</style>\n\
              </head>\n<body>\n{}<footer>Made by tenure {}.</footer>\n</body>\n</html>\n",
             escaped(&self.title),
             self.body,

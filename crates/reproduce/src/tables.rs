@@ -298,8 +298,8 @@ mod tests {
     #[test]
     fn systems_stand_side_by_side() {
         let row = |system: &str, mean: f64, ratio: f64| {
-            json!({"system": system, "memory": "50%", "figures": {"latency_us_mean": {"median": mean}, "miss_ratio": {"median": 0.25}},
-                "latency_against_first": {"median": ratio}})
+            let figures = json!({"latency_us_mean": {"median": mean}, "miss_ratio": {"median": 0.25}});
+            json!({"system": system, "memory": "50%", "figures": figures, "latency_against_first": {"median": ratio}})
         };
         let made =
             systems(&record(json!({"summary": [row("stock", 137.4, 1.0), row("tenure", 80.0, 0.582)]}))).unwrap();

@@ -30,7 +30,8 @@ pub struct CostSpecError(String);
 
 impl fmt::Display for CostSpecError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let allowed = "fixed:US, by-key:US,US…, by-tenant:US,US…, column or column:US (where the trace says nothing), with penalties in µs of 0 or more";
+        let allowed = "fixed:US, by-key:US,US…, by-tenant:US,US…, column or column:US (where the trace says nothing), \
+                       with penalties in µs of 0 or more";
         write!(f, "cost specification '{}' is none of {allowed}", self.0)
     }
 }

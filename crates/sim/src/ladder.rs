@@ -27,7 +27,9 @@ use crate::replay::Tally;
 use crate::settings::Settings;
 
 /// What is compared by default, and in this order.
-pub const POLICIES: &str = "redis,lru,klru:5,random,lfu,dlru,s3fifo,sieve,predis,predis-paper,kredis,hyperbolic:5,hyperbolic,hyperbolic-size,wtinylfu,tinylfu-sampled,camp,lhd,3l-cache,gdsf,gdsf-sampled,tenure,belady";
+pub const POLICIES: &str = "redis,lru,klru:5,random,lfu,dlru,s3fifo,sieve,predis,predis-paper,kredis,hyperbolic:5,\
+                            hyperbolic,hyperbolic-size,wtinylfu,tinylfu-sampled,camp,lhd,3l-cache,gdsf,gdsf-sampled,\
+                            tenure,belady";
 
 /// Memory sizes, in percent of the footprint.
 pub const MEMORY_PERCENT: [u64; 4] = [10, 25, 50, 75];

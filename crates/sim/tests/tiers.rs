@@ -54,7 +54,8 @@ proptest! {
             sizes.retain(|&key, _| cache.tier_of(key).is_some());
             prop_assert_eq!(sizes.len(), cache.len());
             for tier in [Tier::Fast, Tier::Slow] {
-                let bytes: u64 = sizes.iter().filter(|(key, _)| cache.tier_of(**key) == Some(tier)).map(|(_, size)| size).sum();
+                let of_tier = sizes.iter().filter(|(key, _)| cache.tier_of(**key) == Some(tier));
+                let bytes: u64 = of_tier.map(|(_, size)| size).sum();
                 prop_assert_eq!(bytes, cache.used_bytes(tier));
             }
             if requests.is_multiple_of(config.turn_requests) && op != Op::Delete {

@@ -424,7 +424,8 @@ mod tests {
             ",misses_first=1,misses_expired=0,misses_evicted=2,misses_deleted=0,misses_unknown=0,regret_us=5000";
         let tenants = tenant("a", 3, causes) + &tenant("b", 4, "") + &tenant("c", 5, "");
         Reading::parse(&format!(
-            "maxmemory:100\nevicted_keys:3\ntenure_evictions:40\nrole:master\ntenure_state:running\ntenure_eviction:ready\ntenure_tiers:off: x\ntenure_tier_fast_bytes:0\n{tenants}"
+            "maxmemory:100\nevicted_keys:3\ntenure_evictions:40\nrole:master\ntenure_state:running\n\
+             tenure_eviction:ready\ntenure_tiers:off: x\ntenure_tier_fast_bytes:0\n{tenants}"
         ))
     }
 

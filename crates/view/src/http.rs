@@ -367,8 +367,9 @@ fn head(status: u16, content_type: &str) -> String {
     };
     format!(
         "HTTP/1.1 {status} {reason}\r\nContent-Type: {content_type}\r\nConnection: close\r\nCache-Control: no-store\r\n\
-         Content-Security-Policy: default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; \
-         base-uri 'none'; form-action 'none'; frame-ancestors 'none'\r\nX-Content-Type-Options: nosniff\r\n\
+         Content-Security-Policy: default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
+         img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'\r\nX-Content-Type-Options: \
+         nosniff\r\n\
          Referrer-Policy: no-referrer\r\n"
     )
 }

@@ -155,7 +155,11 @@ impl Answer {
 
     /// As the tool prints it with `--json`.
     pub fn to_json(&self, known: &Known) -> Value {
-        let row = |&(factor, bytes, miss_ratio): &(f64, u64, f64)| json!({ "factor": factor, "bytes": bytes, "miss_ratio": miss_ratio });
+        let row = |&(factor, bytes, miss_ratio): &(f64, u64, f64)| {
+            json!({
+                "factor": factor, "bytes": bytes, "miss_ratio": miss_ratio
+            })
+        };
         let node = |(address, bytes): &(String, u64)| {
             let needed = self.needed_bytes.map(|needed| share_of(*bytes, known, needed));
             json!({ "address": address, "bytes": bytes, "needed_bytes": needed })

@@ -267,10 +267,14 @@ fn numbers(text: &str) -> BTreeMap<&str, f64> {
 mod tests {
     use super::*;
 
-    const OLD: &str = "# Memory\r\nmaxmemory:1000\r\n# tenure\r\ntenure_state:running\r\ntenure_eviction:ready\r\ntenure_eviction_us:7\r\n\
-        tenure_tenant_a.b:partitions=2,keys=3,used_bytes=30,target_bytes=0,bytes_min=5,bytes_max=0,hits=6,misses=4,miss_ratio=0.4,penalty_us_mean=10,evictions=2,k=10\r\n\
-        tenure_partition_a.b:keys=1,used_bytes=10,target_bytes=0,bytes_min=5,bytes_max=0,reads=5,misses=1,penalty_us_mean=10,evictions=2,sleeping_keys=1\r\n\
-        tenure_partition_a.b/0-10us:keys=2,used_bytes=20,target_bytes=9,bytes_min=5,bytes_max=0,reads=5,misses=3,penalty_us_mean=10,evictions=0,sleeping_keys=2\r\n";
+    const OLD: &str = "# Memory\r\nmaxmemory:1000\r\n# tenure\r\ntenure_state:running\r\ntenure_eviction:ready\r\n\
+                       tenure_eviction_us:7\r\n\
+        tenure_tenant_a.b:partitions=2,keys=3,used_bytes=30,target_bytes=0,bytes_min=5,bytes_max=0,hits=6,misses=4,\
+        miss_ratio=0.4,penalty_us_mean=10,evictions=2,k=10\r\n\
+        tenure_partition_a.b:keys=1,used_bytes=10,target_bytes=0,bytes_min=5,bytes_max=0,reads=5,misses=1,\
+        penalty_us_mean=10,evictions=2,sleeping_keys=1\r\n\
+        tenure_partition_a.b/0-10us:keys=2,used_bytes=20,target_bytes=9,bytes_min=5,bytes_max=0,reads=5,misses=3,\
+        penalty_us_mean=10,evictions=0,sleeping_keys=2\r\n";
 
     #[test]
     fn what_is_not_told_is_not_there() {
@@ -290,7 +294,8 @@ mod tests {
     #[test]
     fn what_a_newer_server_tells_is_there() {
         let text = "tenure_state:running\ntenure_prediction_error:0.01\n\
-            tenure_tenant_a:target_bytes=0,bytes_guaranteed=0,bytes_max=-1,hits=6,misses=4,misses_first=1,misses_expired=0,misses_evicted=2,misses_deleted=0,misses_unknown=1,regret_misses=2,regret_us=55\n";
+            tenure_tenant_a:target_bytes=0,bytes_guaranteed=0,bytes_max=-1,hits=6,misses=4,misses_first=1,\
+            misses_expired=0,misses_evicted=2,misses_deleted=0,misses_unknown=1,regret_misses=2,regret_us=55\n";
         let reading = Reading::parse(text);
         let counts = &reading.tenants[0].account.counts;
         assert_eq!(counts.causes, [Some(1.0), Some(0.0), Some(2.0), Some(0.0), Some(1.0)]);

@@ -227,7 +227,8 @@ mod tests {
 
     fn look(at_ms: u64, misses: u32, more: &str) -> Look {
         let text = format!(
-            "maxmemory:100\ntenure_state:running\ntenure_eviction_us:{misses}\ntenure_tenant_a:hits=10,misses={misses}{more}\ntenure_partition_a:keys=0\n"
+            "maxmemory:100\ntenure_state:running\ntenure_eviction_us:{misses}\ntenure_tenant_a:hits=10,\
+             misses={misses}{more}\ntenure_partition_a:keys=0\n"
         );
         let node = NodeLook { address: "h:1".to_owned(), reading: Ok(Reading::parse(&text)), status: Fields::new() };
         Look { at_ms, nodes: vec![node] }

@@ -10,8 +10,8 @@ pub(super) fn tables(report: &Report) -> Option<String> {
     let period_s = report.conditions.period_s?;
     Some(format!(
         "Peaks and valleys, a period of {period_s} s:\n\n{}\n\
-         Back: from when on {WINDOW_REQUESTS} reads in a row of the periodic tenant hit at {} % or more, in s since the peak \
-         began, median over the peaks.\n\n{}",
+         Back: from when on {WINDOW_REQUESTS} reads in a row of the periodic tenant hit at {} % or more, in s since \
+         the peak began, median over the peaks.\n\n{}",
         tenants(report),
         FULL_HIT_RATIO * 100.0,
         returns(report)

@@ -25,8 +25,8 @@ pub(super) fn table(report: &Report) -> Option<String> {
         rows.push(row);
     }
     Some(format!(
-        "Restart at {} of the measured requests. Back: after so many requests the next {window_requests} miss at most a tenth \
-         more often than before it.\n\n{}",
+        "Restart at {} of the measured requests. Back: after so many requests the next {window_requests} miss at most \
+         a tenth more often than before it.\n\n{}",
         report.conditions.restart.as_deref().unwrap_or_default(),
         columns(&rows)
     ))

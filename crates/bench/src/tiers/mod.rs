@@ -431,7 +431,8 @@ mod tests {
     #[test]
     fn what_a_trace_stores_is_counted() {
         let file = tempfile::NamedTempFile::new().unwrap();
-        let rows = "time_s,key,op,size,tenant\n,a,get,1000,\n,b,set,300,\n,a,get,3000,\n,b,del,,\n,c,get,1000,\n,c,get,1000,\n";
+        let rows = "time_s,key,op,size,tenant\n,a,get,1000,\n,b,set,300,\n,a,get,3000,\n,b,del,,\n,c,get,1000,\n\
+                    ,c,get,1000,\n";
         std::fs::write(file.path(), rows).unwrap();
         let mut options = WorkloadOptions { n_warmup: Some(2), ..WorkloadOptions::new("tiers".parse().unwrap(), 1) };
         options.tier_load.accesses = file.path().to_str().unwrap().parse().unwrap();

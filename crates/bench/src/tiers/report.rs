@@ -271,11 +271,14 @@ impl TierReport {
         let sides = self.rows.iter().flat_map(|row| &row.pairs).flat_map(|pair| [pair.all_fast, pair.tiers]);
         let busy = sides.map(|side| side.side.generator_busy).fold(0.0, f64::max);
         format!(
-            "Ratios: throughput, core time of the main thread per command, and throughput modelled, with tiers over all fast.\n\
-             Per command: values moved up, down, and stored slow at once. Moving: share of the measured time. Slice: the longest since the \
-             server started, the first limiting included. Slow values and bytes at the end.\n\
-             Latencies under full load, from a batch's first byte to its last reply, with the wait for all other connections.\n\
-             The modelled ratio adds to the measured time what the dissertation's slow tier (twice the latency, bandwidth / 2.4) takes longer than anon: another tier's\n\
+            "Ratios: throughput, core time of the main thread per command, and throughput modelled, with tiers over \
+             all fast.\n\
+             Per command: values moved up, down, and stored slow at once. Moving: share of the measured time. Slice: \
+             the longest since the server started, the first limiting included. Slow values and bytes at the end.\n\
+             Latencies under full load, from a batch's first byte to its last reply, with the wait for all other \
+             connections.\n\
+             The modelled ratio adds to the measured time what the dissertation's slow tier (twice the latency, \
+             bandwidth / 2.4) takes longer than anon: another tier's\n\
              own speed is measured already.\n\
              {}{}load generator: at most {:.0} % of its core\n",
             summary("throughput over all fast, measured", |row| row.ratios.throughput_ratio),

@@ -27,30 +27,67 @@ use crate::trace_args::{trace_name, traces_in};
 pub struct TierArgs {
     /// Simulate two tiers: the fast one's sizes, apart by commas, in bytes or as a share (20%) of the memory. Without
     /// --memory the slow tier holds all there is, and shares are of the footprint. See docs/simulation.md.
-    #[arg(long, value_name = "SIZE,…", value_delimiter = ',', value_parser = parse_memory, conflicts_with_all = ["policies", "windows"])]
+    #[arg(
+        long,
+        value_name = "SIZE,…",
+        value_delimiter = ',',
+        value_parser = parse_memory,
+        conflicts_with_all = ["policies", "windows"]
+    )]
     pub(super) tiers: Vec<Memory>,
 
     /// What places values, apart by commas: sdtmm, worth, naive, demotion-only, all-fast, all-slow. Default: all of
     /// them.
-    #[arg(long, value_name = "NAME,…", value_delimiter = ',', requires = "tiers", value_parser = |text: &str| text.parse::<System>())]
+    #[arg(
+        long,
+        value_name = "NAME,…",
+        value_delimiter = ',',
+        requires = "tiers",
+        value_parser = |text: &str| text.parse::<System>()
+    )]
     systems: Option<Vec<System>>,
 
     /// How tenants share the fast tier (of sdtmm and worth), apart by commas: free, guided (by miss ratio curves) or
     /// equal.
-    #[arg(long, value_name = "NAME,…", value_delimiter = ',', requires = "tiers", default_value = "free", value_parser = parse_division)]
+    #[arg(
+        long,
+        value_name = "NAME,…",
+        value_delimiter = ',',
+        requires = "tiers",
+        default_value = "free",
+        value_parser = parse_division
+    )]
     division: Vec<Division>,
 
     /// A workload made here in place of a trace: zipf:SKEW, scan:SKEW, two-phases, two-phases-4k, two-tenants,
     /// four-tenants or changing-tenants.
-    #[arg(long, value_name = "NAME", requires = "tiers", conflicts_with = "trace", value_parser = |text: &str| text.parse::<Workload>())]
+    #[arg(
+        long,
+        value_name = "NAME",
+        requires = "tiers",
+        conflicts_with = "trace",
+        value_parser = |text: &str| text.parse::<Workload>()
+    )]
     workload: Option<Workload>,
 
     /// The slow tier: how many times the fast one's latency, and its bandwidth divided by what.
-    #[arg(long, value_name = "TIMES,DIVISOR", requires = "tiers", default_value = "2,2.4", value_parser = parse_slow_tier)]
+    #[arg(
+        long,
+        value_name = "TIMES,DIVISOR",
+        requires = "tiers",
+        default_value = "2,2.4",
+        value_parser = parse_slow_tier
+    )]
     slow_tier: (f32, f32),
 
     /// Values met in a tier for each that leaves it, 1 to 64.
-    #[arg(long, value_name = "K", requires = "tiers", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=64))]
+    #[arg(
+        long,
+        value_name = "K",
+        requires = "tiers",
+        default_value_t = 5,
+        value_parser = clap::value_parser!(u32).range(1..=64)
+    )]
     tier_samples: u32,
 }
 

@@ -44,7 +44,11 @@ fn the_page_shows_what_the_server_says() {
     browser.look_like(1440, 1500, "light");
     let load = Load::on(&server);
     browser.wait("a curve", "document.getElementById('curve').dataset.pointBytes > 0");
-    browser.wait("evictions", "[...document.querySelectorAll('td[data-field=evictions]')].some((cell) => Number(cell.textContent.replaceAll(',', '')) > 100)");
+    browser.wait(
+        "evictions",
+        "[...document.querySelectorAll('td[data-field=evictions]')].some((cell) => \
+                               Number(cell.textContent.replaceAll(',', '')) > 100)",
+    );
     if let Some(folder) = std::env::var_os("TENURE_SCREENSHOTS") {
         take_pictures(&browser, &PathBuf::from(folder));
     }
@@ -111,7 +115,10 @@ fn what_if_is_what_plan_says(browser: &Browser, server: &Server, dashboard: &str
     // A window may end between two answers, and its curve is another.
     wait_for(DEADLINE, "the page's answers to be those of the plan", agree).unwrap();
     browser.run("document.querySelector('tr[data-tenant=shop]').click()");
-    browser.run("const slider = document.getElementById('slider'); slider.value = 900; slider.dispatchEvent(new Event('input'))");
+    browser.run(
+        "const slider = document.getElementById('slider'); slider.value = 900; slider.dispatchEvent(new \
+                 Event('input'))",
+    );
     browser.wait(
         "the answer to what if",
         "document.getElementById('what-if-answer').textContent.includes(\"of shop's reads would miss\")",
@@ -156,7 +163,8 @@ fn names_everything(browser: &Browser) {
     let nameless = "return [...document.querySelectorAll('button, select, input')].filter((element) => \
         !(element.textContent.trim() || element.getAttribute('aria-label') || element.labels?.length)).length";
     assert_eq!(browser.run(nameless), 0);
-    let silent = "return [...document.querySelectorAll('#charts figure:not([hidden])')].filter((figure) => !figure.ariaLabel).length";
+    let silent = "return [...document.querySelectorAll('#charts figure:not([hidden])')].filter((figure) => \
+                  !figure.ariaLabel).length";
     assert_eq!(browser.run(silent), 0);
 }
 

@@ -115,7 +115,8 @@ fn a_real_prometheus_reads_a_real_server() {
     let folder = tempfile::tempdir().unwrap();
     let rules = of_view("prometheus/alerts.yml").canonicalize().unwrap();
     let configuration = format!(
-        "global: {{scrape_interval: 1s, evaluation_interval: 1s}}\nrule_files: ['{}']\nscrape_configs:\n- job_name: tenure\n  static_configs: [{{targets: ['{}']}}]\n",
+        "global: {{scrape_interval: 1s, evaluation_interval: 1s}}\nrule_files: ['{}']\nscrape_configs:\n- job_name: \
+         tenure\n  static_configs: [{{targets: ['{}']}}]\n",
         rules.display(),
         address_of(&url)
     );

@@ -554,7 +554,8 @@ mod tests {
 
         #[test]
         fn noisy_square_waves_are_found(
-            seed: u64, period in 36..200_usize, duty in 0.25..0.75_f64, low in 0.0..20.0_f64, begin in 0..200_usize, cycles in 2.5..6.0_f64,
+            seed: u64, period in 36..200_usize, duty in 0.25..0.75_f64, low in 0.0..20.0_f64,
+            begin in 0..200_usize, cycles in 2.5..6.0_f64,
         ) {
             let high = 2.0 * low + 20.0;
             let n = (period as f64 * cycles) as usize;
@@ -571,7 +572,9 @@ mod tests {
         #[test]
         fn any_counts_are_answered(counts in prop::collection::vec(any::<u32>(), 0..60), run in 0..5_usize) {
             let mut diurnal = Diurnal::new(DiurnalConfig { run_intervals: run, history_intervals: 40 });
-            counts.iter().for_each(|&count| diurnal.record(count, &ReuseTimes { new: count, buckets: [count; REUSE_BUCKETS] }));
+            for &count in &counts {
+                diurnal.record(count, &ReuseTimes { new: count, buckets: [count; REUSE_BUCKETS] });
+            }
             if let Some(pattern) = diurnal.pattern() {
                 prop_assert!(pattern.period >= 2 * run.max(1) && pattern.period <= 40);
                 prop_assert!(pattern.next_peak_in <= pattern.period);

@@ -79,7 +79,9 @@ proptest! {
     }
 
     #[test]
-    fn curves_fall_and_stay_within_bounds_whatever_the_sample(accesses in any_accesses(9), rate in 0.01_f64..1.0, keys in 1_usize..8) {
+    fn curves_fall_and_stay_within_bounds_whatever_the_sample(
+        accesses in any_accesses(9), rate in 0.01_f64..1.0, keys in 1_usize..8,
+    ) {
         let rate = SampleRate::new(rate).unwrap();
         for sampling in [Sampling::Rate(rate), Sampling::Keys(keys), Sampling::AtLeast { rate, keys }] {
             for (name, model) in all_models(sampling, &SIZES_BYTES) {
@@ -99,7 +101,8 @@ proptest! {
             accesses.iter().for_each(|access| model.record(access));
             model.forget_counts();
             prop_assert!(model.curve(&SIZES_BYTES).is_empty(), "{name}");
-            let Some(last) = accesses.iter().rev().find(|access| access.op != crate::access::Op::Delete) else { continue };
+            let stores = |access: &&crate::access::Access| access.op != crate::access::Op::Delete;
+            let Some(last) = accesses.iter().rev().find(stores) else { continue };
             // The same value once more, now without end: a hit with unlimited memory, or its first use.
             let again = crate::access::Access { time_us: accesses[accesses.len() - 1].time_us, ttl_us: 0, ..*last };
             model.record(&again);

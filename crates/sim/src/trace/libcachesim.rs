@@ -102,8 +102,8 @@ impl LibCacheSimCsv {
 }
 
 fn not_understood(parameter: &str) -> String {
-    let known = "time-col, obj-id-col, obj-size-col, op-col, ttl-col, tenant-col, cost-col (a number from 1), delimiter, \
-                 has-header, obj-id-is-num, feature-cols";
+    let known = "time-col, obj-id-col, obj-size-col, op-col, ttl-col, tenant-col, cost-col (a number from 1), \
+                 delimiter, has-header, obj-id-is-num, feature-cols";
     format!("trace parameter '{parameter}' is not understood; allowed are {known}")
 }
 

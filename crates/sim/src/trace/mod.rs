@@ -220,7 +220,8 @@ impl TraceReader {
         }
         let costs_wanted = self.options.costs == Some(CostSpec::Column);
         (costs_wanted && self.n_priced == 0).then(|| {
-            "no row says what a miss costs: --costs column needs a column penalty_us; column:US gives rows without one US µs"
+            "no row says what a miss costs: --costs column needs a column penalty_us; column:US gives rows without \
+             one US µs"
                 .to_owned()
         })
     }

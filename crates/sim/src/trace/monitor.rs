@@ -180,15 +180,15 @@ fn take_quoted<'a>(text: &'a [u8], to: &mut Vec<u8>) -> Result<&'a [u8], String>
 }
 
 /// Commands that read their first argument.
-const READ_FIRST: &str = "get getrange substr strlen getex hget hgetall hmget hkeys hvals hlen hexists hscan lrange lindex \
-    llen smembers sismember smismember scard sscan srandmember zrange zrangebyscore zrevrange \
-    zrevrangebyscore zscore zmscore zrank zrevrank zcard zcount zscan getbit bitcount bitpos xrange \
+const READ_FIRST: &str = "get getrange substr strlen getex hget hgetall hmget hkeys hvals hlen hexists hscan lrange \
+    lindex llen smembers sismember smismember scard sscan srandmember zrange zrangebyscore \
+    zrevrange zrevrangebyscore zscore zmscore zrank zrevrank zcard zcount zscan getbit bitcount bitpos xrange \
     xrevrange xlen pfcount geosearch geopos type dump";
 
 /// Commands that write it.
-const WRITE_FIRST: &str = "set setex psetex setnx getset append setrange incr incrby incrbyfloat decr decrby hset hmset hsetnx \
-    hincrby hincrbyfloat hdel lpush rpush lpushx rpushx lpop rpop lset ltrim lrem linsert sadd srem spop \
-    zadd zrem zincrby zpopmin zpopmax setbit bitfield xadd xtrim pfadd geoadd restore";
+const WRITE_FIRST: &str = "set setex psetex setnx getset append setrange incr incrby incrbyfloat decr decrby hset \
+    hmset hsetnx hincrby hincrbyfloat hdel lpush rpush lpushx rpushx lpop rpop lset ltrim lrem \
+    linsert sadd srem spop zadd zrem zincrby zpopmin zpopmax setbit bitfield xadd xtrim pfadd geoadd restore";
 
 /// What a command does and where its keys are; `None` for those that are passed over.
 fn meaning_of(name: &[u8]) -> Option<(Op, Keys)> {

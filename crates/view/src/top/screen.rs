@@ -308,14 +308,16 @@ mod tests {
         let tenant = |name: &str, factor: u32| {
             let (reads, misses) = (1000 * n * factor, 100 * n * factor);
             let line = format!(
-                "keys=5,used_bytes={},bytes_min=1048576,hits={},misses={misses},penalty_us_mean=100,evictions={n}{more}",
+                "keys=5,used_bytes={},bytes_min=1048576,hits={},misses={misses},penalty_us_mean=100,\
+                 evictions={n}{more}",
                 3_000_000 * factor,
                 reads - misses
             );
             format!("tenure_tenant_{name}:{line}\ntenure_partition_{name}:reads={reads},misses={misses}\n")
         };
         let text = format!(
-            "used_memory:9000000\nmaxmemory:10000000\nrole:master\ntenure_state:running\ntenure_eviction:ready\ntenure_memory_bytes:1000000\n{}{}",
+            "used_memory:9000000\nmaxmemory:10000000\nrole:master\ntenure_state:running\ntenure_eviction:ready\n\
+             tenure_memory_bytes:1000000\n{}{}",
             tenant("shop", 1),
             tenant("session", 2)
         );

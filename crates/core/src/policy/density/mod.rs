@@ -4,7 +4,7 @@
 //! | file | what it decides |
 //! | --- | --- |
 //! | `history` | what a key has shown, in two bytes, and the feature that it is ranked by |
-//! | `model`, `table` | how often keys of a feature are accessed at each age; what keeping them saves per unit of time |
+//! | `model`, `table` | how often keys of a feature are accessed at each age; what keeping them saves per time |
 //! | `ranking` | a key's score: density, density steadied by the long run, GDSF or recency |
 //! | `contest` | which of the four ranks, by miniature caches |
 //! | `learner` | when a window ends, what model and contest hear, and what is made of both |

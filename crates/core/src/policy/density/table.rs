@@ -151,7 +151,9 @@ mod tests {
         /// The index is the best of all horizons, tried one by one.
         #[test]
         fn no_horizon_is_better(hazards in prop::collection::vec((1u16..5000, 1u16..=1000), AGES)) {
-            let rate = |&(hazard, reads)| Rate { hazard: f32::from(hazard) / 10_000.0, reads: f32::from(reads) / 1000.0 };
+            let rate = |&(hazard, reads)| {
+                Rate { hazard: f32::from(hazard) / 10_000.0, reads: f32::from(reads) / 1000.0 }
+            };
             let rates: Vec<Rate> = hazards.iter().map(rate).collect();
             let indices = indices(&rates);
             for from in [0, 3, 10, 40] {
@@ -163,7 +165,8 @@ mod tests {
                     survival *= own;
                     best = best.max(gain / ticks);
                 }
-                prop_assert!((f64::from(indices[from].density) / best - 1.0).abs() < 1e-3, "{from}: {:?} {best}", indices[from]);
+                let found = indices[from];
+                prop_assert!((f64::from(found.density) / best - 1.0).abs() < 1e-3, "{from}: {found:?} {best}");
             }
         }
     }

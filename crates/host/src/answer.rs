@@ -31,8 +31,9 @@ impl Server {
                 // SAFETY: as above; the string is a constant.
                 unsafe { api!(RedisModule_ReplyWithSimpleString(ctx, c"OK".as_ptr())) };
             }
-            Answer::Error(text) => {
-                let text = std::ffi::CString::new(text.replace(['\0', '\r', '\n'], " ")).unwrap_or_default();
+            Answer::Error(code, why) => {
+                let text = format!("{} {}", code.as_str(), why.replace(['\0', '\r', '\n'], " "));
+                let text = std::ffi::CString::new(text).unwrap_or_default();
                 // SAFETY: as above; the server copies the string.
                 unsafe { api!(RedisModule_ReplyWithError(ctx, text.as_ptr())) };
             }

@@ -190,8 +190,8 @@ pub(super) unsafe extern "C" fn on_await<M: Module>(
     let texts = unsafe { words_of(argv, argc) };
     if !was_noted(&server, texts[1..].iter().copied()) {
         let name = M::AWAIT.to_string_lossy().to_uppercase();
-        let text = format!("ERR {name} is {}'s own: it stands before reads that wait for a value", M::TITLE);
-        server.answer(&Answer::Error(text));
+        let text = format!("{name} is {}'s own: it stands before reads that wait for a value", M::TITLE);
+        server.answer(&Answer::error(text));
         return OK;
     }
     let awaited =

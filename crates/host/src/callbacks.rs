@@ -352,7 +352,7 @@ pub(super) unsafe extern "C" fn on_own_command<M: Module>(
         refused.or_else(|| with(&server.proof(), |module: &mut M| module.on_own_command(&mut server, &words)))
     });
     server.select_db(db);
-    let failed = || Answer::Error(format!("ERR a fault in {}; INFO says which", M::TITLE));
+    let failed = || Answer::error(format!("a fault in {}; INFO says which", M::TITLE));
     let answer = match ran.flatten() {
         Some(answer) => answer,
         None if guard::is_off() != was_off => failed(),

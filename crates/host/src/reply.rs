@@ -99,6 +99,32 @@ pub enum Answer {
     Array(Vec<Answer>),
     /// A map.
     Map(Vec<(&'static str, Answer)>),
-    /// An error; the text starts with its code, as in `ERR no such partition`.
-    Error(String),
+    /// An error, and why.
+    Error(ErrorCode, String),
+}
+
+impl Answer {
+    /// An error of no other kind.
+    pub fn error(why: impl Into<String>) -> Answer {
+        Answer::Error(ErrorCode::General, why.into())
+    }
+}
+
+/// The word that an error begins with: clients tell errors apart by it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ErrorCode {
+    /// `ERR`.
+    General,
+    /// `NOPERM`.
+    NoPermission,
+}
+
+impl ErrorCode {
+    /// The word.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            ErrorCode::General => "ERR",
+            ErrorCode::NoPermission => "NOPERM",
+        }
+    }
 }

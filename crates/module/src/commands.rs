@@ -17,7 +17,7 @@ use crate::config::{TABLE, allowed};
 use crate::feature::Column;
 use crate::features;
 use crate::ffi::commands::Kind;
-use crate::ffi::reply::Answer;
+use crate::ffi::reply::{Answer, ErrorCode};
 use crate::ffi::server::{ScanCursor, Server};
 use crate::ffi::{alloc, filter, guard};
 use crate::info;
@@ -42,7 +42,7 @@ pub fn run(runtime: &mut Runtime, server: &mut Server, words: &[&[u8]]) -> Answe
         return help_of(&name);
     }
     if name == "tenure.debug" && !runtime.tenure.settings().debug_commands {
-        return error("TENURE.DEBUG needs tenure.debug-commands yes, which can be set at start only".to_owned());
+        return Answer::error("TENURE.DEBUG needs tenure.debug-commands yes, which can be set at start only");
     }
     if let Some(answer) = runtime.run(server, &name, arguments) {
         return answer;
@@ -57,7 +57,7 @@ pub fn run(runtime: &mut Runtime, server: &mut Server, words: &[&[u8]]) -> Answe
         ("tenure.mrc", [of, rest @ ..]) => curves(tenure, of, rest),
         ("tenure.why", [key]) => match tenure.why(server, server.selected_db(), key) {
             Ok(known) => why(&known),
-            Err(why) => error(why),
+            Err(why) => Answer::error(why),
         },
         ("tenure.class", arguments) => class(tenure, server, arguments),
         ("tenure.debug", arguments) => debug(tenure, server, arguments),
@@ -76,7 +76,8 @@ pub fn changes(words: &[&[u8]]) -> bool {
 
 /// What it answers to a client that may not.
 pub fn no_permission() -> Answer {
-    Answer::Error("NOPERM this changes Tenure for everybody: it needs the right to CONFIG SET".to_owned())
+    let why = "this changes Tenure for everybody: it needs the right to CONFIG SET";
+    Answer::Error(ErrorCode::NoPermission, why.to_owned())
 }
 
 /// What commands answer when there is no state to look at.
@@ -100,7 +101,7 @@ pub fn run_stopped(words: &[&[u8]]) -> Answer {
                 ("last_panic", last_panic),
             ])
         }
-        _ => error("Tenure does not run; TENURE.STATUS says why, CONFIG SET tenure.enabled yes starts it".to_owned()),
+        _ => Answer::error("Tenure does not run; TENURE.STATUS says why, CONFIG SET tenure.enabled yes starts it"),
     }
 }
 
@@ -115,12 +116,8 @@ fn text(word: &[u8]) -> String {
     String::from_utf8_lossy(word).into_owned()
 }
 
-fn error(text: String) -> Answer {
-    Answer::Error(format!("ERR {text}"))
-}
-
 fn wrong_count(name: &str) -> Answer {
-    error(format!("wrong number of arguments for '{name}' command; TENURE.HELP shows what each takes"))
+    Answer::error(format!("wrong number of arguments for '{name}' command; TENURE.HELP shows what each takes"))
 }
 
 fn help(arguments: &[&[u8]]) -> Answer {
@@ -137,7 +134,9 @@ fn help(arguments: &[&[u8]]) -> Answer {
             });
             Answer::Array(lines.collect())
         }
-        [topic] => error(format!("no help on '{}'; TENURE.HELP and TENURE.HELP settings are there", text(topic))),
+        [topic] => {
+            Answer::error(format!("no help on '{}'; TENURE.HELP and TENURE.HELP settings are there", text(topic)))
+        }
         _ => wrong_count("tenure.help"),
     }
 }
@@ -302,10 +301,9 @@ fn partition(row: &info::PartitionRow) -> Vec<(&'static str, Answer)> {
 /// `TENURE.MRC` without arguments: what each of several limits would do, in all and by tenant.
 fn sizes(tenure: &Tenure) -> Answer {
     let Some(sizes) = tenure.current().map(|published| &published.sizes).filter(|sizes| !sizes.is_empty()) else {
-        return error(
+        return Answer::error(
             "nothing is known of other sizes yet; under tenure.policy density it is, once memory has been full for a \
-             window"
-                .to_owned(),
+             window",
         );
     };
     let of_what = tenure.observer.partitions.of_what();
@@ -355,13 +353,13 @@ fn curves(tenure: &Tenure, of: &[u8], rest: &[&[u8]]) -> Answer {
         [] => POINTS_DEFAULT,
         [points] => match text(points).parse() {
             Ok(n) if (1..=POINTS_MAX).contains(&n) => n,
-            _ => return error(format!("points is '{}'; allowed is 1 to {POINTS_MAX}", text(points))),
+            _ => return Answer::error(format!("points is '{}'; allowed is 1 to {POINTS_MAX}", text(points))),
         },
         _ => return wrong_count("tenure.mrc"),
     };
     let ids = match partitions_named(tenure, of) {
         Ok(ids) => ids,
-        Err(why) => return error(why),
+        Err(why) => return Answer::error(why),
     };
     if !by_k && !is_lru {
         let its = tenure.current().map(|published| published.sizes.curve_of(&ids)).unwrap_or_default();
@@ -372,7 +370,7 @@ fn curves(tenure: &Tenure, of: &[u8], rest: &[&[u8]]) -> Answer {
     let views: Vec<&PartitionView> = ids.into_iter().filter_map(|id| tenure.view(id)).collect();
     let together = shared(&views, |view| Some(&view.curve));
     if together.is_empty() {
-        return error(format!(
+        return Answer::error(format!(
             "nothing is known of partition '{}' yet; a curve is made at the end of each window",
             text(of)
         ));
@@ -382,7 +380,7 @@ fn curves(tenure: &Tenure, of: &[u8], rest: &[&[u8]]) -> Answer {
         return curve(&together, &sizes);
     }
     if views.iter().all(|view| view.merged.is_none()) {
-        return error(rivals::NO_CURVES_BY_K.to_owned());
+        return Answer::error(rivals::NO_CURVES_BY_K);
     }
     let of_k = |&(k, name): &(u32, &'static str)| {
         (name, curve(&shared(&views, |view| view.merged.as_ref().and_then(|merged| merged.of(k))), &sizes))
@@ -456,9 +454,7 @@ fn class(tenure: &mut Tenure, server: &mut Server, arguments: &[&[u8]]) -> Answe
     let [first, rest @ ..] = arguments else { return wrong_count("tenure.class") };
     let verb = text(first).to_ascii_uppercase();
     if tenure.settings().classes.source == Source::Off && verb != "LIST" {
-        return error(
-            "tenure.classes is off; CONFIG SET tenure.classes hinted, or auto, lets classes count".to_owned(),
-        );
+        return Answer::error("tenure.classes is off; CONFIG SET tenure.classes hinted, or auto, lets classes count");
     }
     match (verb.as_str(), rest) {
         ("KEY", [key, name]) => with_class(tenure, name, |tenure, class| {
@@ -483,7 +479,7 @@ fn class(tenure: &mut Tenure, server: &mut Server, arguments: &[&[u8]]) -> Answe
         }
         ("LIST", []) => list_classes(tenure),
         ("KEY" | "CONNECTION" | "PREFIX" | "GET" | "LIST", _) => wrong_count("tenure.class"),
-        _ => error(format!("TENURE.CLASS takes KEY, CONNECTION, PREFIX, GET or LIST, not '{}'", text(first))),
+        _ => Answer::error(format!("TENURE.CLASS takes KEY, CONNECTION, PREFIX, GET or LIST, not '{}'", text(first))),
     }
 }
 
@@ -491,7 +487,7 @@ fn with_class(tenure: &mut Tenure, name: &[u8], hint: impl FnOnce(&mut Tenure, C
     let class = tenure.observer.partitions.classes.named(&text(name));
     match class.and_then(|class| hint(tenure, class)) {
         Ok(()) => Answer::Ok,
-        Err(why) => error(why),
+        Err(why) => Answer::error(why),
     }
 }
 
@@ -500,9 +496,9 @@ fn set_rule(tenure: &Tenure, server: &mut Server, prefix: &[u8], name: &str) -> 
     match ClassRules::with(&tenure.settings().class_rules_text, prefix, name) {
         Ok(rules) => match server.call(c"CONFIG", &[b"SET", b"tenure.class-rules", &rules]) {
             Some(_) => Answer::Ok,
-            None => error("the server refused to set tenure.class-rules".to_owned()),
+            None => Answer::error("the server refused to set tenure.class-rules"),
         },
-        Err(why) => error(why),
+        Err(why) => Answer::error(why),
     }
 }
 
@@ -547,7 +543,7 @@ fn debug(tenure: &mut Tenure, server: &mut Server, arguments: &[&[u8]]) -> Answe
         }
         _ => {
             let allowed = "PANIC WORKER|FILTER|TURN|COMMAND|VISIT|READS, and TIER key [fast|slow]";
-            return error(format!("TENURE.DEBUG takes {allowed}"));
+            return Answer::error(format!("TENURE.DEBUG takes {allowed}"));
         }
     }
     Answer::Ok

@@ -1,6 +1,8 @@
 //! `TENURE.*` and `INFO tenure`: their shapes in both protocols, and errors that say what is allowed.
 
 use std::collections::BTreeSet;
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpStream;
 
 use redis::{Connection, Value};
 use tenure_servers::Server;
@@ -252,5 +254,128 @@ fn tools_that_list_commands_see_ours() {
             send::<Value>(&mut connection, line);
         }
         assert_eq!(info(server, "panics"), 0.0);
+    });
+}
+
+/// The line that a server sends first in answer to one.
+fn raw_reply(stream: &mut BufReader<TcpStream>, line: &str) -> String {
+    stream.get_mut().write_all(format!("{line}\r\n").as_bytes()).unwrap();
+    let mut reply = String::new();
+    stream.read_line(&mut reply).unwrap();
+    reply.trim_end().to_owned()
+}
+
+/// Each line is answered with an error that begins with an upper-case word, as the server's own do: clients tell
+/// errors apart by it. Notes the commands that were asked.
+#[track_caller]
+fn check_codes(stream: &mut BufReader<TcpStream>, lines: &[&str], asked: &mut BTreeSet<String>) {
+    for line in lines {
+        let reply = raw_reply(stream, line);
+        let error = reply.strip_prefix('-').unwrap_or_else(|| panic!("{line}: no error but {reply}"));
+        let code = error.split(' ').next().unwrap();
+        let is_code = code.starts_with(|c: char| c.is_ascii_uppercase())
+            && code.chars().all(|c| c.is_ascii_uppercase() || c.is_ascii_digit());
+        assert!(is_code && error.len() > code.len() + 1, "{line}: {reply}");
+        asked.extend(line.split(' ').next().map(str::to_ascii_lowercase));
+    }
+}
+
+#[test]
+fn every_error_begins_with_a_code() {
+    // What is wrong whatever the settings: counts of words, names, numbers.
+    const ALWAYS: &[&str] = &[
+        "TENURE.HELP me",
+        "TENURE.HELP settings all",
+        "TENURE.STATUS now",
+        "TENURE.PARTITIONS all",
+        "TENURE.TENANTS all",
+        "TENURE.SIZES all",
+        "TENURE.MRC",
+        "TENURE.MRC nobody",
+        "TENURE.MRC users",
+        "TENURE.MRC users 0",
+        "TENURE.MRC users many",
+        "TENURE.MRC users 1 2 by-k",
+        "TENURE.MRC users by-k",
+        "TENURE.WHY",
+        "TENURE.WHY a b",
+        "TENURE.WHY a",
+        "TENURE.LESSONS",
+        "TENURE.LESSONS a b c",
+        "TENURE.LESSONS 999 0 0",
+        "TENURE.TIERS all",
+        "TENURE.HELD all",
+        "TENURE.SLEEP",
+        "TENURE.SLEEP nobody",
+        "TENURE.SLEEP users",
+        "TENURE.WAKE",
+        "TENURE.WAKE nobody",
+        "TENURE.WAKE users",
+        "TENURE.AWAIT",
+        "TENURE.AWAIT GET a",
+        "TENURE.CLASS",
+        "TENURE.CLASS NONE",
+        "TENURE.CLASS KEY a report",
+        "TENURE.CLASS GET a",
+        "TENURE.DEBUG",
+        "TENURE.DEBUG PANIC",
+        "TENURE.DEBUG PANIC nobody",
+        "TENURE.DEBUG TIER a",
+        "TENURE.DEBUG TIER a medium",
+        "TENURE.NOTHING",
+    ];
+    const WITH_CLASSES: &[&str] = &[
+        "TENURE.CLASS KEY a",
+        "TENURE.CLASS KEY a no!name",
+        "TENURE.CLASS CONNECTION",
+        "TENURE.CLASS CONNECTION no!name",
+        "TENURE.CLASS PREFIX a* no!name",
+        "TENURE.CLASS PREFIX a report",
+        "TENURE.CLASS GET",
+        "TENURE.CLASS LIST all",
+        "TENURE.WHY a",
+    ];
+    const SETTINGS: &[&str] = &[
+        "CONFIG SET tenure.window-seconds 0",
+        "CONFIG SET tenure.window-seconds many",
+        "CONFIG SET tenure.enabled perhaps",
+        "CONFIG SET tenure.policy best",
+        "CONFIG SET tenure.tenants users",
+        "CONFIG SET tenure.auto-tenants-delimiter 123456789012345678901234567890",
+        "CONFIG SET tenure.class-limits none",
+        "CONFIG SET tenure.class-rules none",
+        "CONFIG SET tenure.tier-slow nowhere",
+        "CONFIG SET tenure.debug-commands no",
+        "CONFIG SET tenure.nothing 1",
+    ];
+    const CHANGES: &[&str] = &[
+        "TENURE.HELD",
+        "TENURE.SLEEP users",
+        "TENURE.WAKE users",
+        "TENURE.CLASS PREFIX a* report",
+        "TENURE.DEBUG PANIC WORKER",
+        "TENURE.DEBUG TIER a slow",
+    ];
+    const STOPPED: &[&str] = &["TENURE.MRC users", "TENURE.TENANTS", "TENURE.CLASS LIST", "TENURE.HELP me"];
+    let options = with_module().set("tenure.tenants", "\"users=u:* jobs=db:1\"").set("tenure.debug-commands", "yes");
+    on_every_server(&options, |server| {
+        let mut stream = BufReader::new(TcpStream::connect(("127.0.0.1", server.port())).unwrap());
+        let mut asked = BTreeSet::new();
+        let set = |name: &str, value: &str| server.call::<()>(&["CONFIG", "SET", name, value]).unwrap();
+        check_codes(&mut stream, ALWAYS, &mut asked);
+        check_codes(&mut stream, SETTINGS, &mut asked);
+        set("tenure.classes", "hinted");
+        set("tenure.policy", "predis");
+        check_codes(&mut stream, WITH_CLASSES, &mut asked);
+        server.call::<()>(&["ACL", "SETUSER", "plain", "on", "nopass", "~*", "+@all", "-config"]).unwrap();
+        assert_eq!(raw_reply(&mut stream, "AUTH plain any"), "+OK");
+        check_codes(&mut stream, CHANGES, &mut asked);
+        set("tenure.enabled", "no");
+        wait_for("Tenure to stop", || server.info("tenure").unwrap()["tenure_state"] != "running");
+        check_codes(&mut stream, STOPPED, &mut asked);
+        // A new command has its errors here, too.
+        let names: Vec<String> = server.call(&["COMMAND", "LIST", "FILTERBY", "MODULE", "tenure"]).unwrap();
+        let missing: Vec<&String> = names.iter().filter(|name| !name.contains('|') && !asked.contains(*name)).collect();
+        assert!(missing.is_empty(), "{missing:?}");
     });
 }

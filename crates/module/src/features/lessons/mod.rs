@@ -87,7 +87,7 @@ impl Feature for TeachReplicas {
     }
 
     fn run(&mut self, turn: &mut Turn, name: &str, arguments: &[&[u8]]) -> Option<Answer> {
-        (name == "tenure.lessons").then(|| self.teach(turn, arguments).unwrap_or_else(Answer::Error))
+        (name == "tenure.lessons").then(|| self.teach(turn, arguments).unwrap_or_else(Answer::error))
     }
 
     fn report(&self, _: &Tenure, report: &mut Report) {
@@ -189,7 +189,7 @@ impl TeachReplicas {
         let number = |word: &&[u8]| std::str::from_utf8(word).ok()?.parse::<u64>().ok();
         let numbers: Option<Vec<u64>> = arguments.iter().map(number).collect();
         let Some([format, version, bucket]) = numbers.and_then(|numbers| <[u64; 3]>::try_from(numbers).ok()) else {
-            return Err("ERR TENURE.LESSONS takes three numbers: format, version, bucket; replicas ask so".to_owned());
+            return Err("TENURE.LESSONS takes three numbers: format, version, bucket; replicas ask so".to_owned());
         };
         if format != FORMAT {
             let text = format!("a replica asks for lessons of format {format}, and here they are of format {FORMAT}");
@@ -197,13 +197,13 @@ impl TeachReplicas {
             if !std::mem::replace(&mut self.was_misunderstood, true) {
                 turn.server.log(Level::Notice, &text);
             }
-            return Err(format!("ERR lessons are of format {FORMAT} here, not {format}"));
+            return Err(format!("lessons are of format {FORMAT} here, not {format}"));
         }
         if turn.server.flags().is_replica() {
-            return Err("ERR a replica has nothing of its own to teach".to_owned());
+            return Err("a replica has nothing of its own to teach".to_owned());
         }
         if !turn.tenure.settings().teach_replicas {
-            return Err("ERR tenure.teach-replicas is 'no'".to_owned());
+            return Err("tenure.teach-replicas is 'no'".to_owned());
         }
         self.asked_at_us = Some(turn.now_us);
         let (tenure, now) = (&*turn.tenure, tick(turn.now_us));

@@ -183,7 +183,7 @@ impl Feature for Sleep {
     fn run(&mut self, turn: &mut Turn, name: &str, arguments: &[&[u8]]) -> Option<Answer> {
         let answer = |done: Result<(), String>| match done {
             Ok(()) => Answer::Ok,
-            Err(why) => Answer::Error(format!("ERR {why}")),
+            Err(why) => Answer::error(why),
         };
         match (name, arguments) {
             ("tenure.sleep", [of]) => Some(answer(self.put_to_rest(turn, of, true))),

@@ -426,7 +426,7 @@ impl MemoryTiers {
             Some("slow") => self.move_key(turn, db, key, Tier::Slow),
             Some(other) => Err(format!("there is no tier '{other}'; there are fast and slow")),
         };
-        done.map_or_else(|why| Answer::Error(format!("ERR {why}")), Answer::Text)
+        done.map_or_else(Answer::error, Answer::Text)
     }
 
     fn move_key(&mut self, turn: &mut Turn, db: u16, key: &[u8], tier: Tier) -> Result<String, String> {

@@ -17,6 +17,8 @@ use super::{MainThread, api, loaded};
 static LAST_TEXT: MainCell<Text> = MainCell::empty();
 static VERSION: AtomicU64 = AtomicU64::new(1);
 static START_ASKED: AtomicBool = AtomicBool::new(false);
+/// The server has taken the subscription to changes of its configuration.
+static CHANGES_ARE_TOLD: AtomicBool = AtomicBool::new(false);
 
 const OK: c_int = raw::REDISMODULE_OK as c_int;
 const ERR: c_int = raw::REDISMODULE_ERR as c_int;
@@ -37,6 +39,17 @@ pub fn current<M: Module>(proof: &impl MainThread) -> (u64, M::Settings) {
 #[inline]
 pub fn version() -> u64 {
     VERSION.load(Ordering::Relaxed)
+}
+
+/// True where the server tells of every setting that is set, its own too: [`Module::on_config_change`]. Elsewhere who
+/// depends on one has to ask for it now and then.
+pub fn changes_are_told() -> bool {
+    CHANGES_ARE_TOLD.load(Ordering::Relaxed)
+}
+
+/// At load.
+pub(super) fn note_changes_are_told(are_told: bool) {
+    CHANGES_ARE_TOLD.store(are_told, Ordering::Relaxed);
 }
 
 /// True once after [`Module::ENABLED`] was set to `yes`, whatever it was before.

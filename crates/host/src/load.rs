@@ -238,8 +238,10 @@ fn watch<M: Module>(server: &mut Server) -> Result<(), String> {
         return refused("event loop events");
     }
     let changes = event(raw::REDISMODULE_EVENT_CONFIG);
-    // SAFETY: as above. Without it the settings are read every second all the same.
-    unsafe { api!(RedisModule_SubscribeToServerEvent(ctx, changes, Some(callbacks::on_config_change::<M>))) };
+    // SAFETY: as above. Without it the module asks for settings now and then.
+    let told =
+        unsafe { api!(RedisModule_SubscribeToServerEvent(ctx, changes, Some(callbacks::on_config_change::<M>))) };
+    config::note_changes_are_told(told == OK);
     let clients = event(raw::REDISMODULE_EVENT_CLIENT_CHANGE);
     // SAFETY: as above. Without it what connections have told is forgotten no sooner than the module starts over.
     unsafe { api!(RedisModule_SubscribeToServerEvent(ctx, clients, Some(callbacks::on_client_change::<M>))) };

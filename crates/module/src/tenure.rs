@@ -141,7 +141,7 @@ impl Tenure {
             walk: Walk::default(),
             worker,
             published: Arc::default(),
-            memory: Memory { stale: true, minimums_share: 1.0, ..Memory::default() },
+            memory: Memory { stale: true, settings_are_stale: true, minimums_share: 1.0, ..Memory::default() },
             settings_version,
             settings: settings.clone(),
             pressure: Pressure::default(),
@@ -248,7 +248,7 @@ impl Tenure {
 
     /// The server's configuration changed: what depends on it is read again at the end of this turn.
     pub fn server_may_have_changed(&mut self) {
-        self.memory.stale = true;
+        (self.memory.stale, self.memory.settings_are_stale) = (true, true);
     }
 
     /// The end of a turn: bounded work, see the file's opening.
@@ -257,6 +257,7 @@ impl Tenure {
         self.observer.sampler.rate = self.worker.shared.rate();
         let dropped = self.observer.end_turn(server, now_us);
         self.end_slice(server, now_us);
+        self.worker.wake();
         if dropped > 0 {
             self.worker.shared.dropped.fetch_add(dropped, std::sync::atomic::Ordering::Relaxed);
         }

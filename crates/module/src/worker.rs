@@ -7,6 +7,7 @@
 mod agreement;
 pub mod lessons;
 pub mod model;
+mod nap;
 mod partition_models;
 mod planner;
 mod rate;
@@ -30,6 +31,7 @@ use tenure_core::sampling::SampleRate;
 pub use self::lessons::Lesson;
 pub use self::lessons::Taught;
 use self::model::Modelling;
+use self::nap::Nap;
 use self::partition_models::PartitionModels;
 use self::planner::{Known, Planner, divide_fast};
 use self::rate::RateControl;
@@ -43,7 +45,6 @@ use crate::ffi::guard;
 use crate::observe::{Counters, Sampled};
 use crate::rivals::{Choice, Chooser, Whole};
 
-const NAP: Duration = Duration::from_millis(10);
 /// How long the main thread waits for the thread to end: more than it takes, unless it makes a plan or is stopped.
 const PATIENCE: Duration = Duration::from_millis(20);
 /// Threads that were told to end and had not in that time.
@@ -82,6 +83,16 @@ impl Worker {
             }
         })?;
         Ok(Worker { shared, news: News::default(), thread: Some(thread) })
+    }
+
+    /// Main thread, each turn: what has come in doesn't wait for the end of a long nap. One look at a flag where the
+    /// worker takes none.
+    #[inline]
+    pub fn wake(&self) {
+        if self.shared.rests.load(Ordering::Relaxed) && !self.shared.queue.is_empty() {
+            self.shared.rests.store(false, Ordering::Relaxed);
+            self.thread.iter().for_each(|thread| thread.thread().unpark());
+        }
     }
 
     /// False where the thread has ended, which only a panic makes it do.
@@ -158,27 +169,24 @@ impl Models {
     }
 
     fn run(&mut self, shared: &Shared) {
+        let mut nap = Nap::default();
         while !shared.stop.load(Ordering::Relaxed) {
             assert!(!shared.panic_please.load(Ordering::Relaxed), "asked to by TENURE.DEBUG");
-            let is_behind = self.take_some(|| shared.queue.pop());
+            let came = self.take_some(|| shared.queue.pop());
             self.steer_rate(shared);
             if let Some(snapshot) = shared.take_snapshot() {
                 self.look_at(shared, &snapshot);
             }
-            if !is_behind {
-                std::thread::park_timeout(NAP);
+            if came < QUEUE_LEN {
+                nap.take(shared, came > 0);
             }
         }
     }
 
     /// Takes what has come, a full queue at the most: where more comes than is taken, windows have to end all the
-    /// same. True where there may be more.
-    fn take_some(&mut self, mut next: impl FnMut() -> Option<Sampled>) -> bool {
-        for _ in 0..QUEUE_LEN {
-            let Some(sampled) = next() else { return false };
-            self.take(&sampled);
-        }
-        true
+    /// same. Returns how many; below a full queue there are no more.
+    fn take_some(&mut self, next: impl FnMut() -> Option<Sampled>) -> usize {
+        std::iter::from_fn(next).take(QUEUE_LEN).map(|sampled| self.take(&sampled)).count()
     }
 
     fn take(&mut self, sampled: &Sampled) {

@@ -1,10 +1,12 @@
-//! The server's memory limit, and what it lets be evicted: asked about once a second, and after each change.
+//! The server's memory limit, and what it lets be evicted: asked about once a second, and after each change. Settings
+//! that INFO doesn't tell are asked for after a change alone, where the server tells of changes.
 
 use tenure_core::tiers::division::Division;
 
 use super::Tenure;
 use super::room;
 use super::samples::ServerSamples;
+use crate::ffi::config;
 use crate::ffi::server::Server;
 
 /// The server's memory limit and what it lets be evicted.
@@ -14,8 +16,8 @@ pub struct Memory {
     pub limit_bytes: u64,
     /// `maxmemory-policy`.
     pub policy: String,
-    /// `maxmemory-clients`, in bytes: above it the server closes connections, before it evicts keys. 0 = no limit.
-    pub(super) clients_limit_bytes: u64,
+    /// `maxmemory-clients`: above it the server closes connections, before it evicts keys.
+    pub(super) clients_limit: ClientsLimit,
     /// It lets only keys go that expire, and there were none.
     pub(super) nothing_expires: bool,
     /// `import-mode`: another server writes all its keys here, and none may go.
@@ -26,6 +28,8 @@ pub struct Memory {
     pub(super) n_commands: u64,
     pub(super) read_at_us: u64,
     pub(super) stale: bool,
+    /// A setting of the server was set since they were asked for.
+    pub(super) settings_are_stale: bool,
     /// `CONFIG RESETSTAT` was called, of which features haven't heard.
     pub(super) stats_were_reset: bool,
     /// How much of its minimum each tenant has: all is 1.
@@ -72,15 +76,24 @@ impl Tenure {
                 _ => {}
             }
         }
-        let clients_limit = server.setting("maxmemory-clients").unwrap_or_default();
-        self.memory.clients_limit_bytes = clients_limit_bytes(&clients_limit, self.memory.limit_bytes);
-        // Servers before Valkey 8.1 have none.
-        self.memory.is_importing = server.setting("import-mode").is_some_and(|set| set == "yes");
+        self.read_settings(server);
         self.memory.nothing_expires = self.memory.policy.starts_with("volatile") && !expire;
         // No event tells of CONFIG RESETSTAT, but it alone makes this smaller.
         if self.memory.n_commands < n_commands {
             self.forget_longest_times();
         }
+    }
+
+    /// Asks for the settings that INFO doesn't tell.
+    fn read_settings(&mut self, server: &mut Server) {
+        if config::changes_are_told() && !self.memory.settings_are_stale {
+            return;
+        }
+        let Some(clients_limit) = server.setting("maxmemory-clients") else { return };
+        self.memory.settings_are_stale = false;
+        self.memory.clients_limit = ClientsLimit::of(&clients_limit);
+        // Servers before Valkey 8.1 have none.
+        self.memory.is_importing = server.setting("import-mode").is_some_and(|set| set == "yes");
     }
 
     /// True once after it: features have longest times too.
@@ -95,10 +108,34 @@ impl Tenure {
     }
 }
 
-/// `maxmemory-clients` in bytes, which may be set as a share of the limit.
-fn clients_limit_bytes(set: &str, limit_bytes: u64) -> u64 {
-    match set.strip_suffix('%') {
-        Some(percent) => limit_bytes / 100 * percent.parse().unwrap_or(0),
-        None => set.parse().unwrap_or(0),
+/// `maxmemory-clients` as it is set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ClientsLimit {
+    /// Bytes; 0 = no limit.
+    Bytes(u64),
+    /// A share of the server's limit.
+    Percent(u64),
+}
+
+impl Default for ClientsLimit {
+    fn default() -> Self {
+        ClientsLimit::Bytes(0)
+    }
+}
+
+impl ClientsLimit {
+    fn of(set: &str) -> ClientsLimit {
+        match set.strip_suffix('%') {
+            Some(percent) => ClientsLimit::Percent(percent.parse().unwrap_or(0)),
+            None => ClientsLimit::Bytes(set.parse().unwrap_or(0)),
+        }
+    }
+
+    /// In bytes, under this limit of the server; 0 = no limit.
+    pub(super) fn bytes(self, limit_bytes: u64) -> u64 {
+        match self {
+            ClientsLimit::Bytes(bytes) => bytes,
+            ClientsLimit::Percent(percent) => limit_bytes / 100 * percent,
+        }
     }
 }

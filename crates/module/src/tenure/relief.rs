@@ -160,12 +160,13 @@ impl Tenure {
     fn bytes_to_free(&self, server: &mut Server, used_bytes: u64) -> u64 {
         let limit_bytes = self.memory.limit_bytes;
         let keys_limit_bytes = limit_bytes - self.headroom_bytes();
-        let clients_bytes = match self.memory.clients_limit_bytes {
+        let clients_limit_bytes = self.memory.clients_limit.bytes(limit_bytes);
+        let clients_bytes = match clients_limit_bytes {
             0 => None,
             _ => server.info_field(b"memory", "mem_clients_normal").and_then(|bytes| bytes.parse::<u64>().ok()),
         };
         let Some(clients_bytes) = clients_bytes else { return used_bytes.saturating_sub(keys_limit_bytes) };
-        let to_be_closed = clients_bytes.saturating_sub(self.memory.clients_limit_bytes);
+        let to_be_closed = clients_bytes.saturating_sub(clients_limit_bytes);
         let above_limit = used_bytes.saturating_sub(to_be_closed).saturating_sub(limit_bytes);
         above_limit.max(used_bytes.saturating_sub(clients_bytes).saturating_sub(keys_limit_bytes))
     }

@@ -155,6 +155,8 @@ pub struct Shared {
     rate_threshold: AtomicU64,
     /// The worker is to end.
     pub stop: AtomicBool,
+    /// The worker takes a nap so long that it is to be woken for what comes in.
+    pub rests: AtomicBool,
     /// Sampled accesses that the main thread dropped since the rate was last looked at.
     pub dropped: AtomicU64,
     /// Replicas ask what was learned.
@@ -174,6 +176,7 @@ impl Shared {
             version: AtomicU64::new(0),
             rate_threshold: AtomicU64::new(SampleRate::ALL.threshold()),
             stop: AtomicBool::new(false),
+            rests: AtomicBool::new(false),
             dropped: AtomicU64::new(0),
             is_asked: AtomicBool::new(false),
             panic_please: AtomicBool::new(false),

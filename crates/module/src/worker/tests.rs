@@ -79,8 +79,29 @@ fn a_number_of_another_tenant_begins_anew() {
 fn a_queue_that_is_never_empty_keeps_no_window_from_ending() {
     let mut models = Models::new(&Shared::new());
     let access = Access::read(KeyHash::of_number(1), 10);
-    assert!(models.take_some(|| Some(sampled(access, 0, 0))));
-    assert!(!models.take_some(|| None));
+    assert_eq!(models.take_some(|| Some(sampled(access, 0, 0))), QUEUE_LEN);
+    assert_eq!(models.take_some(|| None), 0);
+}
+
+/// After a while without anything the worker is to be woken, and then takes what has come.
+#[test]
+fn a_worker_that_rests_is_woken() {
+    let worker = Worker::start().unwrap();
+    let until = Instant::now() + Duration::from_secs(60);
+    let wait = |condition: &dyn Fn() -> bool| {
+        while !condition() {
+            assert!(Instant::now() < until, "in time");
+            std::thread::yield_now();
+        }
+    };
+    wait(&|| worker.shared.rests.load(Ordering::Relaxed));
+    worker.wake();
+    assert!(worker.shared.queue.is_empty(), "nothing to wake it for");
+    worker.shared.queue.push(sampled(Access::read(KeyHash::of_number(1), 10), 0, 0)).unwrap();
+    wait(&|| {
+        worker.wake();
+        worker.shared.queue.is_empty()
+    });
 }
 
 /// Two partitions, each a loop over 100 keys of 10 bytes, misses of the second ten times as expensive, memory for

@@ -289,7 +289,6 @@ fn every_error_begins_with_a_code() {
         "TENURE.STATUS now",
         "TENURE.PARTITIONS all",
         "TENURE.TENANTS all",
-        "TENURE.SIZES all",
         "TENURE.MRC",
         "TENURE.MRC nobody",
         "TENURE.MRC users",

@@ -17,6 +17,7 @@ mod eviction;
 mod fail_open;
 mod figures;
 mod harness;
+mod idle;
 mod isolation;
 mod latency;
 mod lessons;

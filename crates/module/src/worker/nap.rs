@@ -1,0 +1,53 @@
+//! How long the worker sleeps between two looks: briefly while something comes in, and longer the longer nothing does,
+//! so that an idle server is left alone.
+//!
+//! A long nap ends as soon as the main thread has passed something on ([`super::Worker::wake`]); a flag that is missed
+//! costs the rest of that nap. Windows end as much later as the longest nap.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use super::shared::Shared;
+
+/// While something comes in.
+const SHORTEST: Duration = Duration::from_millis(10);
+/// A window is a second at least.
+const LONGEST: Duration = Duration::from_millis(150);
+
+/// How long the next one is.
+pub(super) struct Nap(Duration);
+
+impl Default for Nap {
+    fn default() -> Self {
+        Nap(SHORTEST)
+    }
+}
+
+impl Nap {
+    /// Sleeps. `has_come`: something came in since the last one.
+    pub(super) fn take(&mut self, shared: &Shared, has_come: bool) {
+        let long = self.next(has_come);
+        shared.rests.store(long > SHORTEST, Ordering::Relaxed);
+        std::thread::park_timeout(long);
+        shared.rests.store(false, Ordering::Relaxed);
+    }
+
+    fn next(&mut self, has_come: bool) -> Duration {
+        let long = if has_come { SHORTEST } else { self.0 };
+        self.0 = (2 * long).min(LONGEST);
+        long
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn naps_grow_while_nothing_comes() {
+        let mut nap = Nap::default();
+        let mut take = |has_come| nap.next(has_come).as_millis();
+        assert_eq!([false; 6].map(&mut take), [10, 20, 40, 80, 150, 150]);
+        assert_eq!([true, true, false, false, true].map(&mut take), [10, 10, 20, 40, 10]);
+    }
+}

@@ -1,0 +1,40 @@
+//! A server that nobody asks is left alone: Tenure wakes seldom, and asks the server for little.
+
+use std::time::{Duration, Instant};
+
+use tenure_servers::Server;
+
+use crate::harness::{config_set, info, on_oldest_and_newest, status, wait_for, with_module};
+
+/// How often the worker has gone to sleep.
+fn naps(server: &Server) -> u64 {
+    let tasks = std::fs::read_dir(format!("/proc/{}/task", server.pid())).unwrap();
+    let of = |task: std::io::Result<std::fs::DirEntry>| {
+        let read = |name| std::fs::read_to_string(task.as_ref().ok()?.path().join(name)).ok();
+        let status = read("status").filter(|_| read("comm").is_some_and(|name| name.trim() == "tenure-worker"))?;
+        let count = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"))?;
+        count.trim().parse::<u64>().ok()
+    };
+    tasks.filter_map(of).sum()
+}
+
+#[test]
+fn an_idle_server_is_left_alone() {
+    on_oldest_and_newest(&with_module().set("maxmemory", "64mb").set("maxmemory-policy", "allkeys-lru"), |server| {
+        let mut connection = server.connection().unwrap();
+        wait_for("a window", || info(server, "windows") >= 1.0);
+        server.call::<()>(&["CONFIG", "RESETSTAT"]).unwrap();
+        let (began, before) = (Instant::now(), naps(server));
+        wait_for("three seconds", || began.elapsed() >= Duration::from_secs(3));
+        let a_second = (naps(server) - before) as f64 / began.elapsed().as_secs_f64();
+        // A nap of 150 ms each; of 10 ms they are a hundred, where the machine has time.
+        assert!(a_second > 0.0 && a_second < 30.0, "{a_second}");
+        let stats = server.info("commandstats").unwrap();
+        assert!(stats.keys().all(|name| !name.starts_with("cmdstat_config|get")), "{stats:?}");
+        // What it doesn't ask for, it is told.
+        config_set(&mut connection, "maxmemory-policy", "noeviction");
+        wait_for("the policy", || status(&mut connection)["eviction"].contains("noeviction"));
+        let windows = info(server, "windows");
+        wait_for("windows to end", || info(server, "windows") > windows);
+    });
+}

@@ -366,7 +366,9 @@ fn every_error_begins_with_a_code() {
         set("tenure.classes", "hinted");
         set("tenure.policy", "predis");
         check_codes(&mut stream, WITH_CLASSES, &mut asked);
-        server.call::<()>(&["ACL", "SETUSER", "plain", "on", "nopass", "~*", "+@all", "-config"]).unwrap();
+        server
+            .call::<()>(&["ACL", "SETUSER", "plain", "on", "nopass", "~*", "+@all", "-@admin", "-@dangerous"])
+            .unwrap();
         assert_eq!(raw_reply(&mut stream, "AUTH plain any"), "+OK");
         check_codes(&mut stream, CHANGES, &mut asked);
         set("tenure.enabled", "no");

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use tenure_servers::Server;
 
-use crate::harness::{config_set, info, on_oldest_and_newest, status, wait_for, with_module};
+use crate::harness::{config_set, info, on_oldest_and_newest, send, status, wait_for, with_module};
 
 /// How often the worker has gone to sleep.
 fn naps(server: &Server) -> u64 {
@@ -22,7 +22,10 @@ fn naps(server: &Server) -> u64 {
 fn an_idle_server_is_left_alone() {
     on_oldest_and_newest(&with_module().set("maxmemory", "64mb").set("maxmemory-policy", "allkeys-lru"), |server| {
         let mut connection = server.connection().unwrap();
-        wait_for("a window", || info(server, "windows") >= 1.0);
+        wait_for("a window", || {
+            (0..300).for_each(|key| send::<()>(&mut connection, &format!("GET key:{key}")));
+            info(server, "windows") >= 1.0
+        });
         server.call::<()>(&["CONFIG", "RESETSTAT"]).unwrap();
         let (began, before) = (Instant::now(), naps(server));
         wait_for("three seconds", || began.elapsed() >= Duration::from_secs(3));
@@ -35,6 +38,9 @@ fn an_idle_server_is_left_alone() {
         config_set(&mut connection, "maxmemory-policy", "noeviction");
         wait_for("the policy", || status(&mut connection)["eviction"].contains("noeviction"));
         let windows = info(server, "windows");
-        wait_for("windows to end", || info(server, "windows") > windows);
+        wait_for("windows to end", || {
+            send::<()>(&mut connection, "GET key");
+            info(server, "windows") > windows
+        });
     });
 }

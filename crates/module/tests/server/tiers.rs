@@ -733,7 +733,7 @@ fn wrong_settings_are_refused_and_say_what_is_allowed() {
         assert_eq!(config_get(&mut connection, "tenure.tier-slow"), "anon");
         config_set(&mut connection, "tenure.tier-slow", "anon");
         config_set(&mut connection, "tenure.policy", "hyperbolic");
-        wait_for("the reason", || text(server, "tiers").contains("hyperbolic"));
+        wait_for("the reason", || text(server, "tiers").contains("under this tenure.policy"));
         assert_eq!(status(&mut connection)["state"], "running");
     });
 }

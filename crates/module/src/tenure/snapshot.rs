@@ -13,12 +13,14 @@ impl Tenure {
         let limit_bytes = self.memory.limit_bytes;
         let items: u64 = self.usage.bytes().iter().sum();
         let used_bytes = self.used_bytes(server);
-        let room_bytes = limit_bytes.saturating_sub(self.headroom_bytes()) as i64 - used_bytes as i64;
+        let headroom_bytes = self.headroom_bytes();
+        let room_bytes = limit_bytes.saturating_sub(headroom_bytes) as i64 - used_bytes as i64;
         let capacity_bytes = if limit_bytes == 0 { 0 } else { (items as i64 + room_bytes).max(1) as u64 };
         let partitions = &self.observer.partitions;
         let is_a_share = self.settings.key_table_bytes == 0;
         let key_table = partitions.keys.table.as_ref().filter(|_| is_a_share);
         let key_table_bytes = key_table.map_or(0, KeyTable::memory_bytes);
+        let following_bytes = headroom_bytes + self.published.effort.models_bytes;
         self.worker.shared.leave(Snapshot {
             epoch: self.observer.epoch(),
             counters: self.observer.counters.to_vec(),
@@ -29,7 +31,7 @@ impl Tenure {
                 bytes_max: partitions.tenants().bytes_max().to_vec(),
                 weights: partitions.tenants().weights().to_vec(),
             },
-            memory: MemoryNow { limit_bytes, capacity_bytes, key_table_bytes },
+            memory: MemoryNow { limit_bytes, capacity_bytes, key_table_bytes, following_bytes },
             keys: self.usage.keys()[..partitions.len()].iter().map(|&keys| keys as u64).collect(),
             evictions: (self.evictor.work.evicted.iter().sum(), self.evictor.work.spent_us),
             fast: self.memory.fast_to_divide,

@@ -80,7 +80,12 @@ impl Served {
             tenant_of: vec![TenantId(0)],
             generations: vec![0],
             tenants: TenantTerms { bytes_min: vec![0], bytes_max: vec![u64::MAX], weights: vec![1] },
-            memory: MemoryNow { limit_bytes: MEMORY_BYTES, capacity_bytes: CAPACITY_BYTES, key_table_bytes: 0 },
+            memory: MemoryNow {
+                limit_bytes: MEMORY_BYTES,
+                capacity_bytes: CAPACITY_BYTES,
+                key_table_bytes: 0,
+                following_bytes: 0,
+            },
             keys: vec![300],
             evictions: (0, 0),
             fast: None,

@@ -89,6 +89,8 @@ pub struct MemoryNow {
     pub capacity_bytes: u64,
     /// The table of keys, in bytes, where it is a share of the limit; else 0.
     pub key_table_bytes: u64,
+    /// What else isn't data and is larger under a larger limit, in bytes: what is kept free, and the models.
+    pub following_bytes: u64,
 }
 
 /// What tenants are guaranteed and allowed, and how much their misses count.

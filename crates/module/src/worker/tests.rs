@@ -36,7 +36,7 @@ fn snapshot(counters: Vec<Counters>, capacity_bytes: u64) -> Snapshot {
         tenant_of: vec![TenantId(0), TenantId(1)],
         generations: vec![0; 2],
         tenants: tenants(vec![1; 2]),
-        memory: MemoryNow { limit_bytes: capacity_bytes, capacity_bytes, key_table_bytes: 0 },
+        memory: MemoryNow { limit_bytes: capacity_bytes, capacity_bytes, key_table_bytes: 0, following_bytes: 0 },
         keys: vec![10_000; 2],
         evictions: (0, 0),
         fast: None,

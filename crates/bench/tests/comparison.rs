@@ -476,9 +476,9 @@ fn systems_place_the_values_of_a_trace() {
         assert!(found.abs_diff(n_reads) < n_reads / 50, "{found} of {n_reads}: {row:?}");
         let is_all_slow = row.system == "all-slow";
         assert_eq!(hit_ratio < 0.02, is_all_slow, "{row:?}");
-        // How far the others get with moves in a fraction of a second goes by the machine: they have a share of the time.
+        // Whether the others promote in a fraction of a second goes by the machine: moves have a share of the time.
         assert!(counted.promotions == 0 || !matches!(row.system, "demotion-only" | "all-slow"), "{row:?}");
-        assert!(counted.slow_hits > 0, "{row:?}");
+        assert!(is_all_slow || counted.fast_bytes as f64 <= 1.02 * counted.fast_limit_bytes as f64, "{row:?}");
     }
     let hits = |i: usize| report.rows[i].fast_hit_ratio.unwrap().median;
     assert!((0..4).all(|i| hits(i) < hits(4 + i)), "more fast memory, more hits: {names:?}");

@@ -38,6 +38,11 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     proptest::collection::vec(step, 1..600)
 }
 
+/// Partition and score of a key that is offered, or that partition's turn to give.
+fn offers_and_takes() -> impl Strategy<Value = Vec<(u16, u32, bool)>> {
+    proptest::collection::vec((0..4_u16, 0..1_000_u32, any::<bool>()), 1..500)
+}
+
 /// What is true of a key, whatever of it is remembered.
 #[derive(Clone, Copy, Debug)]
 struct Truth {
@@ -113,7 +118,7 @@ proptest! {
 
     /// Of what was offered to a partition and not taken, the [`SHORTLIST`] lowest may be given, the lowest first.
     #[test]
-    fn pools_give_the_lowest_that_they_hold(steps in proptest::collection::vec((0..4_u16, 0..1_000_u32, any::<bool>()), 1..500)) {
+    fn pools_give_the_lowest_that_they_hold(steps in offers_and_takes()) {
         let mut pools: Pools<u32> = Pools::new(5);
         let mut held: [Vec<u32>; 4] = Default::default();
         for (i, (partition, score, is_taken)) in steps.into_iter().enumerate() {

@@ -98,7 +98,9 @@ impl Tenure {
             if rests {
                 return;
             }
-            if now_us <= short_since_us + IDLE_WAIT_US {
+            // A busy main thread is never idle. And while commands go unseen none may find a timer of the module's: the
+            // server would refuse to unload it.
+            if now_us <= short_since_us + IDLE_WAIT_US && !self.watching.slices.is_pausing() {
                 return soon::call_soon(server);
             }
         }

@@ -143,9 +143,9 @@ fn limits(snapshot: &Snapshot) -> [u64; SCALES.len()] {
     SCALES.map(|scale| (scale * snapshot.memory.limit_bytes as f64) as u64)
 }
 
-/// What of these all keys would have. What is kept free and Tenure's models follow the limit. What else isn't data takes
-/// as much under each: the server's hash tables don't shrink before they are all but empty, and the table of keys is
-/// another only under very different limits.
+/// What of these all keys would have. What is kept free and Tenure's models follow the limit. What else isn't data
+/// takes as much under each: the server's hash tables don't shrink before they are all but empty, and the table of
+/// keys is another only under very different limits.
 fn capacities(snapshot: &Snapshot) -> [u64; SCALES.len()] {
     let (limit, capacity) = (snapshot.memory.limit_bytes as f64, snapshot.memory.capacity_bytes as f64);
     let (table, following) = (snapshot.memory.key_table_bytes as f64, snapshot.memory.following_bytes as f64);

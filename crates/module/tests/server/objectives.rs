@@ -66,9 +66,9 @@ impl Steady {
     }
 }
 
-/// Under steady traffic targets and K come to rest: from one window to the next less than 3 % of the memory changes
-/// hands, most of the time (5 to 10 % where nothing holds it), and K changes in few. A single window whose sample is
-/// odd may move a tenth.
+/// Under steady traffic targets and K come to rest: from window to window less than 4 % of the memory changes hands
+/// on average (5 to 10 % where nothing holds it), and K changes in few. A single window whose sample is odd may move a
+/// tenth, so there are many.
 #[test]
 fn targets_and_k_settle_while_the_traffic_stays_as_it_is() {
     for policy in ["predis", "kredis"] {
@@ -97,13 +97,11 @@ fn targets_and_k_settle_while_the_traffic_stays_as_it_is() {
             };
             // What is known of popularity grows for a while.
             watch(8);
-            let seen = watch(25);
+            let seen = watch(75);
             let moved: Vec<f64> = seen.windows(2).map(|pair| moved(&pair[0].targets, &pair[1].targets)).collect();
-            let mut sorted = moved.clone();
-            sorted.sort_by(f64::total_cmp);
-            let median = sorted[sorted.len() / 2];
-            println!("{policy}: {median:.4} of the memory moved from window to window, in the median");
-            assert!(median < 0.03, "{policy}: of the memory {moved:?} moved from window to window");
+            let mean = moved.iter().sum::<f64>() / moved.len() as f64;
+            println!("{policy}: {mean:.4} of the memory moved from window to window");
+            assert!(mean < 0.04, "{policy}: of the memory {moved:?} moved from window to window");
             let changed: usize = seen.windows(2).map(|pair| changed(&pair[0].k, &pair[1].k)).sum();
             let all = seen.len() * seen[0].k.len();
             assert!(changed * 10 <= all, "{policy}: K changed {changed} times of {all}: {seen:?}");

@@ -56,9 +56,14 @@ impl Tenure {
         }
     }
 
-    /// The server has evicted a key itself: for a while each turn is looked at.
+    /// The server has evicted a key itself: memory may have filled since the last tick, and for a while each turn is
+    /// looked at.
     pub(super) fn server_has_evicted(&mut self, server: &mut Server) {
-        if !turns::are_heard() && self.pressure.status == EvictionStatus::Ready {
+        if self.pressure.status != EvictionStatus::Ready {
+            return;
+        }
+        self.expect_shortage();
+        if !turns::are_heard() {
             self.watching.hearing.each_until_us = now_us() + EACH_TURN_US;
             turns::hear(server, true);
         }

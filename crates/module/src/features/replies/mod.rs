@@ -25,6 +25,8 @@
 
 mod feature;
 pub mod gate;
+#[cfg(test)]
+mod gate_histories;
 mod gates;
 pub mod mode;
 mod promise;

@@ -20,6 +20,8 @@ mod intervals;
 mod pace;
 mod rhythms;
 pub mod sleepers;
+#[cfg(test)]
+mod sleepers_histories;
 mod sweep;
 pub mod touches;
 mod waking;

@@ -295,14 +295,15 @@ impl Sleepers {
         }
     }
 
-    /// Tells each key's partition anew.
+    /// Tells each key's partition anew, also that of keys which are listed no more. Cost: all sleepers are looked at.
     pub fn divide_anew(&mut self, mut of: impl FnMut(&Sleeper) -> PartitionId) {
-        let orders: Vec<Vec<u64>> = std::mem::take(&mut self.order).into_values().collect();
         self.keys.clear();
-        for hash in orders.into_iter().flatten() {
-            if let Some(sleeper) = self.by_hash.get_mut(&hash) {
-                sleeper.partition = of(sleeper);
-                *self.keys.entry(sleeper.partition).or_default() += 1;
+        for sleeper in self.by_hash.values_mut() {
+            sleeper.partition = of(sleeper);
+            *self.keys.entry(sleeper.partition).or_default() += 1;
+        }
+        for hash in std::mem::take(&mut self.order).into_values().flatten() {
+            if let Some(sleeper) = self.by_hash.get(&hash) {
                 self.order.entry(sleeper.partition).or_default().push(hash);
             }
         }

@@ -358,7 +358,8 @@ fn a_full_cache_is_measured_row_by_row() {
     let (setup, loads) = (setup(), ["get-16", "set-16"].map(|name| name.parse::<Load>().unwrap()));
     let full = FullCache {
         loads: &loads,
-        n_keys: Some(5000),
+        // A tenth of the memory is free, which what the module takes for a moment has to fit into.
+        n_keys: Some(20_000),
         n_warmup: Some(2000),
         // Many times what fits, so that it doesn't matter what the module itself takes and gives back meanwhile.
         n_requests: Some(50_000),

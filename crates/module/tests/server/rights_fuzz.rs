@@ -587,6 +587,9 @@ fn what_sleeps_is_not_changed_by_reading_it() {
                 stage.scene(server, "asleep", user).play_at_once(100, meanwhile);
                 wait_until_awake(server, &mut connection);
             }
+            // What is read in a tenant that sleeps may fall asleep again.
+            send::<()>(&mut connection, "TENURE.WAKE db0");
+            wait_until_awake(server, &mut connection);
         });
         config_set(&mut connection, "tenure.spill-dir", "");
     });

@@ -40,7 +40,8 @@ use_suite() {
         local name
         for name in "${suite%-*}" "$suite"; do
             # Only the package lists: no translations, icons and whatever else the machine's apt is set up to fetch.
-            printf '%s [target=%s %s] %s %s %s\n' "$type" "$target" "${line_options:-}" "$mirror" "$name" "$(components)"
+            printf '%s [target=%s %s] %s %s %s\n' \
+                "$type" "$target" "${line_options:-}" "$mirror" "$name" "$(components)"
         done | sort -u >"$apt_folder/sources.list"
         if private_apt_get update -qq >"$apt_folder/update.log" 2>&1; then
             if [ "$target" = Sources ] || [ -n "$(private_candidate libc6)" ]; then return 0; fi

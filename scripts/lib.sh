@@ -124,7 +124,8 @@ choose_server() {
     local installed product version reason folder=${TENURE_SERVERS_DIR:-$root/.servers}
     if [ -n "${TENURE_SERVER:-}" ]; then
         server=$TENURE_SERVER server_why='asked for'
-        [ -n "$(version_of "$server")" ] || fail "$server --version says neither Valkey nor Redis: name the program of a server"
+        [ -n "$(version_of "$server")" ] ||
+            fail "$server --version says neither Valkey nor Redis: name the program of a server"
         return
     fi
     if installed=$(find_server); then
@@ -154,7 +155,9 @@ choose_server() {
         server_why="$reason; this one can do all"
     else
         [ -n "$installed" ] || { install_server && installed=$(find_server); }
-        server=$installed server_why="$(what_lacks "$(name_of "$installed")" "$(version_of "$installed")") won't work, and no other could be fetched"
+        server=$installed
+        server_why="$(what_lacks "$(name_of "$installed")" "$(version_of "$installed")") won't work,"
+        server_why+=" and no other could be fetched"
     fi
 }
 
@@ -163,7 +166,8 @@ newest_unpacked() {
     local folder=${TENURE_SERVERS_DIR:-$root/.servers} found name
     server=
     # By version, and Valkey of two of one version.
-    for found in $(find "$folder" -mindepth 1 -maxdepth 1 -type d -name '[a-z]*-*' -printf '%f\n' 2>/dev/null | sort -t- -k2,2V -k1,1); do
+    for found in $(find "$folder" -mindepth 1 -maxdepth 1 -type d -name '[a-z]*-*' -printf '%f\n' 2>/dev/null |
+        sort -t- -k2,2V -k1,1); do
         name=${found%%-*}
         can_do_all "$name" "${found#*-}" && [ -x "$folder/$found/usr/bin/$name-server" ] || continue
         server=$folder/$found/usr/bin/$name-server
@@ -203,7 +207,8 @@ install_server() {
     elif at_least "$(candidate_version redis-server)" 7.0; then
         install_packages redis-server
     else
-        fail "this distribution has neither Valkey 7.2 nor Redis 7.0: install one of them, or set TENURE_SERVER to its path"
+        fail "this distribution has neither Valkey 7.2 nor Redis 7.0:" \
+            "install one of them, or set TENURE_SERVER to its path"
     fi
     find_server >/dev/null || fail "a server was installed but is not on the PATH"
 }

@@ -7,7 +7,7 @@
 
 use tenure_core::access::{Access, Op};
 use tenure_core::decide::sample_size::{DISTINCT_KEYS_MIN, SAMPLE_SIZES, cheapest_sample_size};
-use tenure_core::model::key_map::{self, KeyMap};
+use tenure_core::model::key_map::KeyMap;
 use tenure_core::policy::cache::{Cache, KLru, Outcome};
 use tenure_core::sampling::SampleRate;
 
@@ -123,7 +123,7 @@ impl Miniatures {
 
     /// Own memory, in bytes.
     pub fn memory_bytes(&self) -> usize {
-        self.caches.iter().map(Cache::memory_bytes).sum::<usize>() + key_map::memory_bytes(&self.distinct)
+        self.caches.iter().map(Cache::memory_bytes).sum::<usize>() + self.distinct.memory_bytes()
     }
 }
 

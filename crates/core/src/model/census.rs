@@ -11,7 +11,7 @@
 
 use std::collections::BinaryHeap;
 
-use super::key_map::{self, KeyMap};
+use super::key_map::KeyMap;
 use crate::access::{Access, Op};
 use crate::sampling::{SampleRate, Sampling};
 use crate::units::KeyHash;
@@ -113,7 +113,7 @@ impl Census {
 
     /// Own memory, in bytes.
     pub fn memory_bytes(&self) -> usize {
-        key_map::memory_bytes(&self.sizes_bytes) + self.highest.capacity() * size_of::<KeyHash>()
+        self.sizes_bytes.memory_bytes() + self.highest.capacity() * size_of::<KeyHash>()
     }
 }
 

@@ -26,7 +26,7 @@ use super::CurveModel;
 use super::calibration::Calibration;
 use super::census::{Census, Correction};
 use super::deletes::Deletes;
-use super::key_map::{self, KeyMap};
+use super::key_map::KeyMap;
 use super::reuse_time::ReuseTimes;
 use crate::access::{Access, Op};
 use crate::curve::{CurvePoint, MissRatioCurve};
@@ -554,7 +554,7 @@ impl CurveModel for Eaet {
 
     fn memory_bytes(&self) -> usize {
         size_of::<Self>()
-            + key_map::memory_bytes(&self.seen)
+            + self.seen.memory_bytes()
             + self.reuses.memory_bytes()
             + self.slowdowns.memory_bytes()
             + self.census.memory_bytes()

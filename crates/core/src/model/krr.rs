@@ -12,7 +12,7 @@
 //! which the next key to come to the top from below fills. Cost: O(K' log M) per sampled access, about 3 ns per key
 //! moved; about 50 bytes per sampled key.
 
-use super::key_map::{self, KeyMap};
+use super::key_map::KeyMap;
 use super::krr_stack::{ShrinkTable, Stack};
 use super::sample::Sample;
 use super::tally::distance_at_rate_one;
@@ -238,7 +238,7 @@ impl CurveModel for Krr {
 
     fn memory_bytes(&self) -> usize {
         size_of::<Self>()
-            + key_map::memory_bytes(&self.known)
+            + self.known.memory_bytes()
             + self.stack.memory_bytes()
             + self.expiries.memory_bytes()
             + self.sample.memory_bytes()

@@ -114,7 +114,7 @@ impl LruStack {
 
     /// Own memory, in bytes.
     pub fn memory_bytes(&self) -> usize {
-        super::key_map::memory_bytes(&self.entries)
+        self.entries.memory_bytes()
             + self.slots.capacity() * size_of::<Slot>()
             + self.tree.capacity() * size_of::<u64>()
             + self.holes.capacity() * size_of::<u32>()

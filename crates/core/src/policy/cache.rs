@@ -16,7 +16,7 @@
 use crate::access::{Access, Op};
 use crate::error::ConfigError;
 use crate::expiry::{ExpiryQueue, expires_us_after};
-use crate::model::key_map::{self, KeyMap};
+use crate::model::key_map::KeyMap;
 use crate::random::Random;
 use crate::units::KeyHash;
 
@@ -238,9 +238,7 @@ impl Cache for KLru {
     }
 
     fn memory_bytes(&self) -> usize {
-        self.resident.capacity() * size_of::<Resident>()
-            + key_map::memory_bytes(&self.place_of)
-            + self.expiries.memory_bytes()
+        self.resident.capacity() * size_of::<Resident>() + self.place_of.memory_bytes() + self.expiries.memory_bytes()
     }
 }
 

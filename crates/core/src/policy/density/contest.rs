@@ -11,7 +11,7 @@ use super::history::Feature;
 use super::ranking::{GreedyAges, Ranker, Ranking, Subject};
 use super::table::DensityTable;
 use crate::access::{Access, Op};
-use crate::model::key_map::{self, KeyMap};
+use crate::model::key_map::KeyMap;
 use crate::random::Random;
 use crate::units::KeyHash;
 
@@ -201,9 +201,7 @@ impl Rival {
     }
 
     fn memory_bytes(&self) -> usize {
-        self.held.capacity() * size_of::<(KeyHash, Subject)>()
-            + key_map::memory_bytes(&self.place_of)
-            + self.ages.memory_bytes()
+        self.held.capacity() * size_of::<(KeyHash, Subject)>() + self.place_of.memory_bytes() + self.ages.memory_bytes()
     }
 
     fn resize(&mut self, capacity_bytes: u64) {
@@ -262,7 +260,7 @@ mod tests {
         assert!(density < 0.7 * idle, "{density} {idle}");
         for rival in &contest.rivals {
             assert_eq!(rival.used_bytes, rival.held.iter().map(|(_, s)| u64::from(s.size_bytes)).sum::<u64>());
-            assert!(rival.held.iter().enumerate().all(|(i, (key, _))| rival.place_of[key] == i as u32));
+            assert!(rival.held.iter().enumerate().all(|(i, (key, _))| rival.place_of.get(key) == Some(&(i as u32))));
         }
     }
 

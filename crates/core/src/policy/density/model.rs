@@ -11,7 +11,7 @@ use super::history::{FEATURES, Feature, GAPS, GROUPS};
 use super::table::{AGES, DensityTable, Rate, age_bucket, bounds_of};
 use crate::access::Op;
 use crate::error::ConfigError;
-use crate::model::key_map::{self, KeyMap};
+use crate::model::key_map::KeyMap;
 use crate::units::KeyHash;
 
 /// What a parent knows weighs as much as so many accesses seen.
@@ -188,7 +188,7 @@ impl DensityModel {
     pub fn memory_bytes(&self) -> usize {
         self.rows.capacity() * size_of::<Option<Box<Row>>>()
             + self.rows.iter().flatten().count() * size_of::<Row>()
-            + key_map::memory_bytes(&self.seen)
+            + self.seen.memory_bytes()
     }
 }
 

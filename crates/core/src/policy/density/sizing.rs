@@ -14,7 +14,7 @@ use super::history::Feature;
 use super::ranking::{GreedyAges, Ranker, Ranking, Subject};
 use super::table::DensityTable;
 use crate::access::{Access, Op};
-use crate::model::key_map::{self, KeyMap};
+use crate::model::key_map::KeyMap;
 use crate::random::Random;
 use crate::sampling::SampleRate;
 use crate::units::{KeyHash, PARTITIONS_MAX, PartitionId};
@@ -539,7 +539,7 @@ impl Sizing {
                 + size_of::<Small>()
         };
         self.caches.iter().map(of_cache).sum::<usize>()
-            + key_map::memory_bytes(&self.place_of)
+            + self.place_of.memory_bytes()
             + self.known.capacity() * size_of::<Known>()
             + self.free.capacity() * size_of::<u32>()
     }
@@ -678,7 +678,7 @@ mod tests {
         assert_eq!([record(Op::Write, 50_000, 50_010), record(Op::Delete, 50_001, 0)], [true, false]);
         assert!(record(Op::Write, 50_002, 50_010));
         assert!(record(Op::Read, 60_000, 70_000), "missed and filled again");
-        assert_eq!(sizing.known[sizing.place_of[&key] as usize].subject.expires, 70_000);
+        assert_eq!(sizing.known[*sizing.place_of.get(&key).unwrap() as usize].subject.expires, 70_000);
         assert!(sizing.memory_bytes() > 0);
     }
 }

@@ -75,11 +75,11 @@ fn run(tool: &Path, arguments: &str, traces: Option<&Path>) -> anyhow::Result<Va
     Ok(result)
 }
 
-/// Takes out the single runs behind medians, which no table shows.
+/// Takes out lists of single runs behind medians, and of single rungs behind means, which no table shows.
 fn trim(result: &mut Value) {
     match result {
         Value::Object(fields) => {
-            for long in ["runs", "pairs", "timeline", "bins", "rungs_detail"] {
+            for long in ["runs", "pairs", "timeline", "bins", "rungs"] {
                 if fields.get(long).is_some_and(Value::is_array) {
                     fields.remove(long);
                 }
@@ -166,4 +166,21 @@ fn machine() -> String {
     let kib: f64 = field("/proc/meminfo", "MemTotal").trim_end_matches(" kB").parse().unwrap_or(0.0);
     let processor = field("/proc/cpuinfo", "model name");
     format!("{cores} cores of {processor}, {:.0} GB, {}", kib / 1e6, field("/etc/os-release", "PRETTY_NAME"))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_is_kept_is_what_tables_show() {
+        let mut ladder = json!({ "all": [{ "policy": "lru", "rungs": 432 }], "rungs": [{ "ns_per_request": 183.17 }] });
+        trim(&mut ladder);
+        assert_eq!(ladder, json!({ "all": [{ "policy": "lru", "rungs": 432 }] }));
+        let mut systems = json!([{ "mean_us": 1.234_567, "runs": [{ "seed": 1 }] }]);
+        trim(&mut systems);
+        assert_eq!(systems, json!([{ "mean_us": 1.2346 }]));
+    }
 }

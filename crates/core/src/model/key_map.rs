@@ -12,7 +12,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 
 use crate::units::KeyHash;
 
-/// So many tables. All are filled alike: at 16, they grow within a tenth of the keys that they hold.
+/// So many tables. Keys are spread evenly, but for chance: all grow at about the same number of keys, one by one.
 const PARTS: usize = 16;
 
 type Part<V> = HashMap<KeyHash, V, BuildHasherDefault<SpreadHasher>>;

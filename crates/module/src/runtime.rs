@@ -178,12 +178,14 @@ impl Runtime {
             self.each(server, now_us, |wants| wants.has(Wants::TURNS), |feature, turn| feature.end_turn(turn));
         }
         self.tenure.end_turn(server, now_us);
+        let is_tick = self.tenure.is_tick(now_us);
+        // What it takes is no reason to evict.
+        if is_tick && self.tenure.is_key_table_outgrown() {
+            info::keep_counts(self, |runtime| runtime.tenure.fit_key_table());
+        }
         self.slices(server, now_us, When::BeforeReplies);
         self.tenure.relieve_if_short(server, now_us);
-        if self.tenure.is_tick(now_us) {
-            if self.tenure.is_key_table_outgrown() {
-                info::keep_counts(self, |runtime| runtime.tenure.fit_key_table());
-            }
+        if is_tick {
             if self.tenure.has_tenants_to_change() {
                 info::keep_counts(self, |runtime| runtime.tenure.change_tenants());
             }

@@ -165,9 +165,9 @@ impl<T> Pools<T> {
         self.met(donor) >= self.sample_size(donor)
     }
 
-    /// Keys of the donor that are to be met before it is ready.
-    pub fn missing(&self, donor: Donor) -> usize {
-        self.sample_size(donor).saturating_sub(self.met(donor))
+    /// Keys of the donor that are to be met before it can give so many `victims`, up to [`SHORTLIST`].
+    pub fn missing(&self, donor: Donor, victims: usize) -> usize {
+        (victims.min(SHORTLIST) * self.sample_size(donor)).saturating_sub(self.met(donor))
     }
 
     /// Keys of the donor that were met and aren't used up; 0 where it has no candidate.
@@ -262,9 +262,10 @@ mod tests {
         for (partition, score, name) in offers {
             pools.offer(PartitionId(partition), score, || name);
         }
-        assert!(pools.is_ready(A) && pools.missing(A) == 0);
+        assert!(pools.is_ready(A) && pools.missing(A, 1) == 0);
         assert_eq!(pools.take(A), Some("a7"));
-        assert!(!pools.is_ready(A) && pools.missing(A) == 2, "one key for two met");
+        assert!(!pools.is_ready(A), "one key for two met");
+        assert_eq!((pools.missing(A, 1), pools.missing(A, 3)), (2, 6));
         assert_eq!(pools.take(Donor::Anyone), Some("b9"));
         let b_is_over = OverTarget::new(&[1, 1], &[1, 0]);
         assert_eq!(pools.take_or(A, b_is_over), Some("a5"));

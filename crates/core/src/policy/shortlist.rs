@@ -16,6 +16,8 @@ pub struct Shortlist<T> {
     ranks: Vec<Rank>,
     /// Entries stay where they are while ranks move.
     entries: Vec<Option<T>>,
+    /// Places that an entry was taken out of.
+    free: Vec<u16>,
     len_max: usize,
 }
 
@@ -23,7 +25,12 @@ impl<T> Shortlist<T> {
     /// An empty list for `m` entries, 1 to 65,536.
     pub fn new(m: usize) -> Self {
         let len_max = m.clamp(1, 1 << 16);
-        Shortlist { ranks: Vec::with_capacity(len_max), entries: Vec::with_capacity(len_max), len_max }
+        Shortlist {
+            ranks: Vec::with_capacity(len_max),
+            entries: Vec::with_capacity(len_max),
+            free: Vec::new(),
+            len_max,
+        }
     }
 
     /// Offers one entry; `make` is called only where it is taken in. `score` is never NaN.
@@ -48,26 +55,29 @@ impl<T> Shortlist<T> {
     }
 
     fn insert(&mut self, score: f64, entry: T) {
-        let free = self.entries.iter().position(Option::is_none);
-        let place = free.unwrap_or_else(|| {
-            self.entries.push(None);
-            self.entries.len() - 1
-        });
-        self.entries[place] = Some(entry);
+        let place = self.free.pop().unwrap_or(self.entries.len() as u16);
+        match self.entries.get_mut(usize::from(place)) {
+            Some(free) => *free = Some(entry),
+            None => self.entries.push(Some(entry)),
+        }
         let at = self.ranks.partition_point(|(held, _)| *held > score);
-        self.ranks.insert(at, (score, place as u16));
+        self.ranks.insert(at, (score, place));
     }
 
     /// Takes out the entry of the lowest score.
     pub fn pop(&mut self) -> Option<T> {
-        self.ranks.pop().and_then(|(_, place)| self.entries[usize::from(place)].take())
+        let (_, place) = self.ranks.pop()?;
+        self.free.push(place);
+        self.entries[usize::from(place)].take()
     }
 
     /// Keeps the `m` entries of the lowest scores, where it holds more.
     pub fn truncate(&mut self, m: usize) {
-        let entries = &mut self.entries;
-        let highest = self.ranks.drain(..self.ranks.len().saturating_sub(m));
-        highest.for_each(|(_, place)| entries[usize::from(place)] = None);
+        let Shortlist { ranks, entries, free, .. } = self;
+        for (_, place) in ranks.drain(..ranks.len().saturating_sub(m)) {
+            entries[usize::from(place)] = None;
+            free.push(place);
+        }
     }
 
     /// The lowest score it holds.
@@ -86,6 +96,7 @@ impl<T> Shortlist<T> {
     pub fn clear(&mut self) {
         self.ranks.clear();
         self.entries.clear();
+        self.free.clear();
     }
 }
 

@@ -36,8 +36,13 @@ pub const EVICTED_MIN: usize = 32;
 /// For these the search may last so many times a turn's share of time.
 const URGENT: u32 = 4;
 
-/// Steps of the walk between two looks at the clock.
+/// Steps of the walk between two looks at the clock, where one key is to go, and where more are.
 const STEPS_PER_LOOK: usize = 8;
+const STEPS_PER_LONG_LOOK: usize = 32;
+
+/// So many keys are looked for at once where as many have to go: a walk begun and ended for each costs as much as two
+/// keys more that it meets.
+const VICTIMS_AT_ONCE: usize = 8;
 
 /// From this K on, of the four that are planned with, the oldest key is as good as the oldest of a sample.
 const NEARLY_LRU: usize = 8;
@@ -111,6 +116,17 @@ struct Sight {
     is_expired: bool,
 }
 
+/// Whose key is looked for.
+struct Search {
+    donor: Donor,
+    /// Memory is short, and not the donor alone too large.
+    short: bool,
+    /// Keys that are to go one after the other: as many are made ready where the walk goes on anyway.
+    at_once: usize,
+    /// It lasts until then.
+    until: Instant,
+}
+
 struct Victim {
     name: Text,
     db: u16,
@@ -179,7 +195,7 @@ impl Evictor {
         self.pools.set_sample_sizes(orders.sample_size, orders.sample_sizes);
         self.pools.keep_to_sample_sizes(orders.keeps_to_samples);
         let mut limits = Limits::of(orders);
-        let (mut freed_bytes, mut failures, mut evicted) = (0, 0, 0);
+        let (mut freed_bytes, mut failures, mut evicted, mut at_once) = (0, 0, 0, 1);
         loop {
             let short = freed_bytes < orders.free_bytes;
             let Some(donor) = limits.next_donor(guides, short) else { break };
@@ -188,14 +204,19 @@ impl Evictor {
                 break;
             }
             let until = started + orders.budget * if evicted < orders.evicted_min { URGENT } else { 1 };
-            let Some(victim) = self.find(server, walk, guides, orders, (donor, short), until) else {
+            let search = Search { donor, short, at_once, until };
+            let Some(victim) = self.find(server, walk, guides, orders, &search) else {
                 if limits.pass_over(donor) {
                     continue;
                 }
                 break;
             };
             match self.evict(server, unlinks, guides, orders, victim) {
-                Some(bytes) => (freed_bytes, failures, evicted) = (freed_bytes + bytes, 0, evicted + 1),
+                Some(bytes) => {
+                    (freed_bytes, failures, evicted) = (freed_bytes + bytes, 0, evicted + 1);
+                    let more = orders.free_bytes.saturating_sub(freed_bytes) / bytes.max(1);
+                    at_once = (more as usize).clamp(1, VICTIMS_AT_ONCE);
+                }
                 None => failures += 1,
             }
             if failures > FAILURES_MAX {
@@ -218,8 +239,7 @@ impl Evictor {
         walk: &mut Walk,
         guides: &mut Guides,
         orders: &Orders,
-        (donor, short): (Donor, bool),
-        until: Instant,
+        &Search { donor, short, at_once, until }: &Search,
     ) -> Option<Victim> {
         if let Some(victim) = self.newcomer(server, guides, orders, donor) {
             return Some(victim);
@@ -227,7 +247,11 @@ impl Evictor {
         let patience = PATIENCE * self.pools.sample_size(donor);
         let may_give = may_give(guides, orders);
         // Where there are more, each step is in a database drawn for it.
-        let steps_at_once = if orders.db_sizes.len() == 1 { STEPS_PER_LOOK } else { 1 };
+        let steps_at_once = match (orders.db_sizes.len(), at_once) {
+            (1, 1) => STEPS_PER_LOOK,
+            (1, _) => STEPS_PER_LONG_LOOK,
+            _ => 1,
+        };
         let (mut met, mut steps, mut looked_after, mut selected) = (0, 0, 0, None);
         loop {
             if self.pools.will_do(donor, met)
@@ -253,7 +277,7 @@ impl Evictor {
                 steps += 1;
                 continue;
             }
-            let stretch = Stretch { keys: self.pools.missing(donor).max(1), steps: steps_at_once };
+            let stretch = Stretch { keys: self.pools.missing(donor, at_once).max(1), steps: steps_at_once };
             let Evictor { pools, ages, .. } = self;
             let gone = walk.steps_here(server, db, guides, stretch, |visit, keys| {
                 if !may_give.holds(visit.partition) || (orders.volatile_only && visit.key.expires_in_ms().is_none()) {

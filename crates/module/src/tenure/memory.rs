@@ -58,7 +58,7 @@ impl Tenure {
         self.memory.stale = false;
         let Some(reply) = server.call(c"INFO", &[b"memory", b"stats", b"keyspace"]) else { return };
         let Some(text) = reply.text() else { return };
-        let n_commands = self.memory.n_commands;
+        let (n_commands, limit_bytes) = (self.memory.n_commands, self.memory.limit_bytes);
         let mut expire = false;
         self.pressure.room.buffers_bytes = 0;
         for line in text.lines() {
@@ -77,6 +77,11 @@ impl Tenure {
             }
         }
         self.read_settings(server);
+        if self.memory.limit_bytes != limit_bytes {
+            // What is sized by the limit is fitted to it now, not in a tenth of a second: until then the server would
+            // evict for it.
+            self.times.ticked_at_us = 0;
+        }
         self.memory.nothing_expires = self.memory.policy.starts_with("volatile") && !expire;
         // No event tells of CONFIG RESETSTAT, but it alone makes this smaller.
         if self.memory.n_commands < n_commands {

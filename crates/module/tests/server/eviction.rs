@@ -363,6 +363,23 @@ fn the_limit_is_changed_at_run_time() {
     });
 }
 
+/// The table of keys is a share of the limit: under a lower one it makes room, not the keys.
+#[test]
+fn what_tenure_held_for_a_higher_limit_is_no_reason_to_evict() {
+    on_oldest_and_newest(&with_module().set("maxmemory-policy", "allkeys-lru"), |server| {
+        let mut connection = server.connection().unwrap();
+        config_set(&mut connection, "maxmemory", 4096 * MB);
+        send::<()>(&mut connection, "DEBUG POPULATE 30000 k 1000");
+        wait_for("a table for that limit", || info(server, "memory_bytes") > 60.0 * MB as f64);
+        let limit = used_memory(server) - 50 * MB;
+        config_set(&mut connection, "maxmemory", limit);
+        wait_for("Tenure to know the limit", || status(&mut connection)["maxmemory_bytes"] == limit.to_string());
+        wait_for("memory to shrink", || used_memory(server) <= limit);
+        let left: u64 = send(&mut connection, "DBSIZE");
+        assert!(left > 20_000, "{left} of 30,000 keys are left");
+    });
+}
+
 #[test]
 fn with_its_policy_off_the_server_evicts_and_with_lru_no_plan_is_needed() {
     on_oldest_and_newest(&evicting("allkeys-lru").set("tenure.policy", "off"), |server| {

@@ -28,8 +28,7 @@ fn evict_much(server: &Server) {
         clients.iter_mut().for_each(|client| client.read_some(100));
         info(server, "evictions") > 3000.0
     });
-    let mut connection = server.connection().unwrap();
-    config_set(&mut connection, "maxmemory", 1024 * MB);
+    limit_memory(server, 16 * MB);
 }
 
 #[track_caller]

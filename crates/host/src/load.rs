@@ -7,7 +7,7 @@ use valkey_module::raw;
 use super::hooks::Hooks;
 pub use super::loaded::{databases, is_loaded};
 use super::module::Module;
-use super::server::{Level, Server, words_of};
+use super::server::{Level, Server, listeners, words_of};
 use super::{
     acl, api, awaits, bus, callbacks, config, context, filtering, guard, holding, home_db, loaded, migration, module,
     registry, server, soon, turns, wake,
@@ -54,6 +54,7 @@ required!(
     RedisModule_GetExpire,
     RedisModule_GetLFU,
     RedisModule_GetLRU,
+    RedisModule_GetNotifyKeyspaceEvents,
     RedisModule_GetUsedMemoryRatio,
     RedisModule_LatencyAddSample,
     RedisModule_HoldString,
@@ -194,6 +195,7 @@ fn load<M: Module>(server: &mut Server, words: &[&[u8]]) -> Result<(), String> {
     callbacks::start_with_module::<M>(server);
     filtering::watch_for_home_db(server);
     watch::<M>(server)?;
+    listeners::watch(server, M::NAME);
     if knows_migration {
         watch_migration::<M>(server)?;
     }

@@ -2,6 +2,7 @@
 //! strings, keys, the scan, and what tells of removed keys are in `server/`.
 
 mod key;
+pub mod listeners;
 mod scan;
 mod text;
 mod unlinks;
@@ -182,8 +183,11 @@ impl Server {
         }
     }
 
-    /// Emits the `evicted` event for `name` of the selected database.
+    /// Emits the `evicted` event for `name` of the selected database, where anybody else hears it.
     pub fn notify_evicted(&mut self, name: &Text) {
+        if !listeners::hear_of_evictions() {
+            return;
+        }
         // SAFETY: both strings are live.
         unsafe {
             api!(RedisModule_NotifyKeyspaceEvent(

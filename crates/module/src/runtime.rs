@@ -200,6 +200,8 @@ impl Runtime {
             if self.tenure.take_stats_reset() {
                 self.event(server, &Event::StatsReset);
             }
+        } else {
+            self.tenure.go_on_with_census(server);
         }
     }
 
@@ -211,6 +213,7 @@ impl Runtime {
         }
         self.slices(server, now_us(), When::Idle);
         self.tenure.relieve(server, now_us(), When::Idle);
+        self.tenure.go_on_with_census(server);
     }
 
     /// Whatever has waited for the end of a pause of writes.

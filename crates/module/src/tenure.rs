@@ -24,6 +24,7 @@ use tenure_core::key_table::KeyTable;
 use tenure_core::policy::density::age_step;
 
 use self::appearing::Appearing;
+use self::census::Census;
 pub use self::memory::Memory;
 use self::pressure::Pressure;
 use self::status::EvictionStatus;
@@ -65,12 +66,12 @@ pub struct Databases {
     count: u16,
 }
 
-/// When the state was made, when it last ticked, and how many keys the walk had visited by then.
+/// When the state was made, when it last ticked, and how far the census is since then.
 #[derive(Clone, Copy, Debug, Default)]
 struct Times {
     started_at_us: u64,
     ticked_at_us: u64,
-    visited: u64,
+    census: Census,
 }
 
 /// What has gone wrong, or is to.
@@ -207,7 +208,7 @@ impl Tenure {
         self.observer.sizes().forget_partitions();
         self.appearing.pending.clear();
         self.usage = Usage::new();
-        self.walk = Walk::default();
+        self.walk.start_over(None);
         self.evictor = Evictor::new(age_step(self.settings.window_requests as u64));
         self.times.ticked_at_us = 0;
     }
@@ -295,7 +296,7 @@ impl Tenure {
         self.observer.set_dbs_in_use(&dbs);
         let moved = std::mem::take(&mut self.observer.partitions.keys.moved);
         self.usage.moved(moved);
-        self.census(server);
+        self.begin_census(server);
         let (partitions, sizes, _) = self.observer.guides();
         self.usage.settle(&self.databases.sizes, partitions, sizes);
     }

@@ -31,7 +31,7 @@ use tenure_core::sampling::SampleRate;
 pub use self::lessons::Lesson;
 pub use self::lessons::Taught;
 use self::model::Modelling;
-use self::nap::Nap;
+use self::nap::{Nap, Stint};
 use self::partition_models::PartitionModels;
 use self::planner::{Known, Planner, divide_fast};
 use self::rate::RateControl;
@@ -169,10 +169,13 @@ impl Models {
     }
 
     fn run(&mut self, shared: &Shared) {
-        let mut nap = Nap::default();
+        let (mut nap, mut stint) = (Nap::default(), Stint::default());
         while !shared.stop.load(Ordering::Relaxed) {
             assert!(!shared.panic_please.load(Ordering::Relaxed), "asked to by TENURE.DEBUG");
-            let came = self.take_some(|| shared.queue.pop());
+            let came = self.take_some(|| {
+                stint.go_on(shared.queue.len());
+                shared.queue.pop()
+            });
             self.steer_rate(shared);
             if let Some(snapshot) = shared.take_snapshot() {
                 self.look_at(shared, &snapshot);

@@ -153,6 +153,12 @@ impl<T> Pools<T> {
         self.is_ready(donor) || (drawn >= RARE * self.sample_size(donor) && self.has_candidate(donor))
     }
 
+    /// True while so many of the partition's keys were met that one more counts for nothing.
+    pub fn is_full(&self, partition: PartitionId) -> bool {
+        let donor = Donor::Partition(partition);
+        self.met(donor) >= SHORTLIST * self.sample_size(donor)
+    }
+
     fn has_candidate(&self, donor: Donor) -> bool {
         match donor {
             Donor::Partition(id) => self.pools.get(id.index()).is_some_and(|pool| !pool.victims.is_empty()),

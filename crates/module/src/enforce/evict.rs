@@ -40,8 +40,8 @@ const URGENT: u32 = 4;
 const STEPS_PER_LOOK: usize = 8;
 const STEPS_PER_LONG_LOOK: usize = 32;
 
-/// So many keys are looked for at once where as many have to go: a walk begun and ended for each costs as much as two
-/// keys more that it meets.
+/// So many keys are looked for at once, and so many more go than have to: a walk begun and ended for each costs as much
+/// as two keys more that it meets, and a slice for each twice as much.
 const VICTIMS_AT_ONCE: usize = 8;
 
 /// From this K on, of the four that are planned with, the oldest key is as good as the oldest of a sample.
@@ -62,6 +62,8 @@ pub enum Scoring<'a> {
 pub struct Orders<'a> {
     /// Bytes to free.
     pub free_bytes: u64,
+    /// So many more may be, where a few more keys spare later turns their slice.
+    pub more_bytes: u64,
     /// Target bytes by partition; with none, any key may go.
     pub target_bytes: &'a [u64],
     /// Allowed bytes by partition: who is above goes even where memory isn't short.
@@ -101,6 +103,14 @@ pub struct Work {
     pub slice_us_max: u64,
     /// Slices that ended with work left to do.
     pub slices_out_of_time: u64,
+}
+
+/// What a slice has done.
+pub struct Relief {
+    /// Keys that went.
+    pub evicted: usize,
+    /// Its time was over before enough was freed.
+    pub ran_out: bool,
 }
 
 /// A key as it was met: one that was accessed since is no victim.
@@ -167,6 +177,11 @@ impl Evictor {
         self.pools.clear();
     }
 
+    /// True where another newcomer of the partition need not be looked at, for what was met lasts for a while.
+    pub fn has_met_enough(&self, partition: PartitionId) -> bool {
+        self.pools.is_full(partition)
+    }
+
     /// A key has come, and may be the next to go.
     pub fn offer(
         &mut self,
@@ -182,7 +197,7 @@ impl Evictor {
         self.pools.offer(partition, f64::from(score), || Victim { name: name.keep(), db, sight, was_met: false });
     }
 
-    /// One slice of work; how many keys went, which are among the `unlinks` then.
+    /// One slice of work. What went is among the `unlinks` then.
     pub fn relieve(
         &mut self,
         server: &mut Server,
@@ -190,17 +205,20 @@ impl Evictor {
         walk: &mut Walk,
         guides: &mut Guides,
         orders: &Orders,
-    ) -> usize {
+    ) -> Relief {
         let started = Instant::now();
         self.pools.set_sample_sizes(orders.sample_size, orders.sample_sizes);
         self.pools.keep_to_sample_sizes(orders.keeps_to_samples);
-        let mut limits = Limits::of(orders);
+        let (mut limits, mut free_bytes) = (Limits::of(orders), orders.free_bytes);
         let (mut freed_bytes, mut failures, mut evicted, mut at_once) = (0, 0, 0, 1);
+        let mut ran_out = false;
         loop {
-            let short = freed_bytes < orders.free_bytes;
+            let short = freed_bytes < free_bytes;
             let Some(donor) = limits.next_donor(guides, short) else { break };
             if evicted >= orders.evicted_min && started.elapsed() >= orders.budget {
-                self.work.slices_out_of_time += 1;
+                // What was to be freed besides is none of it.
+                ran_out = orders.free_bytes == 0 || freed_bytes < orders.free_bytes;
+                self.work.slices_out_of_time += u64::from(ran_out);
                 break;
             }
             let until = started + orders.budget * if evicted < orders.evicted_min { URGENT } else { 1 };
@@ -214,8 +232,11 @@ impl Evictor {
             match self.evict(server, unlinks, guides, orders, victim) {
                 Some(bytes) => {
                     (freed_bytes, failures, evicted) = (freed_bytes + bytes, 0, evicted + 1);
-                    let more = orders.free_bytes.saturating_sub(freed_bytes) / bytes.max(1);
-                    at_once = (more as usize).clamp(1, VICTIMS_AT_ONCE);
+                    if orders.free_bytes > 0 {
+                        free_bytes = orders.free_bytes + orders.more_bytes.min(VICTIMS_AT_ONCE as u64 * bytes);
+                    }
+                    let left = free_bytes.saturating_sub(freed_bytes) / bytes.max(1);
+                    at_once = (left as usize).clamp(1, VICTIMS_AT_ONCE);
                 }
                 None => failures += 1,
             }
@@ -227,7 +248,7 @@ impl Evictor {
         self.work.spent_us += spent_us;
         self.work.slice_us_max = self.work.slice_us_max.max(spent_us);
         server.note_latency(c"tenure-eviction", spent_us);
-        evicted
+        Relief { evicted, ran_out }
     }
 
     /// The next victim: from the donor's pool, once K of its keys were met. `None` where they don't turn up; where
@@ -352,7 +373,10 @@ impl Evictor {
             drop(key);
             // Looking it up has removed it, if nothing else has.
             let has_expired = victim.sight.is_expired && server.db_size() < keys_before;
-            let size_bytes = has_expired.then_some(victim.sight.size_bytes)?;
+            let size_bytes = has_expired.then(|| match victim.sight.size_bytes {
+                0 => guides.sizes.mean_bytes(partition),
+                seen => seen,
+            })?;
             guides.partitions.gone(victim.db, hash, Departure::by(Cause::Expired));
             guides.evicted(victim.db, partition, size_bytes, victim.was_met);
             return Some(u64::from(size_bytes));
@@ -476,7 +500,7 @@ fn look_at(visit: &Visit, keys: &Keys, orders: &Orders, ages: &GreedyAges) -> (f
             };
             let penalty_us = entry.and_then(|entry| entry.penalty_us());
             let penalty_us = penalty_us.unwrap_or_else(|| orders.penalty_us[visit.partition.index()]);
-            let size_bytes = visit.size_bytes.unwrap_or(1);
+            let size_bytes = visit.size_bytes.unwrap_or(visit.mean_bytes);
             let candidate = Candidate { resident, n_requests, size_bytes, penalty_us, ..candidate(visit, idle) };
             (scorer.score(&candidate), Sight { idle, n_requests, ..Sight::default() })
         }
@@ -492,8 +516,8 @@ fn rank(visit: &Visit, keys: &Keys, ranks: &Ranks, ages: &GreedyAges) -> (f64, S
     // What is remembered of a key tells whether it was used since, where all is seen; the server has to be asked of
     // others alone.
     let idle = if last.is_none() || ranks.sees_part { visit.key.idle() } else { 0 };
-    let size_bytes = visit.size_bytes.unwrap_or(1);
-    let subject = ranks::subject_idle(ranks, entry.as_ref(), (visit.partition, size_bytes), visit.key, || idle);
+    let (size_bytes, about_bytes) = (visit.size_bytes.unwrap_or(0), visit.size_bytes.unwrap_or(visit.mean_bytes));
+    let subject = ranks::subject_idle(ranks, entry.as_ref(), (visit.partition, about_bytes), visit.key, || idle);
     let is_expired = subject.expires <= ranks.clock.now;
     let score = f64::from(ranks.ranker(ages).score(&subject));
     (score, Sight { idle, last, size_bytes, is_expired, ..Sight::default() })

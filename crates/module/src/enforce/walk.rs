@@ -25,6 +25,9 @@ pub struct Visit<'a> {
     pub partition: PartitionId,
     /// What it takes, where that was looked at.
     pub size_bytes: Option<u32>,
+    /// What its partition's keys take in the mean: about the same, where sizes were asked for and this one wasn't
+    /// looked at.
+    pub mean_bytes: u32,
 }
 
 impl Visit<'_> {
@@ -74,25 +77,33 @@ impl Guides<'_> {
         Some(hash)
     }
 
+    /// Whether the size of a key is looked at and counts. That fetches its value from memory; where all are alike, the
+    /// sizes of some are enough for ranking too.
+    #[inline]
+    fn wants_size(&mut self, partition: PartitionId) -> bool {
+        (self.sizes_of == SizesOf::All && self.sizes.vary(partition)) || self.usage.wants_size(partition)
+    }
+
     /// As [`Guides::met`], of a partition that the database is as a whole.
     #[inline]
     fn tallied(&mut self, tally: &mut Tally, partition: PartitionId, name: &ScannedName, key: &Key) -> Option<u32> {
-        let is_counted = self.sizes_of == SizesOf::All || self.usage.wants_size(partition);
+        let is_counted = self.wants_size(partition);
         let is_sized = is_counted || (self.sizes_of == SizesOf::Collections && key.kind() == Kind::Collection);
         let size_bytes = is_sized.then(|| self.sizes.of(partition, name, || KeyHash::of(name.as_ref()), key));
         tally.keys += 1;
         if let Some(size_bytes) = size_bytes.filter(|_| is_counted) {
             tally.sized += 1;
             tally.bytes += u64::from(size_bytes);
+            tally.apart_bytes += self.sizes.apart_bytes(partition, size_bytes);
         }
         size_bytes
     }
 
     /// What was tallied counts.
     fn settle(&mut self, tally: &mut Tally, db: u16, partition: Option<PartitionId>) {
-        let Tally { keys, sized, bytes } = std::mem::take(tally);
+        let Tally { keys, sized, bytes, apart_bytes } = std::mem::take(tally);
         if let Some(partition) = partition.filter(|_| keys > 0) {
-            self.sizes.met_many(partition, sized, bytes);
+            self.sizes.met_many(partition, sized, (bytes, apart_bytes));
             self.usage.visited_many(db, partition, keys, (sized, bytes));
         }
     }
@@ -100,7 +111,7 @@ impl Guides<'_> {
     /// The walk met a key: it counts, and where its size matters to anybody it is looked at. Its size.
     #[inline]
     fn met(&mut self, db: u16, partition: PartitionId, name: &ScannedName, key: &Key) -> Option<u32> {
-        let is_counted = self.usage.wants_size(partition) || self.sizes_of == SizesOf::All;
+        let is_counted = self.wants_size(partition);
         let is_sized = is_counted || (self.sizes_of == SizesOf::Collections && key.kind() == Kind::Collection);
         // The hash only finds a remembered size; strings don't need it.
         let hash = || KeyHash::of(name.as_ref());
@@ -182,7 +193,9 @@ impl Walk {
                         (partition, guides.met(db, partition, name, key))
                     }
                 };
-                visit(&Visit { name, key, hash, db, partition, size_bytes }, &guides.partitions.keys);
+                let mean_bytes = guides.sizes.mean_bytes(partition);
+                let visited = Visit { name, key, hash, db, partition, size_bytes, mean_bytes };
+                visit(&visited, &guides.partitions.keys);
             });
             if came_round {
                 guides.settle(&mut tally, db, whole);
@@ -195,12 +208,13 @@ impl Walk {
     }
 }
 
-/// Keys that were met, those of them whose size was looked at, and theirs.
+/// Keys that were met, those of them whose size was looked at, theirs, and how far from the mean these are.
 #[derive(Clone, Copy, Debug, Default)]
 struct Tally {
     keys: u64,
     sized: u64,
     bytes: u64,
+    apart_bytes: u64,
 }
 
 /// How far the walk is to go, or went: to so many keys, in so many steps at the most.

@@ -22,6 +22,8 @@ const UNMET_BELOW: f64 = 64.0;
 pub const LARGE_BYTES: usize = 32 << 10;
 /// Remembered sizes of collections that are accessed again per tick.
 const REFRESHED: u32 = 16;
+/// Sizes that are apart from their mean by less than this share of it, on average, are taken for the mean.
+const ALIKE_BELOW: f64 = 1.0 / 32.0;
 /// A key's overhead until one was measured, in bytes.
 const OVERHEAD_GUESS_BYTES: f64 = 64.0;
 
@@ -56,6 +58,8 @@ pub struct Sizes {
     cache: Vec<Remembered>,
     overhead: Vec<Mean>,
     mean: Vec<Mean>,
+    /// How far from it sizes are.
+    apart: Vec<Mean>,
     /// Remembered sizes that may be accessed again.
     asks_left: u32,
 }
@@ -64,7 +68,7 @@ impl Sizes {
     /// Nothing known yet.
     pub fn new() -> Self {
         let none = vec![Mean::default(); PARTITIONS_MAX];
-        Sizes { cache: Vec::new(), overhead: none.clone(), mean: none, asks_left: 0 }
+        Sizes { cache: Vec::new(), overhead: none.clone(), mean: none.clone(), apart: none, asks_left: 0 }
     }
 
     /// The next collections that are met are asked about though their size is remembered: elements may have grown.
@@ -74,14 +78,16 @@ impl Sizes {
 
     /// Forgets what was learned of partitions that are no more.
     pub fn forget_partitions(&mut self) {
-        self.overhead.fill(Mean::default());
-        self.mean.fill(Mean::default());
+        for means in [&mut self.overhead, &mut self.mean, &mut self.apart] {
+            means.fill(Mean::default());
+        }
     }
 
     /// Forgets what was learned of one.
     pub fn forget(&mut self, partition: PartitionId) {
-        self.overhead[partition.index()] = Mean::default();
-        self.mean[partition.index()] = Mean::default();
+        for means in [&mut self.overhead, &mut self.mean, &mut self.apart] {
+            means[partition.index()] = Mean::default();
+        }
     }
 
     /// What `key` of that name takes, in bytes. About 10 ns for a string; a collection that isn't remembered costs a
@@ -132,14 +138,28 @@ impl Sizes {
 
     /// A key of the partition was met on a walk through the key space.
     pub fn met(&mut self, partition: PartitionId, size_bytes: u32) {
-        self.mean[partition.index()].add(f64::from(size_bytes));
+        self.met_many(partition, 1, (u64::from(size_bytes), self.apart_bytes(partition, size_bytes)));
     }
 
-    /// A few of its keys were, that take so many bytes together.
-    pub fn met_many(&mut self, partition: PartitionId, keys: u64, bytes: u64) {
+    /// A few of its keys were, that take so many bytes together, and are so many apart from the mean.
+    pub fn met_many(&mut self, partition: PartitionId, keys: u64, (bytes, apart_bytes): (u64, u64)) {
         if keys > 0 {
             self.mean[partition.index()].add_all(keys as f64, bytes as f64);
+            self.apart[partition.index()].add_all(keys as f64, apart_bytes as f64);
         }
+    }
+
+    /// How far from the mean of its partition that size is, in bytes.
+    #[inline]
+    pub fn apart_bytes(&self, partition: PartitionId, size_bytes: u32) -> u64 {
+        (f64::from(size_bytes) - self.mean[partition.index()].value).abs() as u64
+    }
+
+    /// True where the sizes of the partition's keys have to be looked at one by one: they differ, or few were met.
+    #[inline]
+    pub fn vary(&self, partition: PartitionId) -> bool {
+        let (mean, apart) = (self.mean[partition.index()], self.apart[partition.index()]);
+        mean.n < UNMET_BELOW || apart.value >= ALIKE_BELOW * mean.value
     }
 
     /// True where so few keys were met that each new one is worth a look.
@@ -188,7 +208,24 @@ fn saturate(bytes: f64) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use super::size_class;
+    use tenure_core::units::PartitionId;
+
+    use super::{Sizes, size_class};
+
+    /// One size, then in one of a hundred keys another: sizes vary until those were long ago.
+    #[test]
+    fn sizes_are_alike_or_vary() {
+        let (mut sizes, partition) = (Sizes::new(), PartitionId(3));
+        let mut meet = |n: usize, other_bytes: u32| {
+            (0..n).for_each(|i| sizes.met(partition, if i % 100 == 99 { other_bytes } else { 1_000 }));
+            sizes.vary(partition)
+        };
+        assert!(meet(10, 1_000), "few were met");
+        assert!(!meet(300, 1_000));
+        assert!(meet(3_000, 10_000));
+        assert!(!meet(30_000, 1_010));
+        assert!(Sizes::new().vary(partition));
+    }
 
     #[test]
     fn sizes_are_rounded_as_jemalloc_rounds_them() {

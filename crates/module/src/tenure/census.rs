@@ -1,11 +1,13 @@
-//! The census: keys are counted and a few of them visited ten times a second, so that sizes and shares are known where
-//! nothing is evicted.
+//! The census: keys are counted ten times a second, and a few of them visited until the next time, so that sizes and
+//! shares are known where nothing is evicted. Hundreds at once would hold up all commands for half a millisecond, so
+//! each turn visits some.
 
 use tenure_core::units::{PARTITIONS_MAX, PartitionId};
 
 use super::{TICK_US, Tenure};
 use crate::enforce::walk::{Guides, SizesOf};
 use crate::ffi::server::{Kind, Server, Text};
+use crate::ffi::{soon, turns};
 use crate::observe::sizes::LARGE_BYTES;
 
 /// How long the census takes for a round, where its limits let it.
@@ -14,12 +16,34 @@ const ROUND_US: u64 = 60_000_000;
 /// counted, and where keys have changed partition.
 const CENSUS_KEYS_MIN: u64 = 64;
 const CENSUS_KEYS_MAX: u64 = 512;
-const CENSUS_STEPS: usize = 256;
+const CENSUS_STEPS: u64 = 256;
+/// Keys that one turn visits: some 50 µs.
+const CENSUS_AT_ONCE: u64 = 64;
 /// Keys per tick whose overhead is asked for, and before enough of their partition's were.
 const CALIBRATED_KEYS: usize = 2;
 const CALIBRATED_KEYS_AT_FIRST: usize = 16;
 /// Once enough were, it is asked for in one tick of so many: each asking is a command, which SLOWLOG and MONITOR show.
 const CALIBRATED_EVERY: u64 = 50;
+
+/// Where the census stands, since the last tick.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Census {
+    /// Keys that are still to be visited.
+    keys_left: u64,
+    /// Steps of the walk that it may still take.
+    steps_left: u64,
+    /// Keys that it has visited.
+    visited: u64,
+    /// Keys that the walk had visited before.
+    visited_then: u64,
+}
+
+impl Census {
+    fn visit(&mut self, keys: u64) {
+        self.keys_left = self.keys_left.saturating_sub(keys);
+        self.visited += keys;
+    }
+}
 
 impl Tenure {
     /// Counts keys where the first have come since the last tick.
@@ -43,37 +67,72 @@ impl Tenure {
         }
     }
 
-    /// Visits a few keys, so that mean sizes and shares are known where nothing is evicted.
-    pub(super) fn census(&mut self, server: &mut Server) {
+    /// At a tick: so many keys are to be visited until the next, of which the evictor may have visited some already.
+    pub(super) fn begin_census(&mut self, server: &mut Server) {
         let may_take_time = self.usage.is_counted() && !self.usage.is_outdated();
         let wanted = if may_take_time { self.keys_for_a_round() } else { CENSUS_KEYS_MAX };
-        let goal = self.times.visited + wanted;
+        let Census { visited_then, visited, .. } = self.times.census;
+        let by_evictor = self.walk.visited - visited_then - visited;
+        self.times.census = Census {
+            keys_left: wanted.saturating_sub(by_evictor),
+            steps_left: CENSUS_STEPS.max(2 * wanted),
+            visited: 0,
+            visited_then: self.walk.visited,
+        };
+        let is_due = (self.times.ticked_at_us / TICK_US).is_multiple_of(CALIBRATED_EVERY);
+        self.observer.sizes().refresh_some();
+        self.visit_some(server, if is_due { CALIBRATED_KEYS } else { 0 }, CALIBRATED_KEYS_AT_FIRST);
+    }
+
+    /// In a later turn: some more.
+    pub fn go_on_with_census(&mut self, server: &mut Server) {
+        if self.times.census.keys_left > 0 {
+            self.visit_some(server, 0, 0);
+        }
+    }
+
+    /// Visits some of the keys that are left. Of `calibrated` of them the overhead is asked for, and of
+    /// `calibrated_at_first` of a partition of which few were.
+    fn visit_some(&mut self, server: &mut Server, calibrated: usize, calibrated_at_first: usize) {
         let (partitions, sizes, _) = self.observer.guides();
-        sizes.refresh_some();
         let is_rough: Vec<bool> = (0..PARTITIONS_MAX).map(|i| sizes.is_rough(PartitionId(i as u16))).collect();
         let mut guides = Guides { partitions, sizes, usage: &mut self.usage, sizes_of: SizesOf::Account };
-        let is_due = (self.times.ticked_at_us / TICK_US).is_multiple_of(CALIBRATED_EVERY);
-        let now_and_then = if is_due { CALIBRATED_KEYS } else { 0 };
         let mut kept: Vec<(Text, usize, PartitionId, u16)> = Vec::new();
-        let dbs = self.databases.sizes.len();
-        for step in 0..CENSUS_STEPS.max(2 * wanted as usize) {
-            if dbs == 0 || (self.walk.visited >= goal && kept.len() >= now_and_then) {
-                break;
-            }
-            let (db, _) = self.databases.sizes[step % dbs];
-            self.walk.step(server, db, &mut guides, |visit, _| {
+        let (census, dbs) = (&mut self.times.census, &self.databases.sizes);
+        let mut left = census.keys_left.min(CENSUS_AT_ONCE);
+        while !dbs.is_empty() && census.steps_left > 0 && (left > 0 || kept.len() < calibrated) {
+            census.steps_left -= 1;
+            let (db, _) = dbs[census.steps_left as usize % dbs.len()];
+            let visited = self.walk.step(server, db, &mut guides, |visit, _| {
                 let is_rough = is_rough[visit.partition.index()];
-                let wanted = if is_rough { CALIBRATED_KEYS_AT_FIRST } else { now_and_then };
+                let wanted = if is_rough { calibrated_at_first } else { calibrated };
                 if kept.len() < wanted && visit.key.kind() == Kind::String && visit.key.length() < LARGE_BYTES {
                     kept.push((visit.name.keep(), visit.key.length(), visit.partition, visit.db));
                 }
             });
+            left = left.saturating_sub(visited as u64);
+            census.visit(visited as u64);
+        }
+        if dbs.is_empty() || census.steps_left == 0 {
+            census.keys_left = 0;
         }
         for (name, length, partition, db) in kept {
             server.select_db(db);
             self.observer.sizes().calibrate(server, partition, name.as_ref(), length);
         }
-        self.times.visited = self.walk.visited;
+        self.ask_for_census(server);
+    }
+
+    /// Where keys are left for another turn, one is to come: soon, unless the main thread is busy, when it does anyway.
+    fn ask_for_census(&self, server: &Server) {
+        // While commands go unseen none may find a timer of the module's: the server would refuse to unload it.
+        if self.times.census.keys_left == 0 || self.watching.slices.is_pausing() {
+            return;
+        }
+        turns::ask(server);
+        if !self.pressure.load.is_busy() {
+            soon::call_soon(server);
+        }
     }
 
     /// Keys per tick with which the walk comes round in a minute, within limits.

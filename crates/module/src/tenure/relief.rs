@@ -9,7 +9,7 @@ use super::status::{EvictionStatus, status_by_state};
 use super::{TICK_US, Tenure};
 use crate::config::Policy;
 use crate::enforce::UNBOUNDED;
-use crate::enforce::evict::{EVICTED_MIN, Orders, Scoring};
+use crate::enforce::evict::{EVICTED_MIN, Orders, Relief, Scoring};
 use crate::enforce::walk::{Guides, SizesOf};
 use crate::feature::When;
 use crate::ffi::server::Server;
@@ -21,6 +21,8 @@ use crate::worker::Published;
 const IDLE_BUDGET_US: i64 = 100;
 /// An event loop that hasn't been idle for so long isn't waited for.
 const IDLE_WAIT_US: u64 = 5_000;
+/// A slice may free more than it has to, up to this part of the headroom.
+const MORE_OF_HEADROOM: u64 = 8;
 /// Between two slices of a walk that meets keys, but none that may go.
 const WALK_REST_US: u64 = 10_000;
 
@@ -98,9 +100,10 @@ impl Tenure {
             if rests {
                 return;
             }
-            // A busy main thread is never idle. And while commands go unseen none may find a timer of the module's: the
-            // server would refuse to unload it.
-            if now_us <= short_since_us + IDLE_WAIT_US && !self.watching.slices.is_pausing() {
+            // A busy main thread is never idle: what waited for it would go all at once. And while commands go unseen
+            // none may find a timer of the module's: the server would refuse to unload it.
+            let may_be_idle = !self.pressure.load.is_busy() && !self.watching.slices.is_pausing();
+            if may_be_idle && now_us <= short_since_us + IDLE_WAIT_US {
                 return soon::call_soon(server);
             }
         }
@@ -119,11 +122,12 @@ impl Tenure {
         let sample_sizes = if self.sample_sizes().is_empty() { &[][..] } else { &published.sample_sizes };
         let bytes_max = need.bytes_max.unwrap_or(&UNBOUNDED[..self.observer.partitions.len()]);
         let (sample_size, basis) = (self.sample_size(when) as usize, self.ranking_basis());
-        let rival = self.settings.policy.rival();
+        let (rival, more_bytes) = (self.settings.policy.rival(), self.headroom_bytes() / MORE_OF_HEADROOM);
         let (partitions, sizes, costs) = self.observer.guides();
         partitions.keys.settle();
         let orders = Orders {
             free_bytes: need.free_bytes,
+            more_bytes,
             target_bytes: need.target_bytes,
             bytes_max,
             sample_size,
@@ -145,8 +149,11 @@ impl Tenure {
         let mut guides = Guides { partitions, sizes, usage: &mut self.usage, sizes_of };
         let visited = self.walk.visited;
         let (evictor, walk) = (&mut self.evictor, &mut self.walk);
-        let evicted =
+        let Relief { evicted, ran_out } =
             server.telling_of_unlinks(|server, unlinks| evictor.relieve(server, unlinks, walk, &mut guides, &orders));
+        if ran_out && when == When::BeforeReplies {
+            self.pressure.load.ran_out();
+        }
         self.pressure.short_since_us = None;
         self.memory.nothing_expires &= evicted == 0;
         if evicted == 0 {

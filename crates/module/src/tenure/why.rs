@@ -114,7 +114,7 @@ impl Tenure {
             let db = db_at(&self.databases.sizes, all_keys * step / STEPS_MAX as u64);
             self.walk.step(server, db, &mut guides, |visit, keys| {
                 let entry = keys.entry(visit.hash());
-                let size_bytes = visit.size_bytes.unwrap_or(1);
+                let size_bytes = visit.size_bytes.unwrap_or(visit.mean_bytes);
                 let other = subject(&ranks, entry.as_ref(), visit.partition, size_bytes, visit.key);
                 why.compared += 1;
                 why.lower += usize::from(ranker.score(&other) < score);

@@ -7,7 +7,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::shared::Shared;
+use super::shared::{QUEUE_LEN, Shared};
 
 /// While something comes in.
 const SHORTEST: Duration = Duration::from_millis(10);
@@ -36,6 +36,27 @@ impl Nap {
         let long = if has_come { SHORTEST } else { self.0 };
         self.0 = (2 * long).min(LONGEST);
         long
+    }
+}
+
+/// Samples between two pauses: 100 to 200 µs of work.
+const STINT: u32 = 16;
+/// What a pause takes at the least.
+const PAUSE: Duration = Duration::from_micros(50);
+
+/// Pauses within a longer piece of work. Where the server has a single core, a command that comes meanwhile would wait
+/// for all of it: the system lets a thread run on for milliseconds.
+#[derive(Default)]
+pub(super) struct Stint(u32);
+
+impl Stint {
+    /// One more sample is taken. Pauses now and then, where the queue has room for what comes meanwhile.
+    pub(super) fn go_on(&mut self, waiting: usize) {
+        self.0 += 1;
+        if self.0 >= STINT && waiting < QUEUE_LEN / 2 {
+            self.0 = 0;
+            std::thread::sleep(PAUSE);
+        }
     }
 }
 

@@ -189,11 +189,15 @@ fn a_minimum_holds_against_keys_that_are_worth_more() {
     on_oldest_and_newest(&options, |server| {
         let mut kept = client(server, "k:", 2000, 1000);
         kept.write(&(0..2000).collect::<Vec<_>>());
-        limit_memory(server, 2 * MB);
+        // Tenure's models take a megabyte of it in the end, and headroom most of another: the minimum still fits.
+        limit_memory(server, 4 * MB);
         let mut scan = client(server, "s:", 4000, 1000).with_backend(NEAR);
-        (0..60).for_each(|_| scan.read_some(200));
-        let rows = crate::harness::partitions(&mut server.connection().unwrap());
-        assert!(rows["scan"]["evictions"] > 2000.0, "{rows:?}");
+        let mut connection = server.connection().unwrap();
+        wait_for("thousands of the others to go, in more than a window", || {
+            scan.read_some(200);
+            partition(&mut connection, "scan")["evictions"] > 4000.0 && info(server, "windows") >= 3.0
+        });
+        let rows = crate::harness::partitions(&mut connection);
         assert_eq!(rows["kept"]["evictions"], 0.0, "{rows:?}");
         check_by_tenure(server);
     });

@@ -19,7 +19,7 @@ use tenure_core::units::KeyHash;
 
 use super::mover::Moved;
 use crate::ffi::jemalloc::ArenaUse;
-use crate::ffi::server::{Age, Key, Kind, Server, Text};
+use crate::ffi::server::{Age, Key, Kind, Server, Text, listeners};
 use crate::ffi::tier_memory::SlowMemory;
 use crate::observe::sizes::memory_usage;
 use crate::observe::slow_collections::{Held, SlowCollections};
@@ -41,8 +41,6 @@ const ELEMENTS_MAX: usize = 512;
 const NAME_BYTES_MAX: usize = 128;
 /// What is about to expire stays, in ms: restored too late it would be deleted without a word to replicas.
 const LIFE_MIN_MS: u64 = 2000;
-/// Modules that come with a server and listen to nothing.
-const HARMLESS_MODULES: [&str; 3] = ["tenure", "lua", "vectorset"];
 /// Keys that turned out not to move are remembered in so many places.
 const UNFIT_PLACES: usize = 1024;
 
@@ -266,11 +264,5 @@ fn refusal(server: &mut Server) -> Option<&'static str> {
     if server.setting("notify-keyspace-events").is_none_or(|set| set.contains(['g', 'n', 'A'])) {
         return Some("notify-keyspace-events includes g, n or A");
     }
-    let modules = server.call(c"MODULE", &[b"LIST"]);
-    let is_harmless = |name: &str| HARMLESS_MODULES.contains(&name);
-    let are_harmless = modules.is_some_and(|modules| {
-        let name = |module: &crate::ffi::reply::Value| module.get("name")?.text().map(is_harmless);
-        modules.elements().iter().all(|module| name(module) == Some(true))
-    });
-    (!are_harmless).then_some("another module may listen to events")
+    listeners::are_other_modules().then_some("another module may listen to events")
 }

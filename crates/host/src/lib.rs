@@ -14,6 +14,7 @@ pub mod acl;
 pub mod alloc;
 mod answer;
 pub mod awaits;
+pub mod background;
 pub mod bus;
 mod callbacks;
 pub mod clock;

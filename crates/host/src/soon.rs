@@ -20,6 +20,10 @@ use super::{MainThread, api, callbacks, turns};
 /// The timer that is set, where `IS_SET`. Both are touched on the main thread only.
 static TIMER: AtomicU64 = AtomicU64::new(0);
 static IS_SET: AtomicBool = AtomicBool::new(false);
+/// One fires just now. What is set meanwhile fires a millisecond later, since the server doesn't look again before.
+static IS_FIRING: AtomicBool = AtomicBool::new(false);
+/// That which is set was set so.
+static IS_LATE: AtomicBool = AtomicBool::new(false);
 
 /// At load: what an earlier load left behind ended with it.
 pub(super) fn prepare() {
@@ -30,9 +34,15 @@ pub(super) fn prepare() {
 #[inline]
 pub fn call_soon(server: &Server) {
     let Some(hooks) = Hooks::get() else { return };
+    let is_firing = IS_FIRING.load(Ordering::Relaxed);
     if IS_SET.swap(true, Ordering::Relaxed) {
-        return;
+        if is_firing || !IS_LATE.load(Ordering::Relaxed) {
+            return;
+        }
+        // The end of a turn that is asked for now is to come before its replies.
+        stop(server);
     }
+    IS_LATE.store(is_firing, Ordering::Relaxed);
     // SAFETY: the callback lives as long as the module, which can't be unloaded while it holds a timer.
     let timer = unsafe { api!(RedisModule_CreateTimer(server.raw(), 0, Some(hooks.on_timer), ptr::null_mut())) };
     TIMER.store(timer, Ordering::Relaxed);
@@ -41,20 +51,28 @@ pub fn call_soon(server: &Server) {
 /// Takes the request back.
 pub(super) fn cancel(proof: &impl MainThread) {
     let Some(server) = own_context(proof).filter(|_| IS_SET.load(Ordering::Relaxed)) else { return };
-    // SAFETY: the context is the module's own; the server knows whether the timer is still to fire.
-    let stopped = unsafe { api!(RedisModule_StopTimer(server.raw(), TIMER.load(Ordering::Relaxed), ptr::null_mut())) };
-    if stopped as isize == raw::REDISMODULE_OK {
+    if stop(&server) {
         IS_SET.store(false, Ordering::Relaxed);
     }
+}
+
+/// Stops the timer; whether it was still to fire.
+fn stop(server: &Server) -> bool {
+    // SAFETY: the context is the module's own; the server knows whether the timer is still to fire.
+    let stopped = unsafe { api!(RedisModule_StopTimer(server.raw(), TIMER.load(Ordering::Relaxed), ptr::null_mut())) };
+    stopped as isize == raw::REDISMODULE_OK
 }
 
 pub(super) unsafe extern "C" fn on_timer<M: Module>(ctx: *mut raw::RedisModuleCtx, _data: *mut c_void) {
     IS_SET.store(false, Ordering::Relaxed);
     // SAFETY: the server runs this callback now, with this context.
     let mut server = unsafe { Server::new(ctx) };
+    IS_FIRING.store(true, Ordering::Relaxed);
     turns::settle(&server);
     if turns::take_asked() {
-        return callbacks::on_turn::<M>(&mut server);
+        callbacks::on_turn::<M>(&mut server);
+    } else {
+        guarded("an idle turn", || with(&server.proof(), |module: &mut M| module.on_idle(&mut server)));
     }
-    guarded("an idle turn", || with(&server.proof(), |module: &mut M| module.on_idle(&mut server)));
+    IS_FIRING.store(false, Ordering::Relaxed);
 }

@@ -66,5 +66,8 @@ pub(super) fn settle(server: &Server) {
     let done = unsafe { api!(RedisModule_SubscribeToServerEvent(server.raw(), event, callback)) };
     if done as isize == raw::REDISMODULE_OK {
         ARE_HEARD.store(wanted, Ordering::Relaxed);
+        // The server tells no more of the turn that this timer is in. What its commands have asked for, while each was
+        // heard, would wait for the next tick.
+        IS_ASKED.fetch_or(!wanted, Ordering::Relaxed);
     }
 }

@@ -16,7 +16,7 @@ mod counts;
 mod enforce;
 mod feature;
 mod features;
-#[cfg(feature = "fuzzing")]
+#[cfg(any(feature = "fuzzing", all(test, feature = "default")))]
 pub mod fuzzing;
 mod hosted;
 mod info;

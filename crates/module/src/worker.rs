@@ -41,7 +41,7 @@ use self::sizing::Sizer;
 pub use self::views::PartitionView;
 #[cfg(any(feature = "cluster", test))]
 pub use self::views::Weights;
-use crate::ffi::guard;
+use crate::ffi::{background, guard};
 use crate::observe::{Counters, Sampled};
 use crate::rivals::{Choice, Chooser, Whole};
 
@@ -78,6 +78,7 @@ impl Worker {
         let shared = Arc::new(Shared::new());
         let its = Arc::clone(&shared);
         let thread = std::thread::Builder::new().name("tenure-worker".to_owned()).spawn(move || {
+            background::can_wait();
             if catch_unwind(AssertUnwindSafe(|| Models::new(&its).run(&its))).is_err() {
                 guard::count_panic("the worker");
             }

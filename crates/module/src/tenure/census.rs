@@ -1,13 +1,12 @@
 //! The census: keys are counted ten times a second, and a few of them visited until the next time, so that sizes and
 //! shares are known where nothing is evicted. Hundreds at once would hold up all commands for half a millisecond, so
-//! each turn visits some.
+//! each turn visits some, and all at once are visited only where few turns come.
 
 use tenure_core::units::{PARTITIONS_MAX, PartitionId};
 
 use super::{TICK_US, Tenure};
 use crate::enforce::walk::{Guides, SizesOf};
 use crate::ffi::server::{Kind, Server, Text};
-use crate::ffi::{soon, turns};
 use crate::observe::sizes::LARGE_BYTES;
 
 /// How long the census takes for a round, where its limits let it.
@@ -32,6 +31,8 @@ pub(super) struct Census {
     keys_left: u64,
     /// Steps of the walk that it may still take.
     steps_left: u64,
+    /// Turns since.
+    turns: u64,
     /// Keys that it has visited.
     visited: u64,
     /// Keys that the walk had visited before.
@@ -71,35 +72,39 @@ impl Tenure {
     pub(super) fn begin_census(&mut self, server: &mut Server) {
         let may_take_time = self.usage.is_counted() && !self.usage.is_outdated();
         let wanted = if may_take_time { self.keys_for_a_round() } else { CENSUS_KEYS_MAX };
-        let Census { visited_then, visited, .. } = self.times.census;
+        let Census { turns, visited_then, visited, .. } = self.times.census;
         let by_evictor = self.walk.visited - visited_then - visited;
+        // Where too few turns come for all of them, hardly anybody is there to be held up.
+        let at_once = if turns * CENSUS_AT_ONCE < wanted { CENSUS_KEYS_MAX } else { CENSUS_AT_ONCE };
         self.times.census = Census {
             keys_left: wanted.saturating_sub(by_evictor),
             steps_left: CENSUS_STEPS.max(2 * wanted),
+            turns: 0,
             visited: 0,
             visited_then: self.walk.visited,
         };
         let is_due = (self.times.ticked_at_us / TICK_US).is_multiple_of(CALIBRATED_EVERY);
         self.observer.sizes().refresh_some();
-        self.visit_some(server, if is_due { CALIBRATED_KEYS } else { 0 }, CALIBRATED_KEYS_AT_FIRST);
+        self.visit_some(server, at_once, if is_due { CALIBRATED_KEYS } else { 0 }, CALIBRATED_KEYS_AT_FIRST);
     }
 
     /// In a later turn: some more.
     pub fn go_on_with_census(&mut self, server: &mut Server) {
+        self.times.census.turns += 1;
         if self.times.census.keys_left > 0 {
-            self.visit_some(server, 0, 0);
+            self.visit_some(server, CENSUS_AT_ONCE, 0, 0);
         }
     }
 
-    /// Visits some of the keys that are left. Of `calibrated` of them the overhead is asked for, and of
-    /// `calibrated_at_first` of a partition of which few were.
-    fn visit_some(&mut self, server: &mut Server, calibrated: usize, calibrated_at_first: usize) {
+    /// Visits some of the keys that are left, up to `at_once`. Of `calibrated` of them the overhead is asked for, and
+    /// of `calibrated_at_first` of a partition of which few were.
+    fn visit_some(&mut self, server: &mut Server, at_once: u64, calibrated: usize, calibrated_at_first: usize) {
         let (partitions, sizes, _) = self.observer.guides();
         let is_rough: Vec<bool> = (0..PARTITIONS_MAX).map(|i| sizes.is_rough(PartitionId(i as u16))).collect();
         let mut guides = Guides { partitions, sizes, usage: &mut self.usage, sizes_of: SizesOf::Account };
         let mut kept: Vec<(Text, usize, PartitionId, u16)> = Vec::new();
         let (census, dbs) = (&mut self.times.census, &self.databases.sizes);
-        let mut left = census.keys_left.min(CENSUS_AT_ONCE);
+        let mut left = census.keys_left.min(at_once);
         while !dbs.is_empty() && census.steps_left > 0 && (left > 0 || kept.len() < calibrated) {
             census.steps_left -= 1;
             let (db, _) = dbs[census.steps_left as usize % dbs.len()];
@@ -119,19 +124,6 @@ impl Tenure {
         for (name, length, partition, db) in kept {
             server.select_db(db);
             self.observer.sizes().calibrate(server, partition, name.as_ref(), length);
-        }
-        self.ask_for_census(server);
-    }
-
-    /// Where keys are left for another turn, one is to come: soon, unless the main thread is busy, when it does anyway.
-    fn ask_for_census(&self, server: &Server) {
-        // While commands go unseen none may find a timer of the module's: the server would refuse to unload it.
-        if self.times.census.keys_left == 0 || self.watching.slices.is_pausing() {
-            return;
-        }
-        turns::ask(server);
-        if !self.pressure.load.is_busy() {
-            soon::call_soon(server);
         }
     }
 

@@ -19,7 +19,7 @@ const MAGIC: u32 = 0x3152_4e54;
 const LIST_MAGIC: u32 = 0x314c_4e54;
 const HEADER: usize = 36;
 const LOCK_NAME: &str = "tenure.lock";
-const WARM_NAME: &str = "tenure-warm.values";
+pub const WARM_NAME: &str = "tenure-warm.values";
 /// The number under which the file of an orderly stop is read.
 pub const WARM: u32 = u32::MAX;
 
@@ -354,13 +354,16 @@ impl WarmWriter {
     /// What the disk says.
     pub fn finish(mut self) -> io::Result<()> {
         self.file.write_all(&self.list)?;
-        self.file.write_all(&self.written.to_le_bytes())?;
-        self.file.write_all(&crc32fast::hash(&self.list).to_le_bytes())?;
-        self.file.write_all(&LIST_MAGIC.to_le_bytes())?;
+        self.file.write_all(&end_of_list(&self.list, self.written))?;
         self.file.flush()?;
         self.file.get_ref().sync_all()?;
         fs::rename(self.folder.join(format!("{WARM_NAME}.part")), self.folder.join(WARM_NAME))
     }
+}
+
+/// What follows the list: where it begins, its checksum, and that this is such a file.
+pub fn end_of_list(list: &[u8], at: u64) -> Vec<u8> {
+    [&at.to_le_bytes()[..], &crc32fast::hash(list).to_le_bytes(), &LIST_MAGIC.to_le_bytes()].concat()
 }
 
 /// Takes the file of the last orderly stop: its list, in the order in which it was written, and a reader that holds
@@ -398,6 +401,9 @@ fn read_list(file: &File) -> io::Result<Vec<Listed>> {
         let number =
             |from: usize, n: usize| head[from..from + n].iter().rev().fold(0, |sum, &b| sum << 8 | u64::from(b));
         let Some((name, tail)) = tail.split_at_checked(number(22, 4) as usize) else { break };
+        if number(0, 8).checked_add(number(8, 4)).is_none_or(|end| end > at) {
+            return Err(damaged("its list leads out of it"));
+        }
         found.push(Listed {
             place: Place { segment: WARM, offset: number(0, 8), len: number(8, 4) as u32 },
             db: number(12, 2) as u16,

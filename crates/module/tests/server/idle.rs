@@ -1,21 +1,36 @@
 //! A server that nobody asks is left alone: Tenure wakes seldom, and asks the server for little.
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use tenure_servers::Server;
 
 use crate::harness::{config_set, info, on_oldest_and_newest, send, status, wait_for, with_module};
 
+/// What `/proc` has of the worker's thread under that name.
+fn of_worker(server: &Server, name: &str) -> String {
+    let tasks = std::fs::read_dir(format!("/proc/{}/task", server.pid())).unwrap().map(|task| task.unwrap().path());
+    let read = |task: &Path, name: &str| std::fs::read_to_string(task.join(name)).unwrap_or_default();
+    let mut workers = tasks.filter(|task| read(task, "comm").trim() == "tenure-worker");
+    workers.next().map(|task| read(&task, name)).expect("a worker")
+}
+
 /// How often the worker has gone to sleep.
 fn naps(server: &Server) -> u64 {
-    let tasks = std::fs::read_dir(format!("/proc/{}/task", server.pid())).unwrap();
-    let of = |task: std::io::Result<std::fs::DirEntry>| {
-        let read = |name| std::fs::read_to_string(task.as_ref().ok()?.path().join(name)).ok();
-        let status = read("status").filter(|_| read("comm").is_some_and(|name| name.trim() == "tenure-worker"))?;
-        let count = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"))?;
-        count.trim().parse::<u64>().ok()
-    };
-    tasks.filter_map(of).sum()
+    let status = of_worker(server, "status");
+    let count = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+    count.and_then(|count| count.trim().parse().ok()).expect("a count")
+}
+
+/// `SCHED_BATCH`: where it shares a core with the server, a command that comes doesn't wait for its models.
+#[test]
+fn the_worker_lets_the_server_go_first() {
+    on_oldest_and_newest(&with_module(), |server| {
+        // The 41st field; the second is a name in brackets.
+        let policy =
+            || of_worker(server, "stat").rsplit(") ").next().and_then(|rest| rest.split(' ').nth(38)?.parse().ok());
+        wait_for("it to have said so", || policy() == Some(3));
+    });
 }
 
 #[test]

@@ -268,6 +268,8 @@ fn fail_over(cluster: &mut Cluster, checker: &Checker) {
     // It has no replica of its own, so nothing is safe any more; what it is asked for shows all the same.
     wait_for("the new primary to evict", || info(heir, "evictions") > evicted + 20.0);
     println!("evicted after {:?}", before.elapsed());
+    // A client that asks a node which hasn't heard of it goes to the dead one.
+    cluster.wait_until_all_agree().unwrap();
 }
 
 fn check_under_load(binary: &ServerBinary, policy: &str) {

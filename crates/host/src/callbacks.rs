@@ -88,6 +88,11 @@ pub(super) unsafe extern "C" fn on_event_loop<M: Module>(
     on_turn::<M>(&mut unsafe { Server::new(ctx) });
 }
 
+/// The time has come that the module asked for ([`super::wake`]).
+pub(super) fn on_wake<M: Module>(server: &mut Server) {
+    guarded("a time", || with(&server.proof(), |module: &mut M| module.on_wake(server)));
+}
+
 /// A turn of the event loop ends.
 pub(super) fn on_turn<M: Module>(server: &mut Server) {
     if guard::is_off() {

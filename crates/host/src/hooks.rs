@@ -6,6 +6,7 @@ use std::sync::OnceLock;
 use valkey_module::raw;
 
 use super::messages::Messages;
+use super::server::Server;
 
 /// They are the same in every load: the library is mapped anew, or it is the same still.
 static HOOKS: OnceLock<Hooks> = OnceLock::new();
@@ -15,6 +16,7 @@ pub(super) struct Hooks {
     pub(super) on_command: unsafe extern "C" fn(*mut raw::RedisModuleCommandFilterCtx),
     pub(super) on_timer: unsafe extern "C" fn(*mut raw::RedisModuleCtx, *mut c_void),
     pub(super) on_event_loop: unsafe extern "C" fn(*mut raw::RedisModuleCtx, raw::RedisModuleEvent, u64, *mut c_void),
+    pub(super) on_wake: fn(&mut Server),
     pub(super) name: &'static CStr,
     pub(super) await_command: &'static CStr,
     pub(super) messages: Messages,

@@ -173,6 +173,7 @@ fn load<M: Module>(server: &mut Server, words: &[&[u8]]) -> Result<(), String> {
         on_command: callbacks::on_command::<M>,
         on_timer: soon::on_timer::<M>,
         on_event_loop: callbacks::on_event_loop::<M>,
+        on_wake: callbacks::on_wake::<M>,
         name: M::NAME,
         await_command: M::AWAIT,
         messages: M::MESSAGES,

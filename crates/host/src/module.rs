@@ -140,6 +140,8 @@ pub trait Module: Sized + 'static {
     fn end_turn(&mut self, server: &mut Server) -> Life;
     /// The event loop has time, as was asked for (`soon::call_soon`).
     fn on_idle(&mut self, server: &mut Server);
+    /// The time has come that was asked for (`wake::after`). In the midst of a turn: keys may not be changed.
+    fn on_wake(&mut self, server: &mut Server);
     /// The server's configuration has changed.
     fn on_config_change(&mut self, server: &mut Server);
     /// A connection has gone.

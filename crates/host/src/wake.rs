@@ -1,5 +1,5 @@
-//! A turn that ends some µs from now, where not each is heard of: a timer of the kernel's in the server's event loop.
-//! The server's own timers count milliseconds, and it unloads no module that holds one.
+//! Being called some µs from now: a timer of the kernel's in the server's event loop. The server's own timers count
+//! milliseconds, and it unloads no module that holds one.
 
 use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
@@ -9,8 +9,9 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use valkey_module::raw;
 
 use super::context::context_of_load;
+use super::hooks::Hooks;
 use super::server::Server;
-use super::{MainThread, api, turns};
+use super::{MainThread, api};
 
 /// What stands for no descriptor.
 const NONE: c_int = -1;
@@ -23,8 +24,8 @@ pub(super) fn prepare() {
     TIMER.store(NONE, Ordering::Relaxed);
 }
 
-/// Asks for the end of a turn `delay_us` from now (`turns::ask`); what was asked before is forgotten. Where there is no
-/// such timer, the server's next tick does. Cost: one system call.
+/// Asks for [`Module::on_wake`](super::module::Module::on_wake) `delay_us` from now; what was asked before is forgotten.
+/// Where there is no such timer, nobody is called. Cost: one system call.
 pub fn after(_server: &Server, delay_us: u64) {
     let held = TIMER.load(Ordering::Relaxed);
     let timer = if held == NONE { open() } else { held };
@@ -63,8 +64,8 @@ unsafe extern "C" fn on_time(timer: c_int, _data: *mut c_void, _mask: c_int) {
     // SAFETY: the kernel writes a number of eight bytes, or nothing; nobody reads it.
     unsafe { libc::read(timer, times.as_mut_ptr().cast(), size_of::<u64>()) };
     // SAFETY: the server runs this callback on its main thread.
-    if let Some(server) = unsafe { context_of_load() } {
-        turns::ask(&server);
+    if let (Some(mut server), Some(hooks)) = (unsafe { context_of_load() }, Hooks::get()) {
+        (hooks.on_wake)(&mut server);
     }
 }
 

@@ -114,6 +114,10 @@ impl Module for Runtime {
         self.idle(server);
     }
 
+    fn on_wake(&mut self, server: &mut Server) {
+        self.tenure.end_slice(server, now_us());
+    }
+
     fn on_config_change(&mut self, server: &mut Server) {
         self.server_may_have_changed(server);
     }

@@ -89,6 +89,7 @@ const FIELDS: &[(&str, Read<Tenure>)] = &[
     ("prediction_error", Read::Number(|t| prediction_error(t).unwrap_or(-1.0))),
     ("evictions", Read::Total(|t| t.evictor.work.evicted.iter().sum())),
     ("evictions_and_servers", Read::Count(|t| total(t, "evictions") + t.memory.evicted_by_server)),
+    ("evictions_unsearched", Read::Total(|t| t.evictor.work.unsearched)),
     ("evicted_bytes", Read::Total(|t| t.evictor.work.evicted_bytes)),
     ("eviction_us", Read::Total(|t| t.evictor.work.spent_us)),
     ("eviction_slice_us_max", Read::Count(|t| t.evictor.work.slice_us_max)),

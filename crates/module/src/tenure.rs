@@ -28,7 +28,6 @@ use self::census::Census;
 pub use self::memory::Memory;
 use self::pressure::Pressure;
 use self::status::EvictionStatus;
-use self::watching::Hearing;
 pub use self::watching::Watching;
 pub use self::why::Why;
 use crate::config::Settings;
@@ -150,7 +149,7 @@ impl Tenure {
                 duty: Duty::new(now_us),
                 slices: Slices::default(),
                 wanted: Wants::NOTHING,
-                hearing: Hearing::default(),
+                each_turn_until_us: 0,
             },
             databases: Databases { sizes: Vec::new(), count: load::databases().min(crate::observe::DBS_MAX) },
             times: Times { started_at_us: now_us, ..Times::default() },
@@ -305,6 +304,9 @@ impl Tenure {
     pub fn end_tick(&mut self, server: &mut Server, now_us: u64) {
         self.fit_minimums(server);
         self.watch_or_pause(server, now_us);
+        if !self.is_busy() {
+            self.evictor.unread.forget_some();
+        }
         self.leave_snapshot(server);
     }
 

@@ -199,7 +199,9 @@ settings! {
          the event loop in many, and counters show what was watched. Misses and new keys are known all the same. \
          More finds better victims, less leaves more time to commands. 100: all are watched, always.";
     c"watch-busy-percent", watch_busy_percent: i64 = 80, number(0..=100),
-        "From which percent of its time at work on the main thread is busy, so that commands are watched in slices.";
+        "From which percent of its time at work on the main thread is busy, so that under the policy density commands \
+         are watched in slices, and keys that came may go without a search for a better victim, where few like them \
+         are ever read.";
     c"penalty-max-ms", penalty_max_ms: i64 = 10000, number(1..=3600000),
         "Milliseconds above which a measured miss penalty counts as this.";
     @[cfg(feature = "cluster")]

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use tenure_core::departure::{Cause, Departure};
 use tenure_core::key_table::{self, Entry};
-use tenure_core::policy::density::{GreedyAges, Ranks, Subject, was_accessed};
+use tenure_core::policy::density::{GreedyAges, Ranks, Subject, Thrift, Value, was_accessed};
 use tenure_core::policy::lru::Lru;
 use tenure_core::policy::over_target::OverTarget;
 use tenure_core::policy::pools::{Donor, PATIENCE, Pools, next_donor};
@@ -21,6 +21,7 @@ use tenure_core::units::{KeyHash, PARTITIONS_MAX, PartitionId};
 
 use super::newcomers::{Newcomers, Oldest};
 use super::ranks;
+use super::unread::{self, Unread, Verdict};
 use super::walk::{Guides, Stretch, Visit, Walk, draw_db};
 use crate::ffi::server::{Kind, ScannedName, Server, Text, Unlinks};
 use crate::observe::keys::Keys;
@@ -43,6 +44,11 @@ const STEPS_PER_LONG_LOOK: usize = 32;
 /// So many keys are looked for at once, and so many more go than have to: a walk begun and ended for each costs as much
 /// as two keys more that it meets, and a slice for each twice as much.
 const VICTIMS_AT_ONCE: usize = 8;
+
+/// One victim in so many is searched for in any case.
+const SEARCHED_ONE_IN: u32 = 32;
+/// Nobody asks the server how long a newcomer is idle before it is opened.
+const LONG_AGO_MS: u64 = 1 << 32;
 
 /// From this K on, of the four that are planned with, the oldest key is as good as the oldest of a sample.
 const NEARLY_LRU: usize = 8;
@@ -80,6 +86,9 @@ pub struct Orders<'a> {
     pub penalty_us: &'a [f32; PARTITIONS_MAX],
     /// Only keys that expire may go.
     pub volatile_only: bool,
+    /// Newcomers may go without a search, where one would take more than it can save: the main thread is busy. The
+    /// server's limit then, in bytes.
+    pub thrifty: Option<u64>,
     /// The databases that hold keys, with their number of keys.
     pub db_sizes: &'a [(u16, u64)],
     /// The turn's share of time.
@@ -95,6 +104,8 @@ pub struct Orders<'a> {
 pub struct Work {
     /// Keys evicted, by partition.
     pub evicted: Vec<u64>,
+    /// Of them, those that went without a search.
+    pub unsearched: u64,
     /// Bytes evicted, as estimated.
     pub evicted_bytes: u64,
     /// Time spent, in µs.
@@ -143,6 +154,8 @@ struct Victim {
     sight: Sight,
     /// The walk has met it.
     was_met: bool,
+    /// It came then, and goes without a search.
+    came: Option<u32>,
 }
 
 /// The evictor. See the file's opening.
@@ -150,6 +163,11 @@ pub struct Evictor {
     pools: Pools<Victim>,
     /// Keys of partitions that the walk rarely meets.
     pub newcomers: Newcomers,
+    /// Keys that came, where they may go without a search.
+    pub unread: unread::Queue,
+    thrift: Thrift,
+    /// Victims until the next is searched for.
+    searches_in: u32,
     /// The ages of GDSF, under Tenure's own policy.
     pub ages: GreedyAges,
     /// Picks databases and newcomers.
@@ -162,10 +180,20 @@ impl Evictor {
     /// An evictor at rest; `age_step` as [`GreedyAges::new`] has it.
     pub fn new(age_step: u64) -> Self {
         let evicted = vec![0; PARTITIONS_MAX];
-        let work = Work { evicted, evicted_bytes: 0, spent_us: 0, slice_us_max: 0, slices_out_of_time: 0 };
+        let work = Work {
+            evicted,
+            unsearched: 0,
+            evicted_bytes: 0,
+            spent_us: 0,
+            slice_us_max: 0,
+            slices_out_of_time: 0,
+        };
         Evictor {
             pools: Pools::new(1),
             newcomers: Newcomers::new(),
+            unread: unread::Queue::default(),
+            thrift: Thrift::default(),
+            searches_in: 0,
             ages: GreedyAges::new(age_step),
             random: Random::new(1),
             work,
@@ -194,7 +222,7 @@ impl Evictor {
         let score = ranks.ranker(&self.ages).score(subject);
         let last = entry.map(|entry| entry.last);
         let sight = Sight { last, size_bytes: subject.size_bytes, ..Sight::default() };
-        self.pools.offer(partition, f64::from(score), || Victim { name: name.keep(), db, sight, was_met: false });
+        self.pools.offer(partition, f64::from(score), || Victim { name: name.keep(), db, sight, was_met: false, came: None });
     }
 
     /// One slice of work. What went is among the `unlinks` then.
@@ -209,6 +237,7 @@ impl Evictor {
         let started = Instant::now();
         self.pools.set_sample_sizes(orders.sample_size, orders.sample_sizes);
         self.pools.keep_to_sample_sizes(orders.keeps_to_samples);
+        self.thrift.forget();
         let (mut limits, mut free_bytes) = (Limits::of(orders), orders.free_bytes);
         let (mut freed_bytes, mut failures, mut evicted, mut at_once) = (0, 0, 0, 1);
         let mut ran_out = false;
@@ -265,8 +294,11 @@ impl Evictor {
         if let Some(victim) = self.newcomer(server, guides, orders, donor) {
             return Some(victim);
         }
-        let patience = PATIENCE * self.pools.sample_size(donor);
         let may_give = may_give(guides, orders);
+        if let Some(victim) = self.unsearched(guides, orders, donor, may_give) {
+            return Some(victim);
+        }
+        let patience = PATIENCE * self.pools.sample_size(donor);
         // Where there are more, each step is in a database drawn for it.
         let steps_at_once = match (orders.db_sizes.len(), at_once) {
             (1, 1) => STEPS_PER_LOOK,
@@ -305,7 +337,7 @@ impl Evictor {
                     return;
                 }
                 let (score, sight) = look_at(visit, keys, orders, ages);
-                let victim = || Victim { name: visit.name.keep(), db: visit.db, sight, was_met: true };
+                let victim = || Victim { name: visit.name.keep(), db: visit.db, sight, was_met: true, came: None };
                 pools.offer(visit.partition, score, victim);
             });
             met += gone.keys;
@@ -336,7 +368,43 @@ impl Evictor {
         } else {
             self.newcomers.oldest(server, id, orders.now_us)?
         };
-        Some(Victim { name, db, sight: Sight { idle, ..Sight::default() }, was_met: false })
+        Some(Victim { name, db, sight: Sight { idle, ..Sight::default() }, was_met: false, came: None })
+    }
+
+    /// A newcomer that wasn't accessed since, where looking for a better victim would take more than that can save.
+    fn unsearched(
+        &mut self,
+        guides: &mut Guides,
+        orders: &Orders,
+        donor: Donor,
+        may_give: OverTarget,
+    ) -> Option<Victim> {
+        let (Some(limit_bytes), Scoring::Ranked(ranks), Donor::Anyone) = (orders.thrifty, &orders.scoring, donor)
+        else {
+            return None;
+        };
+        // What is searched for keeps to know how old such victims are.
+        self.searches_in = if self.searches_in == 0 { SEARCHED_ONE_IN } else { self.searches_in } - 1;
+        if self.searches_in == 0 {
+            return None;
+        }
+        let Evictor { unread, thrift, .. } = self;
+        let Unread { name, db, came } = unread.take(limit_bytes, |key| {
+            let entry = guides.partitions.keys.entry(in_database(KeyHash::of(key.name.as_ref()), key.db));
+            if entry.is_some_and(|entry| entry.n_requests == 0) {
+                return Verdict::HasGone;
+            }
+            let partition = guides.partitions.of(key.db, key.name.as_ref());
+            if was_accessed(entry.as_ref(), Some(key.came)) || !may_give.holds(partition) {
+                return Verdict::Stays;
+            }
+            let value = Value { partition, size_bytes: guides.sizes.mean_bytes(partition), expires_in_ms: None };
+            match thrift.may_go(ranks, &ranks.subject(entry.as_ref(), value, || LONG_AGO_MS)) {
+                true => Verdict::Goes,
+                false => Verdict::Stays,
+            }
+        })?;
+        Some(Victim { name, db, sight: Sight { last: Some(came), ..Sight::default() }, was_met: false, came: Some(came) })
     }
 
     /// A database to sample, by its number of keys, among those that may hold the donor's.
@@ -407,13 +475,23 @@ impl Evictor {
             }
             _ => None,
         };
+        // The server knows of accesses that went unseen.
+        if let (Some(came), Some((subject, _))) = (victim.came, &subject)
+            && (subject.last as u32).wrapping_sub(came).cast_signed() > 0
+        {
+            return None;
+        }
         key.signal_removal(&victim.name);
         if !key.unlink() {
             return None;
         }
         if let Some((subject, now)) = subject {
             self.ages.evicted(&subject, now);
+            if victim.was_met {
+                self.thrift.searched(now.saturating_sub(subject.last));
+            }
         }
+        self.work.unsearched += u64::from(victim.came.is_some());
         guides.partitions.gone(victim.db, hash, Departure::evicted_at(key_table::tick(orders.now_us)));
         server.signal_removed(&victim.name);
         server.notify_evicted(&victim.name);

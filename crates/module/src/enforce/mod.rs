@@ -4,11 +4,12 @@
 //! `walk` goes through the key space bucket by bucket, for the evictor and for the census alike; `usage` knows how
 //! many keys and bytes each partition has; `evict` frees memory below the server's own limit, from partitions that
 //! hold more than their target or, by `ranks`, what is worth least; `newcomers` knows the keys of those too small for
-//! the walk to meet.
+//! the walk to meet, and `unread` those that may go without one.
 
 pub mod evict;
 pub mod newcomers;
 pub mod ranks;
+pub mod unread;
 pub mod usage;
 pub mod walk;
 

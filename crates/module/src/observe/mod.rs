@@ -292,7 +292,10 @@ impl Observer {
         if self.coverage.watched() != Watched::All {
             return self.on_unseen_write(call, key, effect, db);
         }
-        self.turns.count(effect);
+        self.turns.count();
+        if effect == Effect::Write && self.turns.count_bytes() {
+            self.turns.grow(written_bytes(call));
+        }
         let hash = KeyHash::of(key);
         // Redis 7.0 with several databases in use: which one is found out at the end of the turn, for sampled keys. A
         // miss that waits knows its own.
@@ -456,6 +459,15 @@ impl Observer {
         partition
     }
 
+    /// A key came that the filter may not have seen, of the size of its partition's. True where the turn has to end.
+    pub fn has_grown_unseen(&mut self, partition: PartitionId) -> bool {
+        if self.coverage.watched() == Watched::All || !self.turns.count_bytes() {
+            return false;
+        }
+        self.turns.grow(u64::from(self.sizes.mean_bytes(partition)));
+        self.turns.next() == Next::TurnEnds
+    }
+
     /// A key has gone: what it was accessed while it was there counts no more.
     pub fn on_gone(&mut self, db: u16, key: &[u8], cause: Cause) {
         self.partitions.gone(db, || KeyHash::of(key), Departure::by(cause));
@@ -464,11 +476,6 @@ impl Observer {
     /// Reads and writes counted so far.
     pub fn requests(&self) -> u64 {
         self.counters.iter().map(Counters::requests).sum()
-    }
-
-    /// Writes counted so far.
-    pub fn writes(&self) -> u64 {
-        self.counters.iter().map(|counters| counters.writes).sum()
     }
 
     /// Tells which databases hold keys.
@@ -490,6 +497,12 @@ impl Observer {
     pub fn known_sizes(&self) -> &Sizes {
         &self.sizes
     }
+}
+
+/// What a command may write, in bytes: as much as if each of its words were as long as the last.
+fn written_bytes(call: &FilterCall) -> u64 {
+    let words = call.count();
+    words.saturating_sub(2) as u64 * call.word(words.saturating_sub(1)).map_or(0, |word| word.len() as u64)
 }
 
 fn parse_db(word: &[u8]) -> Option<u16> {

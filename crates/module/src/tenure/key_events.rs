@@ -12,6 +12,7 @@ use super::status::EvictionStatus;
 use crate::config::Policy;
 use crate::enforce::newcomers::Newcomer;
 use crate::enforce::ranks;
+use crate::enforce::unread::Unread;
 use crate::ffi::clock::now_us;
 use crate::ffi::migration::Arrival;
 use crate::ffi::module::DataChange;
@@ -48,11 +49,11 @@ impl Tenure {
 
     /// A key came into being: it is accounted for, and may be the next to go.
     fn on_new_key(&mut self, server: &mut Server, db: u16, name: &ScannedName) {
-        if self.pressure.may_be_short {
-            turns::ask(server);
-        }
         let key = name.as_ref();
         let partition = self.observer.on_new_key(db, key, now_us);
+        if self.observer.has_grown_unseen(partition) {
+            turns::ask(server);
+        }
         self.look_at_new_key(server, partition, name);
         self.usage.came(db, partition, self.observer.known_sizes());
         if self.pressure.status != EvictionStatus::Ready {
@@ -60,7 +61,7 @@ impl Tenure {
         }
         if self.settings.policy.goes_by_age() {
             self.note_newcomer((db, partition), name);
-        } else if self.settings.policy == Policy::Density {
+        } else if self.settings.policy == Policy::Density && !self.note_unread(db, name) {
             self.offer_new_key(server, (db, partition), name);
         }
     }
@@ -127,6 +128,21 @@ impl Tenure {
         let note = || Newcomer { name: name.keep(), db, since_us: now_us() };
         let keys = self.usage.keys_in(db, partition);
         self.evictor.newcomers.came(partition, keys, self.memory.limit_bytes, note);
+    }
+
+    /// On a busy main thread a newcomer may go later without a search. True where most victims are found so: this one
+    /// need not be looked at now.
+    fn note_unread(&mut self, db: u16, name: &ScannedName) -> bool {
+        if !self.is_busy() {
+            return false;
+        }
+        let unread = &mut self.evictor.unread;
+        if !unread.wants_next() {
+            return false;
+        }
+        let came = self.observer.partitions.keys.accesses.now() as u32;
+        unread.came(Unread { name: name.keep(), db, came }, self.memory.limit_bytes);
+        unread.is_of_use()
     }
 
     /// A newcomer that is worth less than what was met goes before it. It was met without a search, too.

@@ -122,6 +122,8 @@ impl Tenure {
         let sample_sizes = if self.sample_sizes().is_empty() { &[][..] } else { &published.sample_sizes };
         let bytes_max = need.bytes_max.unwrap_or(&UNBOUNDED[..self.observer.partitions.len()]);
         let (sample_size, basis) = (self.sample_size(when) as usize, self.ranking_basis());
+        let volatile_only = self.memory.policy.starts_with("volatile");
+        let thrifty = (self.is_busy() && !volatile_only).then_some(self.memory.limit_bytes);
         let (rival, more_bytes) = (self.settings.policy.rival(), self.headroom_bytes() / MORE_OF_HEADROOM);
         let (partitions, sizes, costs) = self.observer.guides();
         partitions.keys.settle();
@@ -138,7 +140,8 @@ impl Tenure {
                 _ => rival.and_then(Rival::scorer).map_or(Scoring::Idle, Scoring::Scored),
             },
             penalty_us: &costs.penalty_us,
-            volatile_only: self.memory.policy.starts_with("volatile"),
+            volatile_only,
+            thrifty,
             db_sizes: &self.databases.sizes,
             budget: Duration::from_micros(budget_us as u64),
             evicted_min: if when == When::BeforeReplies && need.is_urgent { EVICTED_MIN } else { 0 },

@@ -11,10 +11,10 @@ use crate::ffi::server::Server;
 use crate::ffi::{filtering, turns, wake};
 use crate::observe::duty::{Duty, Slices, Watched};
 
-/// Each turn is heard of where one in so many requests writes, near the limit.
-const WRITTEN_SHARE: u64 = 4;
-/// For so long after the server has evicted a key itself.
-const EACH_TURN_US: u64 = 10_000_000;
+/// Near the limit a turn ends once what is written may have taken this part of the room that is kept free.
+const ROOM_PART: u64 = 4;
+/// Each turn is heard of for so long after the server has evicted a key itself.
+const EACH_TURN_US: u64 = 2_000_000;
 
 /// What is watched of commands.
 pub struct Watching {
@@ -24,18 +24,8 @@ pub struct Watching {
     pub slices: Slices,
     /// What features want to hear.
     pub(super) wanted: Wants,
-    /// Which turns.
-    pub(super) hearing: Hearing,
-}
-
-/// Which turns the server tells of.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Hearing {
-    /// Requests, and writes of them, by the last tick.
-    requests: u64,
-    writes: u64,
-    /// Until then each, since the server had to evict.
-    each_until_us: u64,
+    /// Until then each turn is heard of, since the server had to evict.
+    pub(super) each_turn_until_us: u64,
 }
 
 impl Tenure {
@@ -64,24 +54,19 @@ impl Tenure {
         }
         self.expect_shortage();
         if !turns::are_heard() {
-            self.watching.hearing.each_until_us = now_us() + EACH_TURN_US;
+            self.watching.each_turn_until_us = now_us() + EACH_TURN_US;
             turns::hear(server, true);
         }
     }
 
-    /// To be told of each turn takes more of the server than a turn of few commands does. So it is told of all while
-    /// features need them, or while so much is written near the limit that most turns would be asked for.
+    /// To be told of each turn takes more of the server than a turn of few commands does. So it is told of all only
+    /// where features need them, or while the server had to evict of late.
     fn choose_turns(&mut self, server: &mut Server, now_us: u64) {
-        let Watching { hearing, wanted, .. } = &mut self.watching;
-        let (requests, writes) = (self.observer.requests(), self.observer.writes());
-        // After other tenants they count from 0 again.
-        let since = |now: u64, before: u64| now.checked_sub(before).unwrap_or(now);
-        let is_written = WRITTEN_SHARE * since(writes, hearing.writes) > since(requests, hearing.requests);
-        (hearing.requests, hearing.writes) = (requests, writes);
-        let are_needed =
-            *wanted != Wants::NOTHING || (self.pressure.may_be_short && is_written) || now_us < hearing.each_until_us;
+        let Watching { each_turn_until_us, wanted, .. } = self.watching;
+        let are_needed = wanted != Wants::NOTHING || now_us < each_turn_until_us;
         turns::hear(server, are_needed);
-        self.observer.turns.expect(are_needed, self.pressure.may_be_short);
+        let bytes_max = self.pressure.may_be_short.then(|| self.headroom_bytes() / ROOM_PART);
+        self.observer.turns.expect(are_needed, bytes_max);
     }
 
     /// What is to be seen of commands from now on. The filter stays for features too.
@@ -116,13 +101,17 @@ impl Tenure {
             may_pause.then_some(unwatched),
             enough_per_second,
         );
-        let is_busy = 100.0 * self.pressure.load.share() >= self.settings.watch_busy_percent as f64;
-        let may_slice = is_busy && self.may_slice();
+        let may_slice = self.is_busy() && self.may_slice();
         self.watching.slices.allow(may_slice, self.settings.watch_percent as f64 / 100.0);
         if !self.watching.slices.is_pausing() {
             self.watch(server, wanted);
         }
         self.choose_turns(server, now_us);
+    }
+
+    /// True where the main thread has no time for all that is worth some.
+    pub(super) fn is_busy(&self) -> bool {
+        100.0 * self.pressure.load.share() >= self.settings.watch_busy_percent as f64
     }
 
     /// Where keys go by rank, misses and new keys that the server tells of and the ages that it keeps will do for a
@@ -136,14 +125,15 @@ impl Tenure {
             && !self.watching.wanted.has(others_need)
     }
 
-    /// A turn has ended: while the main thread is busy, whether the next is watched.
-    pub(super) fn end_slice(&mut self, server: &mut Server, now_us: u64) {
+    /// A turn has ended, or a pause: while the main thread is busy, whether the next turn is watched.
+    pub fn end_slice(&mut self, server: &mut Server, now_us: u64) {
         let seen = self.observer.partitions.keys.accesses.now() * REQUESTS_PER_TICK;
         if let Some(is_watched) = self.watching.slices.turn(now_us, seen, thread_cpu_us) {
             self.watch(server, if is_watched { Watched::All } else { Watched::Nothing });
-            if !is_watched && !turns::are_heard() {
-                wake::after(server, self.watching.slices.pause_left_us(now_us));
-            }
+        }
+        // Within a pause few turns are heard of, or none.
+        if self.watching.slices.is_pausing() && !turns::are_heard() {
+            wake::after(server, self.watching.slices.pause_left_us(now_us));
         }
     }
 }

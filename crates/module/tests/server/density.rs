@@ -450,3 +450,41 @@ fn new_collections_come_to_a_full_cache() {
         });
     });
 }
+
+/// Where hardly any key is ever read again, those that come go without a search; where they are read, each victim is
+/// searched for. `watch-busy-percent` makes the main thread count as busy.
+#[test]
+fn who_is_never_read_goes_without_a_search_on_a_busy_thread() {
+    let options = options().set("tenure.watch-busy-percent", 0).set("tenure.window-requests", 5000);
+    on_oldest_and_newest(&options, |server| {
+        limit_memory(server, 12 * MB);
+        let unsearched = || info(server, "evictions_unsearched");
+        let mut reader = client(server, "k:", 20_000, 1000);
+        let windows = info(server, "windows");
+        wait_for("windows in which keys are read again", || {
+            reader.read_some(1000);
+            info(server, "windows") >= windows + 4.0 && info(server, "evictions") > 5000.0
+        });
+        assert_eq!(unsearched(), 0.0);
+
+        let (mut connection, value, mut n) = (server.connection().unwrap(), "v".repeat(1000), 0);
+        wait_for("keys to go without a search", || {
+            let mut writes = redis::pipe();
+            for _ in 0..1000 {
+                n += 1;
+                writes.cmd("SET").arg(format!("n:{n}")).arg(&value).ignore();
+            }
+            writes.exec(&mut connection).unwrap();
+            unsearched() > 5000.0
+        });
+
+        let (windows, misses) = (info(server, "windows"), reader.misses);
+        wait_for("keys to be searched for again", || {
+            let before = unsearched();
+            reader.read_some(5000);
+            info(server, "windows") >= windows + 4.0 && unsearched() == before
+        });
+        assert!(reader.misses > misses);
+        check_by_tenure(server);
+    });
+}

@@ -11,6 +11,7 @@
 //! | `miss_costs` | what a miss of a key costs |
 //! | `ranks` | what is known of a key, as ranking takes it |
 //! | `load` | how many keys are looked at for a victim |
+//! | `thrift` | when the search for a victim takes more than it can save |
 //! | `sizing` | what would be missed with less memory or more, by miniature caches |
 //! | `simulated` | the server's part, simulated: accesses, candidates drawn at random, eviction |
 //!
@@ -28,6 +29,7 @@ mod ranks;
 mod simulated;
 mod sizing;
 mod table;
+mod thrift;
 
 pub use contest::Contest;
 pub use history::{FEATURES, Feature, GROUPS, History};
@@ -40,6 +42,7 @@ pub use ranks::{Basis, Ranks, Value, was_accessed};
 pub use simulated::{Bounds, Density, DensityPolicyConfig, Watched};
 pub use sizing::{BYTES_PER_KEY, Expectations, Expected, Measured, Owner, PRESENT, SCALES, Sizing};
 pub use table::DensityTable;
+pub use thrift::Thrift;
 
 /// Keys looked at per eviction, where nothing else is set.
 pub const SAMPLE_SIZE: u32 = 10;

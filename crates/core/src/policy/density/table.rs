@@ -125,6 +125,22 @@ impl DensityTable {
         density * (remaining.min(horizon) as f32 / horizon as f32)
     }
 
+    /// Reads to be expected, at the most, of a key that has shown `feature` and stays from `age` until it is `until`
+    /// ticks old; 0 where the table is empty. O(ages) at worst.
+    pub fn reads_until(&self, feature: Feature, age: u64, until: u64) -> f32 {
+        let (mut from, mut reads) = (age, 0.0);
+        let (oldest, _) = bounds_of(AGES - 1);
+        let until = if self.is_empty() { 0 } else { until.min(oldest) };
+        while from < until {
+            let Index { density, last } = self.index(feature, from);
+            let (first, width) = bounds_of(usize::from(last));
+            let to = (first + width).clamp(from + 1, until);
+            reads += density * (to - from) as f32;
+            from = to;
+        }
+        reads
+    }
+
     #[inline]
     fn index(&self, feature: Feature, age: u64) -> Index {
         self.indices.get(feature.row() * AGES + age_bucket(age)).copied().unwrap_or_default()
@@ -145,6 +161,19 @@ mod tests {
             assert_eq!(first + width, if bucket + 1 < AGES { bounds_of(bucket + 1).0 } else { 1 << 32 });
         }
         assert_eq!(age_bucket(u64::MAX), AGES - 1);
+    }
+
+    /// A key that is read once in 100 ticks at any age.
+    #[test]
+    fn reads_add_up_over_a_stay() {
+        let feature = Feature::default();
+        let rate = Rate { hazard: 0.01, reads: 1.0 };
+        let table = DensityTable::of((0..=feature.row()).map(|_| vec![rate; AGES]));
+        for (age, until, expected) in [(0, 50, 0.5), (40, 1_000, 9.6), (1_000, 1_000, 0.0), (7, 3, 0.0)] {
+            let reads = table.reads_until(feature, age, until);
+            assert!((reads - expected).abs() < 0.01 + 0.02 * expected, "{age} to {until}: {reads}");
+        }
+        assert_eq!(DensityTable::default().reads_until(feature, 0, 10), 0.0);
     }
 
     proptest! {

@@ -180,14 +180,8 @@ impl Evictor {
     /// An evictor at rest; `age_step` as [`GreedyAges::new`] has it.
     pub fn new(age_step: u64) -> Self {
         let evicted = vec![0; PARTITIONS_MAX];
-        let work = Work {
-            evicted,
-            unsearched: 0,
-            evicted_bytes: 0,
-            spent_us: 0,
-            slice_us_max: 0,
-            slices_out_of_time: 0,
-        };
+        let work =
+            Work { evicted, unsearched: 0, evicted_bytes: 0, spent_us: 0, slice_us_max: 0, slices_out_of_time: 0 };
         Evictor {
             pools: Pools::new(1),
             newcomers: Newcomers::new(),
@@ -222,7 +216,13 @@ impl Evictor {
         let score = ranks.ranker(&self.ages).score(subject);
         let last = entry.map(|entry| entry.last);
         let sight = Sight { last, size_bytes: subject.size_bytes, ..Sight::default() };
-        self.pools.offer(partition, f64::from(score), || Victim { name: name.keep(), db, sight, was_met: false, came: None });
+        self.pools.offer(partition, f64::from(score), || Victim {
+            name: name.keep(),
+            db,
+            sight,
+            was_met: false,
+            came: None,
+        });
     }
 
     /// One slice of work. What went is among the `unlinks` then.
@@ -404,7 +404,13 @@ impl Evictor {
                 false => Verdict::Stays,
             }
         })?;
-        Some(Victim { name, db, sight: Sight { last: Some(came), ..Sight::default() }, was_met: false, came: Some(came) })
+        Some(Victim {
+            name,
+            db,
+            sight: Sight { last: Some(came), ..Sight::default() },
+            was_met: false,
+            came: Some(came),
+        })
     }
 
     /// A database to sample, by its number of keys, among those that may hold the donor's.

@@ -2,9 +2,9 @@
 //! search (`core/src/policy/density/thrift.rs` says when).
 //!
 //! The walk opens several keys to find one that may go; the name of a newcomer is at hand when it comes. It is looked
-//! at again once half a queue of others has come. Where few of them turn out to be of use, one in sixteen is noted, so
-//! that a change is found out. Cost: a reference to the name for each key that comes. Memory: the names, within a share
-//! of the server's limit.
+//! at again once a quarter of a queue of others has come. Where few of them turn out to be of use, one in sixteen is
+//! noted, so that a change is found out. Cost: a reference to the name for each key that comes. Memory: the names,
+//! within a share of the server's limit.
 
 use std::collections::VecDeque;
 
@@ -23,6 +23,8 @@ const SHARE_MIN: f32 = 0.25;
 const ONE_IN: u32 = 16;
 /// What a look moves the share by, of the difference.
 const SHARE_WEIGHT: f32 = 1.0 / 32.0;
+/// The oldest is looked at once this part of a queue of others has come.
+const OLD_AFTER: usize = 4;
 /// Names that are let go of at a time, where there is no more need of any.
 const FORGOTTEN_AT_ONCE: usize = 512;
 
@@ -93,7 +95,7 @@ impl Queue {
     /// The oldest of which `look` says that it goes, among the first few, where they have been there for long enough.
     pub fn take(&mut self, limit_bytes: u64, mut look: impl FnMut(&Unread) -> Verdict) -> Option<Unread> {
         for _ in 0..LOOKS_MAX {
-            if self.keys.len() <= capacity(limit_bytes) / 2 {
+            if self.keys.len() <= capacity(limit_bytes) / OLD_AFTER {
                 return None;
             }
             let key = self.keys.pop_front()?;

@@ -34,6 +34,10 @@ const FAILURES_MAX: usize = 16;
 /// had the core. What Tenure leaves over the server takes from whoever is idle longest, a guaranteed tenant first.
 pub const EVICTED_MIN: usize = 32;
 
+/// So many of those that go without a search are in nobody's budget under pressure: the server takes as long for each
+/// that Tenure leaves over.
+const UNSEARCHED_MAX: usize = 1024;
+
 /// For these the search may last so many times a turn's share of time.
 const URGENT: u32 = 4;
 
@@ -240,17 +244,19 @@ impl Evictor {
         self.thrift.forget();
         let (mut limits, mut free_bytes) = (Limits::of(orders), orders.free_bytes);
         let (mut freed_bytes, mut failures, mut evicted, mut at_once) = (0, 0, 0, 1);
-        let mut ran_out = false;
+        let (mut ran_out, unsearched_before) = (false, self.work.unsearched);
         loop {
             let short = freed_bytes < free_bytes;
             let Some(donor) = limits.next_donor(guides, short) else { break };
-            if evicted >= orders.evicted_min && started.elapsed() >= orders.budget {
+            let unsearched = ((self.work.unsearched - unsearched_before) as usize).min(UNSEARCHED_MAX);
+            let evicted_min = if orders.evicted_min == 0 { 0 } else { orders.evicted_min + unsearched };
+            if evicted >= evicted_min && started.elapsed() >= orders.budget {
                 // What was to be freed besides is none of it.
                 ran_out = orders.free_bytes == 0 || freed_bytes < orders.free_bytes;
                 self.work.slices_out_of_time += u64::from(ran_out);
                 break;
             }
-            let until = started + orders.budget * if evicted < orders.evicted_min { URGENT } else { 1 };
+            let until = started + orders.budget * if evicted < evicted_min { URGENT } else { 1 };
             let search = Search { donor, short, at_once, until };
             let Some(victim) = self.find(server, walk, guides, orders, &search) else {
                 if limits.pass_over(donor) {

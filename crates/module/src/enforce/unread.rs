@@ -14,8 +14,8 @@ use crate::ffi::server::Text;
 const LIMIT_SHARE: u64 = 512;
 /// What a name takes in the server's memory and in the queue, in bytes, as most are.
 const NAME_BYTES: u64 = 128;
-/// Names at the most.
-const NAMES_MAX: u64 = 1 << 16;
+/// Names at the most: of so few keys what the server needs to remove them is still in the processor's cache.
+const NAMES_MAX: u64 = 1 << 13;
 /// Keys looked at for one victim.
 const LOOKS_MAX: usize = 8;
 /// Where less than this share of those looked at may go, one newcomer in [`ONE_IN`] is noted.

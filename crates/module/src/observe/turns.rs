@@ -36,6 +36,13 @@ impl Turns {
         self.end_at_bytes = bytes_max.filter(|_| !are_heard).unwrap_or(u64::MAX);
     }
 
+    /// So many bytes may be written now until one has to end, where it matters: there is more room, or less.
+    pub fn fit(&mut self, bytes_max: u64) {
+        if self.count_bytes() {
+            self.end_at_bytes = bytes_max.min(u64::MAX - 1);
+        }
+    }
+
     /// A command is about to use a key.
     #[inline]
     pub fn count(&mut self) {
@@ -85,6 +92,19 @@ mod tests {
         assert_eq!(keys_of(0, Some(100_000)), Some(KEYS));
         assert_eq!(keys_of(900, Some(10_000)), Some(10));
         assert_eq!(keys_of(100_000, Some(10_000)), Some(1));
+    }
+
+    #[test]
+    fn where_there_is_no_room_left_each_write_ends_a_turn() {
+        let mut turns = Turns::default();
+        turns.fit(0);
+        turns.grow(1);
+        assert_eq!(turns.next(), Next::Nothing, "memory isn't short, or each turn is heard");
+        turns.end();
+        turns.expect(false, Some(100_000));
+        turns.fit(0);
+        turns.grow(1);
+        assert_eq!(turns.next(), Next::TurnEnds);
     }
 
     #[test]

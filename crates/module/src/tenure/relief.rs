@@ -47,10 +47,16 @@ impl Tenure {
     }
 
     /// Frees memory: where the next turn may need it, at once, and else when the event loop is idle, so that no reply
-    /// waits for it.
+    /// waits for it. What is left to free has the next turn end the sooner.
     pub fn relieve(&mut self, server: &mut Server, now_us: u64, when: When) {
-        let limit_bytes = self.memory.limit_bytes;
         let used_bytes = self.used_bytes(server);
+        self.relieve_from(server, now_us, when, used_bytes);
+        let used_bytes = self.pressure.growth.last_used_bytes.unwrap_or(used_bytes);
+        self.observer.turns.fit(self.bytes_until_turn_ends(used_bytes));
+    }
+
+    fn relieve_from(&mut self, server: &mut Server, now_us: u64, when: When, used_bytes: u64) {
+        let limit_bytes = self.memory.limit_bytes;
         if when == When::BeforeReplies {
             self.pressure.growth.turn(used_bytes);
         }

@@ -11,7 +11,7 @@ use crate::ffi::server::Server;
 use crate::ffi::{filtering, turns, wake};
 use crate::observe::duty::{Duty, Slices, Watched};
 
-/// Near the limit a turn ends once what is written may have taken this part of the room that is kept free.
+/// Near the limit a turn ends once what is written may have taken this part of the room that is left.
 const ROOM_PART: u64 = 4;
 /// Each turn is heard of for so long after the server has evicted a key itself.
 const EACH_TURN_US: u64 = 2_000_000;
@@ -61,12 +61,17 @@ impl Tenure {
 
     /// To be told of each turn takes more of the server than a turn of few commands does. So it is told of all only
     /// where features need them, or while the server had to evict of late.
-    fn choose_turns(&mut self, server: &mut Server, now_us: u64) {
+    fn choose_turns(&mut self, server: &mut Server, now_us: u64, used_bytes: u64) {
         let Watching { each_turn_until_us, wanted, .. } = self.watching;
         let are_needed = wanted != Wants::NOTHING || now_us < each_turn_until_us;
         turns::hear(server, are_needed);
-        let bytes_max = self.pressure.may_be_short.then(|| self.headroom_bytes() / ROOM_PART);
+        let bytes_max = self.pressure.may_be_short.then(|| self.bytes_until_turn_ends(used_bytes));
         self.observer.turns.expect(are_needed, bytes_max);
+    }
+
+    /// How much may be written until a turn has to end.
+    pub(super) fn bytes_until_turn_ends(&self, used_bytes: u64) -> u64 {
+        self.memory.limit_bytes.saturating_sub(used_bytes) / ROOM_PART
     }
 
     /// What is to be seen of commands from now on. The filter stays for features too.
@@ -106,7 +111,7 @@ impl Tenure {
         if !self.watching.slices.is_pausing() {
             self.watch(server, wanted);
         }
-        self.choose_turns(server, now_us);
+        self.choose_turns(server, now_us, used_bytes);
     }
 
     /// True where the main thread has no time for all that is worth some.

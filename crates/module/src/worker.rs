@@ -35,6 +35,7 @@ use self::nap::{Nap, Stint};
 use self::partition_models::PartitionModels;
 use self::planner::{Known, Planner, divide_fast};
 use self::rate::RateControl;
+use self::shared::AWAKE;
 use self::shared::{Effort, QUEUE_LEN};
 pub use self::shared::{Instructions, MemoryNow, Published, Shared, Snapshot, TenantTerms};
 use self::sizing::Sizer;
@@ -86,12 +87,13 @@ impl Worker {
         Ok(Worker { shared, news: News::default(), thread: Some(thread) })
     }
 
-    /// Main thread, each turn: what has come in doesn't wait for the end of a long nap. One look at a flag where the
-    /// worker takes none.
+    /// Main thread, each turn: what has come in doesn't wait for the end of a long nap, nor much of it for that of a
+    /// short one. One look at a number where the worker takes none.
     #[inline]
     pub fn wake(&self) {
-        if self.shared.rests.load(Ordering::Relaxed) && !self.shared.queue.is_empty() {
-            self.shared.rests.store(false, Ordering::Relaxed);
+        let rests_until = self.shared.rests_until.load(Ordering::Relaxed);
+        if rests_until != AWAKE && self.shared.queue.len() >= rests_until {
+            self.shared.rests_until.store(AWAKE, Ordering::Relaxed);
             self.thread.iter().for_each(|thread| thread.thread().unpark());
         }
     }

@@ -1,16 +1,17 @@
 //! How long the worker sleeps between two looks: briefly while something comes in, and longer the longer nothing does,
 //! so that an idle server is left alone.
 //!
-//! A long nap ends as soon as the main thread has passed something on ([`super::Worker::wake`]); a flag that is missed
-//! costs the rest of that nap. Windows end as much later as the longest nap.
+//! A long nap ends as soon as the main thread has passed something on, and a short one once that fills a quarter of the
+//! queue ([`super::Worker::wake`]); a word that is missed costs the rest of that nap. Windows end as much later as the longest nap.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::shared::{QUEUE_LEN, Shared};
+use super::shared::{AWAKE, QUEUE_LEN, Shared};
 
-/// While something comes in.
-const SHORTEST: Duration = Duration::from_millis(10);
+/// While something comes in. Each nap that ends takes the core from the server where both share one, and the server
+/// finds other lines in the processor's cache then.
+const SHORTEST: Duration = Duration::from_millis(50);
 /// A window is a second at least.
 const LONGEST: Duration = Duration::from_millis(150);
 
@@ -27,9 +28,9 @@ impl Nap {
     /// Sleeps. `has_come`: something came in since the last one.
     pub(super) fn take(&mut self, shared: &Shared, has_come: bool) {
         let long = self.next(has_come);
-        shared.rests.store(long > SHORTEST, Ordering::Relaxed);
+        shared.rests_until.store(if long > SHORTEST { 1 } else { QUEUE_LEN / 4 }, Ordering::Relaxed);
         std::thread::park_timeout(long);
-        shared.rests.store(false, Ordering::Relaxed);
+        shared.rests_until.store(AWAKE, Ordering::Relaxed);
     }
 
     fn next(&mut self, has_come: bool) -> Duration {
@@ -68,7 +69,7 @@ mod tests {
     fn naps_grow_while_nothing_comes() {
         let mut nap = Nap::default();
         let mut take = |has_come| nap.next(has_come).as_millis();
-        assert_eq!([false; 6].map(&mut take), [10, 20, 40, 80, 150, 150]);
-        assert_eq!([true, true, false, false, true].map(&mut take), [10, 10, 20, 40, 10]);
+        assert_eq!([false; 6].map(&mut take), [50, 100, 150, 150, 150, 150]);
+        assert_eq!([true, true, false, false, true].map(&mut take), [50, 50, 100, 150, 50]);
     }
 }

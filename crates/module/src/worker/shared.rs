@@ -4,7 +4,7 @@
 //! Neither side ever waits for the other: the main thread only tries the locks, and the worker holds one for as long as
 //! a pointer takes to copy.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -25,6 +25,8 @@ use crate::rivals::Choice;
 
 /// Sampled accesses under way to the worker.
 pub const QUEUE_LEN: usize = 1 << 11;
+/// The worker isn't to be woken.
+pub const AWAKE: usize = usize::MAX;
 
 /// What the worker is told to do: the settings that concern it.
 #[derive(Clone, Copy, Debug)]
@@ -157,8 +159,8 @@ pub struct Shared {
     rate_threshold: AtomicU64,
     /// The worker is to end.
     pub stop: AtomicBool,
-    /// The worker takes a nap so long that it is to be woken for what comes in.
-    pub rests: AtomicBool,
+    /// The worker takes a nap, and is to be woken once so many samples wait for it; else [`AWAKE`].
+    pub rests_until: AtomicUsize,
     /// Sampled accesses that the main thread dropped since the rate was last looked at.
     pub dropped: AtomicU64,
     /// Replicas ask what was learned.
@@ -178,7 +180,7 @@ impl Shared {
             version: AtomicU64::new(0),
             rate_threshold: AtomicU64::new(SampleRate::ALL.threshold()),
             stop: AtomicBool::new(false),
-            rests: AtomicBool::new(false),
+            rests_until: AtomicUsize::new(AWAKE),
             dropped: AtomicU64::new(0),
             is_asked: AtomicBool::new(false),
             panic_please: AtomicBool::new(false),

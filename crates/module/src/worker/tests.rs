@@ -94,7 +94,7 @@ fn a_worker_that_rests_is_woken() {
             std::thread::yield_now();
         }
     };
-    wait(&|| worker.shared.rests.load(Ordering::Relaxed));
+    wait(&|| worker.shared.rests_until.load(Ordering::Relaxed) != AWAKE);
     worker.wake();
     assert!(worker.shared.queue.is_empty(), "nothing to wake it for");
     worker.shared.queue.push(sampled(Access::read(KeyHash::of_number(1), 10), 0, 0)).unwrap();

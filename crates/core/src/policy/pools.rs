@@ -176,6 +176,12 @@ impl<T> Pools<T> {
         (victims.min(SHORTLIST) * self.sample_size(donor)).saturating_sub(self.met(donor))
     }
 
+    /// Keys of the donor that will be met in any case before it gives, at least 1.
+    pub fn wanted(&self, donor: Donor) -> usize {
+        // Without a candidate, those that were met count for nothing until there is one.
+        if self.has_candidate(donor) { self.missing(donor, 1).max(1) } else { 1 }
+    }
+
     /// Keys of the donor that were met and aren't used up; 0 where it has no candidate.
     fn met(&self, donor: Donor) -> usize {
         match donor {

@@ -5,7 +5,7 @@
 //! strata by their hash, and what one ranking costs more than another is believed where it is by far more than strata
 //! differ by chance: one expensive key may make a window, not a decision. What is learned (density, and density
 //! steadied by the long run) is returned to as soon as it is not behind. Cost: four small caches' access per sampled
-//! access, K scores per eviction; about 80 bytes per ranking and sampled key that fits.
+//! access, K scores per eviction; about 130 bytes per sampled key that any of them holds.
 
 use super::history::Feature;
 use super::ranking::{GreedyAges, Ranker, Ranking, Subject};
@@ -18,6 +18,7 @@ use crate::units::KeyHash;
 /// Keys sampled per eviction.
 const SAMPLE_SIZE: usize = 16;
 const STRATA: usize = 16;
+const RIVALS: usize = Ranking::ALL.len();
 /// Room for so many keys more is never given back.
 const KEYS_KEPT_ROOM_FOR: usize = 256;
 /// What a window weighs one window later.
@@ -33,7 +34,8 @@ const WINDOWS_MIN: u32 = 3;
 /// The contest. See the file's opening.
 #[derive(Clone, Debug)]
 pub struct Contest {
-    rivals: [Rival; Ranking::ALL.len()],
+    keys: Keys,
+    rivals: [Rival; RIVALS],
     chosen: Ranking,
     /// Windows in which all have evicted.
     windows: u32,
@@ -43,26 +45,31 @@ impl Contest {
     /// Empty caches that stand for one of which `capacity_bytes` would be the sample's; `step_ticks` as
     /// [`GreedyAges::new`] has it.
     pub fn new(capacity_bytes: u64, step_ticks: u64, seed: u64) -> Self {
-        let rival = |ranking| Rival {
-            ranking,
+        let rival = |number: usize| Rival {
+            ranking: Ranking::ALL[number],
+            number,
             capacity_bytes,
             used_bytes: 0,
             held: Vec::new(),
-            place_of: KeyMap::default(),
             ages: GreedyAges::growing(step_ticks),
             cost_us: [0.0; STRATA],
             has_evicted: false,
             random: Random::new(seed),
         };
-        Contest { rivals: Ranking::ALL.map(rival), chosen: Ranking::Density, windows: 0 }
+        Contest { keys: Keys::default(), rivals: std::array::from_fn(rival), chosen: Ranking::Density, windows: 0 }
     }
 
     /// Takes one access of the sample at `now`; `feature` is what the key has shown with it, `expires` when its value
     /// does, in ticks.
     pub fn record(&mut self, access: &Access, now: u64, feature: Feature, expires: u64, table: &DensityTable) {
+        let slot = self.keys.slot_of(access.key);
+        let Access { size_bytes, penalty_us, .. } = *access;
+        let shown = Shown { feature, last: now, size_bytes, penalty_us };
+        let before = std::mem::replace(&mut self.keys.slots[slot as usize].shown, shown);
         for rival in &mut self.rivals {
-            rival.record(access, now, feature, expires, table);
+            rival.record(&mut self.keys, slot, access, (now, expires, before.size_bytes), table);
         }
+        self.keys.free_unless_held(slot);
     }
 
     /// The ranking that another has found is chosen until this one knows better.
@@ -92,24 +99,141 @@ impl Contest {
     /// The sample has become smaller: keys that it doesn't take go, and so does `factor` of the capacity.
     pub fn thin(&mut self, takes: impl Fn(KeyHash) -> bool, factor: f64) {
         for rival in &mut self.rivals {
-            rival.resize((rival.capacity_bytes as f64 * factor) as u64);
+            rival.resize(&mut self.keys, (rival.capacity_bytes as f64 * factor) as u64);
             for place in (0..rival.held.len()).rev() {
-                if !takes(rival.held[place].0) {
-                    rival.remove(place);
+                let slot = rival.held[place];
+                if !takes(self.keys.slots[slot as usize].key) {
+                    rival.remove(&mut self.keys, place);
+                    self.keys.free_unless_held(slot);
                 }
             }
-            rival.give_back();
         }
+        self.give_back();
     }
 
     /// Own memory, in bytes.
     pub fn memory_bytes(&self) -> usize {
-        self.rivals.iter().map(Rival::memory_bytes).sum()
+        self.keys.memory_bytes() + self.rivals.iter().map(Rival::memory_bytes).sum::<usize>()
     }
 
     /// The caches stand for one of which `capacity_bytes` is the sample's from now on.
     pub fn resize(&mut self, capacity_bytes: u64) {
-        self.rivals.iter_mut().for_each(|rival| rival.resize(capacity_bytes));
+        self.rivals.iter_mut().for_each(|rival| rival.resize(&mut self.keys, capacity_bytes));
+        self.give_back();
+    }
+
+    /// Gives back what memory was only needed before the caches became much smaller.
+    fn give_back(&mut self) {
+        let Contest { keys, rivals, .. } = self;
+        rivals.iter_mut().for_each(|rival| shrink(&mut rival.held));
+        let n_keys = keys.slots.len() - keys.free.len();
+        if keys.slots.capacity() > 2 * n_keys + KEYS_KEPT_ROOM_FOR {
+            keys.close_ranks();
+            rivals.iter_mut().for_each(|rival| rival.find_again(keys));
+        }
+    }
+}
+
+/// Leaves room for a quarter more, where it is twice what is used and more.
+fn shrink<T>(list: &mut Vec<T>) {
+    if list.capacity() > 2 * list.len() + KEYS_KEPT_ROOM_FOR {
+        list.shrink_to(list.len() + list.len() / 4);
+    }
+}
+
+/// What all caches know of a key alike.
+#[derive(Clone, Copy, Debug, Default)]
+struct Shown {
+    feature: Feature,
+    /// When it was last accessed.
+    last: u64,
+    size_bytes: u32,
+    penalty_us: f32,
+}
+
+/// A key's stay in one cache.
+#[derive(Clone, Copy, Debug)]
+struct Stay {
+    expires: u64,
+    n_requests: u32,
+    /// In the cache's list; [`NOWHERE`] where it isn't there.
+    place: u32,
+}
+
+const NOWHERE: u32 = u32::MAX;
+
+#[derive(Clone, Copy, Debug)]
+struct Slot {
+    shown: Shown,
+    key: KeyHash,
+    stays: [Stay; RIVALS],
+}
+
+impl Slot {
+    fn is_held(&self) -> bool {
+        self.stays.iter().any(|stay| stay.place != NOWHERE)
+    }
+
+    #[inline]
+    fn subject(&self, rival: usize) -> Subject {
+        let Shown { feature, last, size_bytes, penalty_us } = self.shown;
+        let Stay { expires, n_requests, .. } = self.stays[rival];
+        Subject { feature, last, expires, n_requests, size_bytes, penalty_us }
+    }
+}
+
+/// The keys that any of the caches holds, once for all: one look-up finds a key in each of them.
+#[derive(Clone, Debug, Default)]
+struct Keys {
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+    slot_of: KeyMap<u32>,
+}
+
+impl Keys {
+    /// The slot of a key, a new one where no cache holds it.
+    fn slot_of(&mut self, key: KeyHash) -> u32 {
+        let Keys { slots, free, slot_of } = self;
+        *slot_of.entry(key).or_insert_with(|| {
+            let absent = Stay { expires: 0, n_requests: 0, place: NOWHERE };
+            let new = Slot { shown: Shown::default(), key, stays: [absent; RIVALS] };
+            match free.pop() {
+                Some(slot) => {
+                    slots[slot as usize] = new;
+                    slot
+                }
+                None => {
+                    slots.push(new);
+                    slots.len() as u32 - 1
+                }
+            }
+        })
+    }
+
+    #[inline]
+    fn free_unless_held(&mut self, slot: u32) {
+        let Slot { key, .. } = self.slots[slot as usize];
+        if !self.slots[slot as usize].is_held() {
+            self.slot_of.remove(&key);
+            self.free.push(slot);
+        }
+    }
+
+    /// Moves the slots in use together. Who has their numbers has to find them again.
+    fn close_ranks(&mut self) {
+        self.slots.retain(Slot::is_held);
+        self.slots.shrink_to(self.slots.len() + self.slots.len() / 4);
+        self.free = Vec::new();
+        self.slot_of.shrink_to(self.slots.len() + self.slots.len() / 4);
+        for (number, slot) in self.slots.iter().enumerate() {
+            self.slot_of.insert(slot.key, number as u32);
+        }
+    }
+
+    fn memory_bytes(&self) -> usize {
+        self.slots.capacity() * size_of::<Slot>()
+            + self.free.capacity() * size_of::<u32>()
+            + self.slot_of.memory_bytes()
     }
 }
 
@@ -117,10 +241,12 @@ impl Contest {
 #[derive(Clone, Debug)]
 struct Rival {
     ranking: Ranking,
+    /// Its place in [`Ranking::ALL`].
+    number: usize,
     capacity_bytes: u64,
     used_bytes: u64,
-    held: Vec<(KeyHash, Subject)>,
-    place_of: KeyMap<u32>,
+    /// Slots of the keys that it holds.
+    held: Vec<u32>,
     ages: GreedyAges,
     /// What its misses have cost.
     cost_us: [f64; STRATA],
@@ -146,79 +272,98 @@ impl Rival {
         (gain > GAIN_MIN && mean > ERRORS_MIN * error).then_some(gain)
     }
 
-    fn record(&mut self, access: &Access, now: u64, feature: Feature, expires: u64, table: &DensityTable) {
-        let place = self.place_of.get(&access.key).copied();
-        let held = place.map(|place| self.remove(place as usize));
+    /// Takes one access at `now`; of the key's slot all but its stay here is as it is after the access, before which
+    /// its value had so many bytes.
+    fn record(
+        &mut self,
+        keys: &mut Keys,
+        slot: u32,
+        access: &Access,
+        (now, expires, bytes_before): (u64, u64, u32),
+        table: &DensityTable,
+    ) {
+        let held = keys.slots[slot as usize].stays[self.number];
+        if held.place != NOWHERE {
+            self.take_out(keys, held.place as usize, bytes_before);
+        }
         if access.op == Op::Delete {
             return;
         }
         // Of a value that is there, a read leaves the expiry as it was.
-        let alive = held.filter(|held| held.expires > now);
+        let alive = Some(held).filter(|held| held.place != NOWHERE && held.expires > now);
         if alive.is_none() && access.op == Op::Read {
             self.cost_us[access.key.0 as usize % STRATA] += f64::from(access.penalty_us);
         }
         let expires = alive.filter(|_| access.op == Op::Read).map_or(expires, |held| held.expires);
         let n_requests = alive.map_or(1, |held| held.n_requests.saturating_add(1));
-        let Access { size_bytes, penalty_us, .. } = *access;
-        if u64::from(size_bytes) > self.capacity_bytes {
+        let size_bytes = u64::from(access.size_bytes);
+        if size_bytes > self.capacity_bytes {
             return;
         }
-        while self.used_bytes + u64::from(size_bytes) > self.capacity_bytes {
-            self.evict(now, table);
+        while self.used_bytes + size_bytes > self.capacity_bytes {
+            self.evict(keys, now, table);
         }
-        self.place_of.insert(access.key, self.held.len() as u32);
-        self.used_bytes += u64::from(size_bytes);
-        self.held.push((access.key, Subject { feature, last: now, expires, n_requests, size_bytes, penalty_us }));
+        keys.slots[slot as usize].stays[self.number] = Stay { expires, n_requests, place: self.held.len() as u32 };
+        self.used_bytes += size_bytes;
+        self.held.push(slot);
     }
 
     /// Evicts the lowest of a sample.
-    fn evict(&mut self, now: u64, table: &DensityTable) {
+    fn evict(&mut self, keys: &mut Keys, now: u64, table: &DensityTable) {
         let ranker = Ranker { ranking: self.ranking, table, ages: &self.ages, now };
+        let places: [usize; SAMPLE_SIZE] = std::array::from_fn(|_| self.random.below(self.held.len() as u64) as usize);
+        let slots = places.map(|place| self.held[place]);
         let (mut victim, mut lowest) = (0, f32::INFINITY);
-        for _ in 0..SAMPLE_SIZE {
-            let place = self.random.below(self.held.len() as u64) as usize;
-            let score = ranker.score(&self.held[place].1);
+        for (place, slot) in places.into_iter().zip(slots) {
+            let score = ranker.score(&keys.slots[slot as usize].subject(self.number));
             if score < lowest {
                 (victim, lowest) = (place, score);
             }
         }
-        let gone = self.remove(victim);
+        let slot = self.held[victim];
         // No other ranking looks at ages once there are densities.
         if self.ranking == Ranking::Greedy || table.is_empty() {
-            self.ages.evicted(&gone, now);
+            self.ages.evicted(&keys.slots[slot as usize].subject(self.number), now);
         }
+        self.remove(keys, victim);
+        keys.free_unless_held(slot);
         self.has_evicted = true;
     }
 
-    fn remove(&mut self, place: usize) -> Subject {
-        let (key, gone) = self.held.swap_remove(place);
-        self.place_of.remove(&key);
-        self.used_bytes -= u64::from(gone.size_bytes);
-        if let Some((moved, _)) = self.held.get(place) {
-            self.place_of.insert(*moved, place as u32);
+    fn remove(&mut self, keys: &mut Keys, place: usize) {
+        let size_bytes = keys.slots[self.held[place] as usize].shown.size_bytes;
+        self.take_out(keys, place, size_bytes);
+    }
+
+    fn take_out(&mut self, keys: &mut Keys, place: usize, size_bytes: u32) {
+        let gone = self.held.swap_remove(place);
+        keys.slots[gone as usize].stays[self.number].place = NOWHERE;
+        self.used_bytes -= u64::from(size_bytes);
+        if let Some(&moved) = self.held.get(place) {
+            keys.slots[moved as usize].stays[self.number].place = place as u32;
         }
-        gone
     }
 
     fn memory_bytes(&self) -> usize {
-        self.held.capacity() * size_of::<(KeyHash, Subject)>() + self.place_of.memory_bytes() + self.ages.memory_bytes()
+        self.held.capacity() * size_of::<u32>() + self.ages.memory_bytes()
     }
 
-    fn resize(&mut self, capacity_bytes: u64) {
+    fn resize(&mut self, keys: &mut Keys, capacity_bytes: u64) {
         self.capacity_bytes = capacity_bytes;
         while self.used_bytes > capacity_bytes {
             let place = self.random.below(self.held.len() as u64) as usize;
-            self.remove(place);
+            let slot = self.held[place];
+            self.remove(keys, place);
+            keys.free_unless_held(slot);
         }
-        self.give_back();
     }
 
-    /// Gives back what memory was only needed before the cache became much smaller.
-    fn give_back(&mut self) {
-        let keys = self.held.len();
-        if self.held.capacity() > 2 * keys + KEYS_KEPT_ROOM_FOR {
-            self.held.shrink_to(keys + keys / 4);
-            self.place_of.shrink_to(keys + keys / 4);
+    /// The slots have other numbers than before.
+    fn find_again(&mut self, keys: &Keys) {
+        for (number, slot) in keys.slots.iter().enumerate() {
+            if let Some(held) = self.held.get_mut(slot.stays[self.number].place as usize) {
+                *held = number as u32;
+            }
         }
     }
 }
@@ -259,8 +404,10 @@ mod tests {
         let [density, .., idle] = contest.costs_us();
         assert!(density < 0.7 * idle, "{density} {idle}");
         for rival in &contest.rivals {
-            assert_eq!(rival.used_bytes, rival.held.iter().map(|(_, s)| u64::from(s.size_bytes)).sum::<u64>());
-            assert!(rival.held.iter().enumerate().all(|(i, (key, _))| rival.place_of.get(key) == Some(&(i as u32))));
+            let slots = || rival.held.iter().map(|&slot| &contest.keys.slots[slot as usize]);
+            assert_eq!(rival.used_bytes, slots().map(|slot| u64::from(slot.shown.size_bytes)).sum::<u64>());
+            assert!(slots().enumerate().all(|(i, slot)| slot.stays[rival.number].place == i as u32));
+            assert!(slots().all(|slot| contest.keys.slot_of.get(&slot.key).is_some()));
         }
     }
 
@@ -295,7 +442,8 @@ mod tests {
         let (mut contest, _) = run(|_, random| random.below(100), true);
         contest.thin(|key| key.0 % 2 == 0, 0.5);
         for rival in &contest.rivals {
-            assert!(rival.used_bytes <= 250 && rival.held.iter().all(|(key, _)| key.0 % 2 == 0));
+            let key = |&slot: &u32| contest.keys.slots[slot as usize].key;
+            assert!(rival.used_bytes <= 250 && rival.held.iter().all(|slot| key(slot).0 % 2 == 0));
         }
     }
 }

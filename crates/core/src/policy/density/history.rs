@@ -28,6 +28,26 @@ const STEPS_PER_HALF: u8 = 8;
 /// More of them than 2, 4, 8 and 16 requests have: where a range of counts ends and the next begins.
 const COUNT_STEPS: [u8; COUNTS - 1] = [21, 35, 50, 65];
 
+/// 2^x for x in sixteenths.
+const SIXTEENTHS: [f32; STEPS as usize] = [
+    1.0,
+    1.044_273_7,
+    1.090_507_7,
+    1.138_788_6,
+    1.189_207_1,
+    1.241_857_8,
+    1.296_839_6,
+    1.354_255_5,
+    std::f32::consts::SQRT_2,
+    1.476_826_2,
+    1.542_210_8,
+    1.610_490_3,
+    1.681_792_8,
+    1.756_252_2,
+    1.834_008_1,
+    1.915_206_6,
+];
+
 const TABLED: usize = 256;
 /// 2^-x for x in sixteenths.
 const PART: [f32; TABLED] = {
@@ -172,7 +192,8 @@ impl Feature {
     /// How often it was accessed, older requests less; at least 1.
     #[inline]
     pub fn often(self) -> f32 {
-        (f32::from(self.often) / STEPS).exp2()
+        let octave = u32::from(self.often) / SIXTEENTHS.len() as u32;
+        f32::from_bits((127 + octave) << 23) * SIXTEENTHS[usize::from(self.often) % SIXTEENTHS.len()]
     }
 }
 

@@ -97,18 +97,22 @@ impl DensityModel {
     /// A key of the sample was accessed at `now`, in ticks that never decrease; `feature` is what it has shown with
     /// this access.
     pub fn record(&mut self, key: KeyHash, op: Op, now: u64, feature: Feature) {
-        if let Some(seen) = self.seen.get(&key) {
-            let counts = of_feature(&mut self.rows, seen.feature);
-            let age = now - seen.last;
-            expose(counts, seen.counted - seen.last, age);
-            let count = &mut counts[age_bucket(age)];
-            count.accesses += 1.0;
-            count.reads += f32::from(u8::from(op == Op::Read));
-        }
+        let shown = Seen { last: now, counted: now, feature };
+        let Some(seen) = self.seen.get_mut(&key) else {
+            if op != Op::Delete {
+                self.seen.insert(key, shown);
+            }
+            return;
+        };
+        let before = std::mem::replace(seen, shown);
+        let counts = of_feature(&mut self.rows, before.feature);
+        let age = now - before.last;
+        expose(counts, before.counted - before.last, age);
+        let count = &mut counts[age_bucket(age)];
+        count.accesses += 1.0;
+        count.reads += f32::from(u8::from(op == Op::Read));
         if op == Op::Delete {
             self.seen.remove(&key);
-        } else {
-            self.seen.insert(key, Seen { last: now, counted: now, feature });
         }
     }
 

@@ -19,7 +19,7 @@ use crate::access::{Access, Op};
 use crate::access_ring::{AccessRing, Kind, REQUESTS_PER_TICK};
 use crate::error::ConfigError;
 use crate::expiry::{NEVER_US, expires_us_after};
-use crate::key_table::KeyTable;
+use crate::key_table::{self, KeyTable};
 use crate::policy::Snapshot;
 use crate::policy::cache::{Outcome, SAMPLE_SIZE_MAX};
 use crate::policy::over_target::OverTarget;
@@ -34,6 +34,8 @@ use crate::units::{KeyHash, PARTITIONS_MAX, PartitionId};
 const CONTEST_ROOM: usize = 4;
 /// How often the pace of the stream is looked at, in µs.
 const PACE_EVERY_US: u64 = 100_000;
+/// Values drawn at a time, at the most.
+const DRAWN_MAX: usize = 16;
 
 /// How the policy works.
 #[derive(Clone, Debug, PartialEq)]
@@ -201,52 +203,81 @@ impl Density {
         }
     }
 
-    /// What is known of a value, and when it was last accessed where that is remembered.
-    fn subject(&self, entry: &Entry, clock: u64) -> (Subject, Option<u32>) {
-        let now = self.accesses.now();
-        let known = self.keys.recall(entry.key, now as u32);
-        let shown = (feature_of(history_of(known.as_ref()), entry.penalty_us), entry.penalty_us);
+    /// What is remembered of a key.
+    fn recall(&self, key: KeyHash) -> Option<key_table::Entry> {
+        self.keys.recall(key, self.accesses.now() as u32)
+    }
+
+    /// What is known of a value.
+    #[inline]
+    fn subject(&self, entry: &Entry, known: Option<&key_table::Entry>, clock: u64) -> Subject {
+        let shown = (feature_of(history_of(known), entry.penalty_us), entry.penalty_us);
         let value = (entry.size_bytes, self.expires_at(entry.expires_us));
         let idle = || ((clock - entry.last_access) as f64 / self.pace.accesses_per_tick) as u64;
         let sees_part = self.config.watched.is_some();
-        (Subject::of(known.as_ref(), shown, now, value, sees_part, idle), known.map(|known| known.last))
+        Subject::of(known, shown, self.accesses.now(), value, sees_part, idle)
     }
 
     fn offer(&mut self, entry: &Entry, clock: u64) {
-        let (subject, last) = self.subject(entry, clock);
+        let known = self.recall(entry.key);
+        let subject = self.subject(entry, known.as_ref(), clock);
         let (table, ages) = (&self.learned.table, &self.ages);
         let score = Ranker { ranking: self.ranking, table, ages, now: self.accesses.now() }.score(&subject);
         let Entry { key, last_access, partition, .. } = *entry;
+        let last = known.map(|known| known.last);
         self.pools.offer(partition, f64::from(score), || Victim { key, last, last_access });
     }
 
-    /// Draws values until K that may go were met, or patience has run out.
+    /// Draws values until K that may go were met, or patience has run out. One word of each is read before any is
+    /// looked at, so that the waits for memory overlap.
     fn meet(&mut self, table: &Table, donor: Donor, may_give: OverTarget) {
-        let patience = PATIENCE * self.config.sample_size as usize;
+        let mut patience = PATIENCE * self.config.sample_size as usize;
         let mut met = 0;
-        for _ in 0..patience {
-            if self.pools.will_do(donor, met) {
-                return;
-            }
-            let entry = table.entries()[self.random.below(table.entries().len() as u64) as usize];
-            if may_give.holds(entry.partition) {
-                met += 1;
-                self.offer(&entry, table.clock());
+        while patience > 0 && !self.pools.will_do(donor, met) {
+            let wanted = self.pools.wanted(donor).min(patience).min(DRAWN_MAX);
+            patience -= wanted;
+            let mut drawn = [0; DRAWN_MAX];
+            let drawn = &mut drawn[..wanted];
+            drawn.fill_with(|| self.random.below(table.entries().len() as u64) as usize);
+            let near = drawn.iter().fold(0, |near, &place| near ^ self.keys.warm(table.entries()[place].key));
+            std::hint::black_box(near);
+            for &mut place in drawn {
+                let entry = &table.entries()[place];
+                if may_give.holds(entry.partition) {
+                    met += 1;
+                    self.offer(entry, table.clock());
+                }
             }
         }
     }
 
-    /// Where a victim lies, unless it has gone or was accessed since it was met.
-    fn place_of(&self, victim: &Victim, table: &Table) -> Option<usize> {
+    /// Who gives next, and whose keys may go: anyone's, where nobody has bounds.
+    fn donor(&self, incoming: &Entry) -> (Donor, OverTarget) {
+        let Held { used_bytes, bytes_min, bytes_max } = &self.tenants;
+        if self.config.bounds.is_empty() {
+            return (Donor::Anyone, OverTarget::all());
+        }
+        let mut used = *used_bytes;
+        used[incoming.partition.index()] += u64::from(incoming.size_bytes);
+        let donor = next_donor(&used, &[], bytes_max, OverTarget::default, true).unwrap_or(Donor::Anyone);
+        let may_give = match donor {
+            Donor::Partition(id) if used_bytes[id.index()] > 0 => OverTarget::only(id),
+            _ => OverTarget::above_minimum(used_bytes, bytes_min),
+        };
+        (donor, may_give)
+    }
+
+    /// Where a victim lies and what is known of it, unless it has gone or was accessed since it was met.
+    fn find(&self, victim: &Victim, table: &Table) -> Option<(usize, Subject)> {
         let place = table.place_of(victim.key)?;
         let entry = &table.entries()[place];
-        let known = self.keys.recall(victim.key, self.accesses.now() as u32);
+        let known = self.recall(victim.key);
         let was_accessed = match (&known, victim.last) {
             _ if self.config.watched.is_some() => entry.last_access != victim.last_access,
             (None, None) => entry.last_access != victim.last_access,
             _ => was_accessed(known.as_ref(), victim.last),
         };
-        (!was_accessed).then_some(place)
+        (!was_accessed).then(|| (place, self.subject(entry, known.as_ref(), table.clock())))
     }
 
     /// Notes an access, and feeds the learner where its key is in the sample. What isn't watched doesn't reach it, a
@@ -302,19 +333,12 @@ impl Density {
 impl Order for Density {
     fn victim(&mut self, table: &Table, incoming: &Entry) -> usize {
         self.accesses.settle(&mut self.keys);
-        let mut used = self.tenants.used_bytes;
-        used[incoming.partition.index()] += u64::from(incoming.size_bytes);
-        let donor = next_donor(&used, &[], &self.tenants.bytes_max, OverTarget::default, true).unwrap_or(Donor::Anyone);
-        let may_give = match donor {
-            Donor::Partition(id) if self.tenants.used_bytes[id.index()] > 0 => OverTarget::only(id),
-            _ => OverTarget::above_minimum(&self.tenants.used_bytes, &self.tenants.bytes_min),
-        };
+        let (donor, may_give) = self.donor(incoming);
         loop {
             self.meet(table, donor, may_give);
             let victim = self.pools.take(donor).or_else(|| self.pools.take(Donor::Anyone));
-            let place = victim.and_then(|victim| self.place_of(&victim, table));
-            if let Some(place) = place.filter(|&place| may_give.holds(table.entries()[place].partition)) {
-                let (gone, _) = self.subject(&table.entries()[place], table.clock());
+            let found = victim.and_then(|victim| self.find(&victim, table));
+            if let Some((place, gone)) = found.filter(|&(place, _)| may_give.holds(table.entries()[place].partition)) {
                 self.ages.evicted(&gone, self.accesses.now());
                 return place;
             }

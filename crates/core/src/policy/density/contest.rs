@@ -312,12 +312,13 @@ impl Rival {
     fn evict(&mut self, keys: &mut Keys, now: u64, table: &DensityTable) {
         let ranker = Ranker { ranking: self.ranking, table, ages: &self.ages, now };
         let places: [usize; SAMPLE_SIZE] = std::array::from_fn(|_| self.random.below(self.held.len() as u64) as usize);
-        let slots = places.map(|place| self.held[place]);
+        // All are fetched before any is looked at, so that the waits for memory overlap.
+        let subjects = places.map(|place| keys.slots[self.held[place] as usize].subject(self.number));
         let (mut victim, mut lowest) = (0, f32::INFINITY);
-        for (place, slot) in places.into_iter().zip(slots) {
-            let score = ranker.score(&keys.slots[slot as usize].subject(self.number));
+        for (place, subject) in places.iter().zip(&subjects) {
+            let score = ranker.score(subject);
             if score < lowest {
-                (victim, lowest) = (place, score);
+                (victim, lowest) = (*place, score);
             }
         }
         let slot = self.held[victim];

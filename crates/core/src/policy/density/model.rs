@@ -8,7 +8,7 @@
 //! sampled key.
 
 use super::history::{FEATURES, Feature, GAPS, GROUPS};
-use super::table::{AGES, DensityTable, Rate, age_bucket, bounds_of};
+use super::table::{AGES, DensityTable, Rate, Rates, age_bucket, bounds_of};
 use crate::access::Op;
 use crate::error::ConfigError;
 use crate::model::key_map::KeyMap;
@@ -22,6 +22,9 @@ const PRIOR_HAZARD: f32 = 0.5;
 
 /// What is taught of one age, at the least.
 const COUNT_MIN: f32 = 1e-3;
+
+/// How many rows others lean on.
+const PARENTS: usize = 1 + GAPS;
 
 /// Whose counts a row leans on where its own are few: all of the same gap, or all that were seen once.
 fn parent(row: usize) -> usize {
@@ -129,16 +132,19 @@ impl DensityModel {
     /// Ends a window at `now`: the table of what was learned, by which all is forgotten a little, and keys not asked
     /// for in `forget_after` ticks wholly.
     pub fn end_window(&mut self, now: u64, forget_after: u64) -> DensityTable {
-        for seen in self.seen.values_mut() {
-            expose(of_feature(&mut self.rows, seen.feature), seen.counted - seen.last, now - seen.last);
+        let rows = &mut self.rows;
+        self.seen.retain(|_, seen| {
+            expose(of_feature(rows, seen.feature), seen.counted - seen.last, now - seen.last);
             seen.counted = now;
-        }
-        self.seen.retain(|_, seen| now - seen.last < forget_after);
+            now - seen.last < forget_after
+        });
         let table = self.table();
-        for count in self.rows.iter_mut().flatten().flat_map(|row| row.iter_mut()) {
-            count.accesses *= self.config.decay;
-            count.reads *= self.config.decay;
-            count.ticks *= self.config.decay;
+        for row in self.rows.iter_mut().flatten() {
+            for count in row.iter_mut() {
+                count.accesses *= self.config.decay;
+                count.reads *= self.config.decay;
+                count.ticks *= self.config.decay;
+            }
         }
         table
     }
@@ -149,7 +155,8 @@ impl DensityModel {
             let is_something = count.accesses + count.ticks > COUNT_MIN;
             is_something.then_some((i as u32, [count.accesses, count.reads, count.ticks]))
         };
-        self.all_rows().flatten().enumerate().filter_map(known).collect()
+        let rows = self.rows.iter().map(|row| row.as_deref().unwrap_or(&EMPTY_ROW));
+        rows.flatten().enumerate().filter_map(known).collect()
     }
 
     /// Counts on from what another has counted, and forgets its own. What can't be is left out.
@@ -165,27 +172,35 @@ impl DensityModel {
         self.table()
     }
 
-    /// The counts of each feature, by age.
-    fn all_rows(&self) -> impl Iterator<Item = &Row> {
-        self.rows.iter().map(|row| row.as_deref().unwrap_or(&EMPTY_ROW))
-    }
-
     fn table(&self) -> DensityTable {
-        let mut all = [Count::default(); AGES];
-        let mut parents = vec![[Count::default(); AGES]; 1 + GAPS];
-        for (i, counts) in self.all_rows().enumerate() {
-            let parent = &mut parents[parent(i)];
-            for ((count, all), parent) in counts.iter().zip(&mut all).zip(parent) {
+        let (mut all, mut parents) = (EMPTY_ROW, [EMPTY_ROW; PARENTS]);
+        for (i, counts) in self.rows.iter().enumerate() {
+            let Some(counts) = counts else { continue };
+            for ((count, all), parent) in counts.iter().zip(&mut all).zip(&mut parents[parent(i)]) {
                 all.add(count);
                 parent.add(count);
             }
         }
         let all = leaning(&all, &prior());
-        let parents: Vec<Vec<Rate>> = parents.iter().map(|counts| leaning(counts, &all)).collect();
-        DensityTable::of(self.all_rows().enumerate().map(|(i, counts)| {
-            let parent = &parents[parent(i)];
-            if i < GROUPS { leaning(counts, &as_seldom(counts, parent)) } else { leaning(counts, parent) }
-        }))
+        let parents = parents.map(|counts| leaning(&counts, &all));
+        let mut table = DensityTable::with_room_for(FEATURES);
+        // What was never seen is expected to be as its parent: the same for all of one parent.
+        let mut unseen = [None; PARENTS];
+        for (i, counts) in self.rows.iter().enumerate() {
+            let expected = &parents[parent(i)];
+            match counts {
+                Some(counts) if i < GROUPS => table.push(&leaning(counts, &as_seldom(counts, expected))),
+                Some(counts) => table.push(&leaning(counts, expected)),
+                None => match unseen[parent(i)] {
+                    Some(row) => table.push_again(row),
+                    None => {
+                        unseen[parent(i)] = Some(i);
+                        table.push(&leaning(&EMPTY_ROW, expected));
+                    }
+                },
+            }
+        }
+        table
     }
 
     /// Own memory, in bytes.
@@ -215,29 +230,29 @@ fn expose(counts: &mut [Count], from: u64, to: u64) {
     }
 }
 
-fn prior() -> Vec<Rate> {
+fn prior() -> Rates {
     let middle = |(first, width): (u64, u64)| first as f32 + width as f32 / 2.0;
-    (0..AGES).map(|bucket| Rate { hazard: PRIOR_HAZARD / middle(bounds_of(bucket)), reads: 1.0 }).collect()
+    std::array::from_fn(|bucket| Rate { hazard: PRIOR_HAZARD / middle(bounds_of(bucket)), reads: 1.0 })
 }
 
 /// Rates from counts, leaning on a parent's where counts are few (the mean of a Gamma, and of a Beta, prior of the
 /// parent's mean).
-fn leaning(counts: &[Count], parent: &[Rate]) -> Vec<Rate> {
-    let rate = |(count, parent): (&Count, &Rate)| Rate {
+fn leaning(counts: &Row, parent: &Rates) -> Rates {
+    let rate = |count: &Count, parent: &Rate| Rate {
         hazard: (count.accesses + PRIOR_ACCESSES) / (count.ticks + PRIOR_ACCESSES / parent.hazard),
         reads: (count.reads + PRIOR_ACCESSES * parent.reads) / (count.accesses + PRIOR_ACCESSES),
     };
-    counts.iter().zip(parent).map(rate).collect()
+    std::array::from_fn(|bucket| rate(&counts[bucket], &parent[bucket]))
 }
 
 /// What is expected of a group whose keys come back less often than the parent's where both were seen: as much less
 /// at all ages (proportional hazards, Cox 1972). Without it a burst of expensive keys that never come again would be
 /// worth keeping for the ages that nobody has seen of them yet. Never more than the parent's.
-fn as_seldom(counts: &[Count], parent: &[Rate]) -> Vec<Rate> {
+fn as_seldom(counts: &Row, parent: &Rates) -> Rates {
     let seen: f32 = counts.iter().map(|count| count.accesses).sum();
     let expected: f32 = counts.iter().zip(parent).map(|(count, rate)| count.ticks * rate.hazard).sum();
     let ratio = ((seen + PRIOR_ACCESSES) / (expected + PRIOR_ACCESSES)).min(1.0);
-    parent.iter().map(|rate| Rate { hazard: rate.hazard * ratio, ..*rate }).collect()
+    parent.map(|rate| Rate { hazard: rate.hazard * ratio, ..rate })
 }
 
 #[cfg(test)]

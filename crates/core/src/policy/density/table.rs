@@ -39,6 +39,9 @@ pub(super) struct Rate {
     pub reads: f32,
 }
 
+/// The rates of a feature, by age.
+pub(super) type Rates = [Rate; AGES];
+
 /// What lies ahead of a key up to some horizon.
 #[derive(Clone, Copy, Debug)]
 struct Stretch {
@@ -55,9 +58,9 @@ struct Stretch {
 /// By age, the largest gain per tick over any horizon of whole buckets. From the oldest age back, a stretch takes in
 /// the next as long as that pays more than itself: those taken in are then the best horizon (the concave hull of gain
 /// by time). O(ages).
-fn indices(rates: &[Rate]) -> Vec<Index> {
-    let mut indices = vec![Index::default(); rates.len()];
-    let mut ahead: Vec<Stretch> = Vec::new();
+fn indices(rates: &Rates) -> [Index; AGES] {
+    let mut indices = [Index::default(); AGES];
+    let mut ahead: Vec<Stretch> = Vec::with_capacity(AGES);
     for (bucket, rate) in rates.iter().enumerate().rev() {
         let survival = (-rate.hazard * bounds_of(bucket).1 as f32).exp();
         let accessed = 1.0 - survival;
@@ -93,9 +96,19 @@ pub struct DensityTable {
 }
 
 impl DensityTable {
-    /// From the rates of each feature, by age.
-    pub(super) fn of(rates: impl Iterator<Item = Vec<Rate>>) -> Self {
-        DensityTable { indices: rates.flat_map(|rates| indices(&rates)).collect() }
+    /// A table that is to have so many features.
+    pub(super) fn with_room_for(features: usize) -> Self {
+        DensityTable { indices: Vec::with_capacity(features * AGES) }
+    }
+
+    /// Adds the next feature, of these rates.
+    pub(super) fn push(&mut self, rates: &Rates) {
+        self.indices.extend_from_slice(&indices(rates));
+    }
+
+    /// Adds another that is like one that is there.
+    pub(super) fn push_again(&mut self, row: usize) {
+        self.indices.extend_from_within(row * AGES..(row + 1) * AGES);
     }
 
     /// True before anything was learned: another ranking has to do.
@@ -168,7 +181,8 @@ mod tests {
     fn reads_add_up_over_a_stay() {
         let feature = Feature::default();
         let rate = Rate { hazard: 0.01, reads: 1.0 };
-        let table = DensityTable::of((0..=feature.row()).map(|_| vec![rate; AGES]));
+        let mut table = DensityTable::default();
+        (0..=feature.row()).for_each(|_| table.push(&[rate; AGES]));
         for (age, until, expected) in [(0, 50, 0.5), (40, 1_000, 9.6), (1_000, 1_000, 0.0), (7, 3, 0.0)] {
             let reads = table.reads_until(feature, age, until);
             assert!((reads - expected).abs() < 0.01 + 0.02 * expected, "{age} to {until}: {reads}");
@@ -183,7 +197,7 @@ mod tests {
             let rate = |&(hazard, reads)| {
                 Rate { hazard: f32::from(hazard) / 10_000.0, reads: f32::from(reads) / 1000.0 }
             };
-            let rates: Vec<Rate> = hazards.iter().map(rate).collect();
+            let rates: Rates = std::array::from_fn(|age| rate(&hazards[age]));
             let indices = indices(&rates);
             for from in [0, 3, 10, 40] {
                 let (mut gain, mut ticks, mut survival, mut best) = (0.0_f64, 0.0_f64, 1.0_f64, 0.0_f64);

@@ -110,20 +110,17 @@ fn take_best(stays: &[Stay], mut left_us: Vec<f64>, capacity_bytes: u64, mut roo
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod brute_force {
     use std::collections::BTreeMap;
-    use std::sync::Arc;
 
-    use proptest::prelude::*;
-    use tenure_core::access::Access;
+    use tenure_core::access::{Access, Op};
     use tenure_core::expiry::expires_us_after;
-    use tenure_core::units::KeyHash;
 
-    use super::*;
+    use crate::offline::saved_us;
 
     /// The least that misses can cost after `warm_up` accesses, by trying every set of values that fits after every
     /// access (admission is free). A state is by key when the value held expires.
-    fn brute_force(accesses: &[Access], capacity: u64, warm_up: usize) -> f64 {
+    pub(crate) fn brute_force(accesses: &[Access], capacity: u64, warm_up: usize) -> f64 {
         let keys = accesses.iter().map(|a| a.key.0 as usize + 1).max().unwrap_or(0);
         let mut costs = BTreeMap::from([(vec![None; keys], 0.0)]);
         let mut sizes = vec![0_u64; keys];
@@ -149,6 +146,18 @@ mod tests {
         }
         costs.into_values().fold(f64::INFINITY, f64::min)
     }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use proptest::prelude::*;
+    use tenure_core::access::Access;
+    use tenure_core::units::KeyHash;
+
+    use super::brute_force::brute_force;
+    use super::*;
 
     fn access(key: u64, size_bytes: u32, penalty_us: f32, op: Op) -> Access {
         Access { penalty_us, op, ..Access::read(KeyHash(key), size_bytes) }

@@ -9,6 +9,7 @@
 pub mod belady;
 pub mod bound;
 pub mod costs;
+pub mod foo;
 pub mod grid;
 pub mod ladder;
 mod lives;

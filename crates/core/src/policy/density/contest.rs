@@ -4,10 +4,15 @@
 //! bytes is stood for by one of `C` × rate; pRedis's authors choose between two policies so. Keys fall into sixteen
 //! strata by their hash, and what one ranking costs more than another is believed where it is by far more than strata
 //! differ by chance: one expensive key may make a window, not a decision. What is learned (density, and density
-//! steadied by the long run) is returned to as soon as it is not behind. Cost: four small caches' access per sampled
-//! access, K scores per eviction; about 130 bytes per sampled key that any of them holds.
+//! steadied by the long run) is returned to as soon as it is not behind. What is expected of keys that were silent for
+//! long can't be told from what was seen: a loop comes round, what has died doesn't. So that is found out here, too: the
+//! steady ranking takes part twice, by a table of either kind (`model.rs`). Cost: five small caches' access per sampled
+//! access, K scores per eviction; about 150 bytes per sampled key that any of them holds.
+
+use std::sync::Arc;
 
 use super::history::Feature;
+use super::model::Tail;
 use super::ranking::{GreedyAges, Ranker, Ranking, Subject};
 use super::table::DensityTable;
 use crate::access::{Access, Op};
@@ -18,7 +23,15 @@ use crate::units::KeyHash;
 /// Keys sampled per eviction.
 const SAMPLE_SIZE: usize = 16;
 const STRATA: usize = 16;
-const RIVALS: usize = Ranking::ALL.len();
+/// Who takes part. The first are the rankings, in their order; the last looks at what has died with another eye.
+const PARTS: [(Ranking, Tail); RIVALS] = [
+    (Ranking::Density, Tail::Others),
+    (Ranking::Steady, Tail::Others),
+    (Ranking::Greedy, Tail::Others),
+    (Ranking::Idle, Tail::Others),
+    (Ranking::Steady, Tail::Learned),
+];
+const RIVALS: usize = Ranking::ALL.len() + 1;
 /// Room for so many keys more is never given back.
 const KEYS_KEPT_ROOM_FOR: usize = 256;
 /// What a window weighs one window later.
@@ -31,12 +44,15 @@ const ERRORS_MIN: f64 = 3.0;
 /// paid later.
 const WINDOWS_MIN: u32 = 3;
 
+/// What was learned, with each of [`Tail::ALL`].
+pub type Tables = [Arc<DensityTable>; Tail::ALL.len()];
+
 /// The contest. See the file's opening.
 #[derive(Clone, Debug)]
 pub struct Contest {
     keys: Keys,
     rivals: [Rival; RIVALS],
-    chosen: Ranking,
+    chosen: (Ranking, Tail),
     /// Windows in which all have evicted.
     windows: u32,
 }
@@ -46,7 +62,7 @@ impl Contest {
     /// [`GreedyAges::new`] has it.
     pub fn new(capacity_bytes: u64, step_ticks: u64, seed: u64) -> Self {
         let rival = |number: usize| Rival {
-            ranking: Ranking::ALL[number],
+            part: PARTS[number],
             number,
             capacity_bytes,
             used_bytes: 0,
@@ -56,36 +72,36 @@ impl Contest {
             has_evicted: false,
             random: Random::new(seed),
         };
-        Contest { keys: Keys::default(), rivals: std::array::from_fn(rival), chosen: Ranking::Density, windows: 0 }
+        Contest { keys: Keys::default(), rivals: std::array::from_fn(rival), chosen: PARTS[0], windows: 0 }
     }
 
     /// Takes one access of the sample at `now`; `feature` is what the key has shown with it, `expires` when its value
     /// does, in ticks.
-    pub fn record(&mut self, access: &Access, now: u64, feature: Feature, expires: u64, table: &DensityTable) {
+    pub fn record(&mut self, access: &Access, now: u64, feature: Feature, expires: u64, tables: &Tables) {
         let slot = self.keys.slot_of(access.key);
         let Access { size_bytes, penalty_us, .. } = *access;
         let shown = Shown { feature, last: now, size_bytes, penalty_us };
         let before = std::mem::replace(&mut self.keys.slots[slot as usize].shown, shown);
         for rival in &mut self.rivals {
-            rival.record(&mut self.keys, slot, access, (now, expires, before.size_bytes), table);
+            rival.record(&mut self.keys, slot, access, (now, expires, before.size_bytes), tables);
         }
         self.keys.free_unless_held(slot);
     }
 
     /// The ranking that another has found is chosen until this one knows better.
     pub fn begin_with(&mut self, ranking: Ranking) {
-        self.chosen = ranking;
+        self.chosen = (ranking, Tail::Others);
     }
 
-    /// Ends a window: the ranking to evict by until the next ends.
-    pub fn end_window(&mut self) -> Ranking {
+    /// Ends a window: the ranking to evict by until the next ends, and by which table.
+    pub fn end_window(&mut self) -> (Ranking, Tail) {
         // A cache that never had to evict says nothing.
         self.windows += u32::from(self.rivals.iter().all(|rival| rival.has_evicted));
         if self.windows > WINDOWS_MIN {
-            let own = self.rivals.iter().find(|rival| rival.ranking == self.chosen).unwrap_or(&self.rivals[0]);
-            let ahead = |rival: &Rival| own.gain_of(rival).filter(|_| rival.ranking != self.chosen);
-            let best = self.rivals.iter().filter_map(|rival| Some((ahead(rival)?, rival.ranking)));
-            self.chosen = best.max_by(|a, b| a.0.total_cmp(&b.0)).map_or(self.chosen, |(_, ranking)| ranking);
+            let own = self.rivals.iter().find(|rival| rival.part == self.chosen).unwrap_or(&self.rivals[0]);
+            let ahead = |rival: &Rival| own.gain_of(rival).filter(|_| rival.part != self.chosen);
+            let best = self.rivals.iter().filter_map(|rival| Some((ahead(rival)?, rival.part)));
+            self.chosen = best.max_by(|a, b| a.0.total_cmp(&b.0)).map_or(self.chosen, |(_, part)| part);
         }
         self.rivals.iter_mut().flat_map(|rival| &mut rival.cost_us).for_each(|cost_us| *cost_us *= DECAY);
         self.chosen
@@ -240,8 +256,9 @@ impl Keys {
 /// One ranking's cache.
 #[derive(Clone, Debug)]
 struct Rival {
-    ranking: Ranking,
-    /// Its place in [`Ranking::ALL`].
+    /// How it ranks.
+    part: (Ranking, Tail),
+    /// Its place in [`PARTS`].
     number: usize,
     capacity_bytes: u64,
     used_bytes: u64,
@@ -263,7 +280,7 @@ impl Rival {
             *difference = own - other;
         }
         let mean = differences.iter().sum::<f64>() / STRATA as f64;
-        if other.ranking.is_learned() {
+        if other.part.0.is_learned() {
             return (mean > 0.0).then_some(mean * STRATA as f64 / total_us);
         }
         let variance = differences.iter().map(|d| (d - mean).powi(2)).sum::<f64>() / (STRATA - 1) as f64;
@@ -280,7 +297,7 @@ impl Rival {
         slot: u32,
         access: &Access,
         (now, expires, bytes_before): (u64, u64, u32),
-        table: &DensityTable,
+        tables: &Tables,
     ) {
         let held = keys.slots[slot as usize].stays[self.number];
         if held.place != NOWHERE {
@@ -301,7 +318,7 @@ impl Rival {
             return;
         }
         while self.used_bytes + size_bytes > self.capacity_bytes {
-            self.evict(keys, now, table);
+            self.evict(keys, now, &tables[self.part.1 as usize]);
         }
         keys.slots[slot as usize].stays[self.number] = Stay { expires, n_requests, place: self.held.len() as u32 };
         self.used_bytes += size_bytes;
@@ -310,7 +327,7 @@ impl Rival {
 
     /// Evicts the lowest of a sample.
     fn evict(&mut self, keys: &mut Keys, now: u64, table: &DensityTable) {
-        let ranker = Ranker { ranking: self.ranking, table, ages: &self.ages, now };
+        let ranker = Ranker { ranking: self.part.0, table, ages: &self.ages, now };
         let places: [usize; SAMPLE_SIZE] = std::array::from_fn(|_| self.random.below(self.held.len() as u64) as usize);
         // All are fetched before any is looked at, so that the waits for memory overlap.
         let subjects = places.map(|place| keys.slots[self.held[place] as usize].subject(self.number));
@@ -323,7 +340,7 @@ impl Rival {
         }
         let slot = self.held[victim];
         // No other ranking looks at ages once there are densities.
-        if self.ranking == Ranking::Greedy || table.is_empty() {
+        if self.part.0 == Ranking::Greedy || table.is_empty() {
             self.ages.evicted(&keys.slots[slot as usize].subject(self.number), now);
         }
         self.remove(keys, victim);
@@ -380,7 +397,7 @@ mod tests {
         let mut contest = Contest::new(500, 100, 1);
         let mut histories: KeyMap<(u64, History)> = KeyMap::default();
         let (mut model, mut random) = (DensityModel::new(DensityConfig::default()).unwrap(), Random::new(5));
-        let (mut table, mut ranking) = (DensityTable::default(), Ranking::Density);
+        let (mut tables, mut ranking) = (Tables::default(), Ranking::Density);
         for now in 0..20_000_u64 {
             let access = Access { penalty_us: 100.0, ..Access::read(KeyHash::of_number(keys(now, &mut random)), 10) };
             let (last, history) = histories.get(&access.key).copied().unwrap_or_default();
@@ -389,10 +406,10 @@ mod tests {
             let op = if table_of_lies { Op::Write } else { Op::Read };
             let feature = history.feature(0);
             model.record(access.key, if now % 7 == 0 { Op::Read } else { op }, now, feature);
-            contest.record(&access, now, feature, u64::MAX, &table);
+            contest.record(&access, now, feature, u64::MAX, &tables);
             if now % 2_000 == 1_999 {
-                table = model.end_window(now, 1 << 20);
-                ranking = contest.end_window();
+                tables = model.end_window_with(now, 1 << 20, Tail::ALL).map(Arc::new);
+                (ranking, _) = contest.end_window();
             }
         }
         (contest, ranking)
@@ -402,7 +419,7 @@ mod tests {
     fn a_loop_is_for_density_and_everything_is_accounted_for() {
         let (contest, ranking) = run(|now, _| now % 60, false);
         assert_eq!(ranking, Ranking::Density);
-        let [density, .., idle] = contest.costs_us();
+        let [density, _, _, idle] = contest.costs_us();
         assert!(density < 0.7 * idle, "{density} {idle}");
         for rival in &contest.rivals {
             let slots = || rival.held.iter().map(|&slot| &contest.keys.slots[slot as usize]);
@@ -431,7 +448,7 @@ mod tests {
         let feature = History::default().accessed(0, 0, 1e-6).feature(0);
         for key in 0..20_000 {
             let access = Access { penalty_us: 100.0, ..Access::read(KeyHash::of_number(key), 10) };
-            contest.record(&access, key, feature, u64::MAX, &DensityTable::default());
+            contest.record(&access, key, feature, u64::MAX, &Tables::default());
         }
         let large = contest.memory_bytes();
         contest.resize(1 << 14);

@@ -2,14 +2,14 @@
 //! size and the stream's rate, and read at the end of each window.
 //!
 //! The server's worker and the simulated cache both learn by this. Nothing comes in while memory is far from its limit.
-//! The contest takes a quarter of the sample at most: its four caches take eight times the memory per key.
-//! Memory: 0.2 to 0.45 MB, and about 40 bytes a sampled key and 320 a key of the contest's that fits.
+//! The contest takes a quarter of the sample at most: its five caches take four times the memory per key.
+//! Memory: 0.4 to 0.65 MB, and about 40 bytes a sampled key and 150 a key of the contest's that fits.
 
 use std::sync::Arc;
 
-use super::contest::Contest;
+use super::contest::{Contest, Tables};
 use super::history::Feature;
-use super::model::{DensityConfig, DensityModel};
+use super::model::{DensityConfig, DensityModel, Tail};
 use super::ranking::Ranking;
 use super::table::DensityTable;
 use crate::access::{Access, Op};
@@ -105,6 +105,8 @@ pub struct Learner {
     window_requests: u64,
     windows: u32,
     now: u64,
+    /// What was learned, with either tail.
+    tables: Tables,
     learned: Learned,
 }
 
@@ -125,6 +127,7 @@ impl Learner {
             window_requests,
             windows: 0,
             now: 0,
+            tables: Tables::default(),
             learned: Learned::default(),
         })
     }
@@ -139,7 +142,7 @@ impl Learner {
         self.model.record(access.key, op, self.now, feature);
         if self.capacity_bytes > 0 && self.contest_rate.takes(access.key) {
             let access = Access { op, penalty_us, ..*access };
-            self.contest.record(&access, self.now, feature, expires, &self.learned.table);
+            self.contest.record(&access, self.now, feature, expires, &self.tables);
         }
     }
 
@@ -180,9 +183,10 @@ impl Learner {
     pub fn end_window(&mut self, capacity_bytes: u64) -> Learned {
         let was_short = self.window_requests() < self.window_requests;
         self.windows += 1;
-        self.learned.table =
-            Arc::new(self.model.end_window(self.now, WINDOWS_REMEMBERED * self.window_requests / REQUESTS_PER_TICK));
-        let ranking = if was_short { Ranking::Density } else { self.contest.end_window() };
+        let forget_after = WINDOWS_REMEMBERED * self.window_requests / REQUESTS_PER_TICK;
+        self.tables = self.model.end_window_with(self.now, forget_after, Tail::ALL).map(Arc::new);
+        let (ranking, tail) = if was_short { (Ranking::Density, Tail::Others) } else { self.contest.end_window() };
+        self.learned.table = Arc::clone(&self.tables[tail as usize]);
         self.learned.ranking = Some(ranking);
         self.learned.costs_us = self.contest.costs_us();
         self.learned.sampled_keys = self.model.sampled_keys();
@@ -202,6 +206,7 @@ impl Learner {
     pub fn begin_with(&mut self, teaching: &Teaching) {
         self.windows = teaching.windows;
         self.learned.table = Arc::new(self.model.begin_with(&teaching.counts));
+        self.tables = Tail::ALL.map(|_| Arc::clone(&self.learned.table));
         self.learned.ranking = Ranking::ALL.get(usize::from(teaching.ranking)).copied();
         if let Some(ranking) = self.learned.ranking {
             self.contest.begin_with(ranking);
@@ -220,7 +225,9 @@ impl Learner {
 
     /// Own memory, in bytes.
     pub fn memory_bytes(&self) -> usize {
-        self.model.memory_bytes() + self.contest.memory_bytes() + self.learned.table.memory_bytes()
+        self.model.memory_bytes()
+            + self.contest.memory_bytes()
+            + self.tables.iter().map(|table| table.memory_bytes()).sum::<usize>()
     }
 }
 

@@ -36,7 +36,7 @@ pub use history::{FEATURES, Feature, GROUPS, History};
 pub use learner::{Learned, Learner, LearnerConfig, Shown, Teaching, age_step};
 pub use load::Load;
 pub use miss_costs::{Delays, MissCosts, Noise, feature_of};
-pub use model::{DensityConfig, DensityModel};
+pub use model::{DensityConfig, DensityModel, Tail};
 pub use ranking::{GreedyAges, Ranker, Ranking, Subject};
 pub use ranks::{Basis, Ranks, Value, was_accessed};
 pub use simulated::{Bounds, Density, DensityPolicyConfig, Watched};

@@ -16,6 +16,10 @@ use crate::units::KeyHash;
 
 /// What a parent knows weighs as much as so many accesses seen.
 const PRIOR_ACCESSES: f32 = 2.0;
+/// That keys come as often as is expected of all weighs as much as so many that were due.
+const PRIOR_DUE: f32 = 2.0;
+/// What was due at one age weighs so much for the next.
+const DUE_KEPT: f32 = 0.9;
 /// Where nothing was seen at all, a key of age `t` is accessed at a rate of this / `t`: as likely as not before it is
 /// four times as old.
 const PRIOR_HAZARD: f32 = 0.5;
@@ -29,6 +33,20 @@ const PARENTS: usize = 1 + GAPS;
 /// Whose counts a row leans on where its own are few: all of the same gap, or all that were seen once.
 fn parent(row: usize) -> usize {
     if row < GROUPS { 0 } else { 1 + (row - GROUPS) % GAPS }
+}
+
+/// What is expected of keys at ages at which few of their feature were seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tail {
+    /// What is expected of others: after long silence a loop comes round.
+    Others,
+    /// As much less than of others as they came less often at the ages below: who has died doesn't come again.
+    Learned,
+}
+
+impl Tail {
+    /// Both.
+    pub const ALL: [Tail; 2] = [Tail::Others, Tail::Learned];
 }
 
 /// How [`DensityModel`] learns.
@@ -132,13 +150,24 @@ impl DensityModel {
     /// Ends a window at `now`: the table of what was learned, by which all is forgotten a little, and keys not asked
     /// for in `forget_after` ticks wholly.
     pub fn end_window(&mut self, now: u64, forget_after: u64) -> DensityTable {
+        let [table] = self.end_window_with(now, forget_after, [Tail::Others]);
+        table
+    }
+
+    /// The same, with a table for each of these tails.
+    pub fn end_window_with<const N: usize>(
+        &mut self,
+        now: u64,
+        forget_after: u64,
+        tails: [Tail; N],
+    ) -> [DensityTable; N] {
         let rows = &mut self.rows;
         self.seen.retain(|_, seen| {
             expose(of_feature(rows, seen.feature), seen.counted - seen.last, now - seen.last);
             seen.counted = now;
             now - seen.last < forget_after
         });
-        let table = self.table();
+        let tables = tails.map(|tail| self.table(tail));
         for row in self.rows.iter_mut().flatten() {
             for count in row.iter_mut() {
                 count.accesses *= self.config.decay;
@@ -146,7 +175,7 @@ impl DensityModel {
                 count.ticks *= self.config.decay;
             }
         }
-        table
+        tables
     }
 
     /// What was counted, without what is next to nothing: row and age as one number, then accesses, reads and ticks.
@@ -169,10 +198,10 @@ impl DensityModel {
                 row_of(row)[i as usize % AGES] = Count { accesses, reads, ticks };
             }
         }
-        self.table()
+        self.table(Tail::Others)
     }
 
-    fn table(&self) -> DensityTable {
+    fn table(&self, tail: Tail) -> DensityTable {
         let (mut all, mut parents) = (EMPTY_ROW, [EMPTY_ROW; PARENTS]);
         for (i, counts) in self.rows.iter().enumerate() {
             let Some(counts) = counts else { continue };
@@ -181,21 +210,21 @@ impl DensityModel {
                 parent.add(count);
             }
         }
-        let all = leaning(&all, &prior());
-        let parents = parents.map(|counts| leaning(&counts, &all));
+        let all = leaning(&all, &prior(), tail);
+        let parents = parents.map(|counts| leaning(&counts, &all, tail));
         let mut table = DensityTable::with_room_for(FEATURES);
         // What was never seen is expected to be as its parent: the same for all of one parent.
         let mut unseen = [None; PARENTS];
         for (i, counts) in self.rows.iter().enumerate() {
             let expected = &parents[parent(i)];
             match counts {
-                Some(counts) if i < GROUPS => table.push(&leaning(counts, &as_seldom(counts, expected))),
-                Some(counts) => table.push(&leaning(counts, expected)),
+                Some(counts) if i < GROUPS => table.push(&leaning(counts, &as_seldom(counts, expected), tail)),
+                Some(counts) => table.push(&leaning(counts, expected, tail)),
                 None => match unseen[parent(i)] {
                     Some(row) => table.push_again(row),
                     None => {
                         unseen[parent(i)] = Some(i);
-                        table.push(&leaning(&EMPTY_ROW, expected));
+                        table.push(&leaning(&EMPTY_ROW, expected, tail));
                     }
                 },
             }
@@ -236,13 +265,22 @@ fn prior() -> Rates {
 }
 
 /// Rates from counts, leaning on a parent's where counts are few (the mean of a Gamma, and of a Beta, prior of the
-/// parent's mean).
-fn leaning(counts: &Row, parent: &Rates) -> Rates {
-    let rate = |count: &Count, parent: &Rate| Rate {
-        hazard: (count.accesses + PRIOR_ACCESSES) / (count.ticks + PRIOR_ACCESSES / parent.hazard),
-        reads: (count.reads + PRIOR_ACCESSES * parent.reads) / (count.accesses + PRIOR_ACCESSES),
-    };
-    std::array::from_fn(|bucket| rate(&counts[bucket], &parent[bucket]))
+/// parent's mean). By a learned tail that is times what came of what was due, by the parent's rates, at the ages below.
+fn leaning(counts: &Row, parent: &Rates, tail: Tail) -> Rates {
+    let (mut came, mut due) = (PRIOR_DUE, PRIOR_DUE);
+    std::array::from_fn(|bucket| {
+        let (count, parent) = (&counts[bucket], &parent[bucket]);
+        let expected = match tail {
+            Tail::Others => parent.hazard,
+            Tail::Learned => parent.hazard * (came / due).min(1.0),
+        };
+        came = PRIOR_DUE + DUE_KEPT * (came - PRIOR_DUE) + count.accesses;
+        due = PRIOR_DUE + DUE_KEPT * (due - PRIOR_DUE) + count.ticks * parent.hazard;
+        Rate {
+            hazard: (count.accesses + PRIOR_ACCESSES) / (count.ticks + PRIOR_ACCESSES / expected),
+            reads: (count.reads + PRIOR_ACCESSES * parent.reads) / (count.accesses + PRIOR_ACCESSES),
+        }
+    })
 }
 
 /// What is expected of a group whose keys come back less often than the parent's where both were seen: as much less

@@ -17,12 +17,13 @@ use tenure_core::policy::density::{self, Watched};
 use tenure_core::policy::partitioned::{Partitioning, PlanConfig};
 use tenure_core::units::format_bytes;
 use tenure_plots::{LineChart, Page, Series};
-use tenure_sim::costs::PenaltyNoise;
+use tenure_sim::costs::{CostSpec, PenaltyNoise};
 use tenure_sim::grid::{GridConfig, Row, Survey, replay_in_memory, replay_stream};
 use tenure_sim::policies::{POLICIES, PolicyName};
 use tenure_sim::replay::ReplayConfig;
 use tenure_sim::settings::{Settings, parse_watched};
-use tenure_sim::trace::{TraceOptions, TraceReader};
+use tenure_sim::tiers::workloads::Workload;
+use tenure_sim::trace::{Sizes, TraceOptions, TraceReader};
 
 use crate::bench::parse_setting;
 use crate::trace_args::{
@@ -36,6 +37,12 @@ pub struct Arguments {
     /// The trace; `-` is standard input.
     #[arg(value_name = "TRACE", required_unless_present_any = ["ladder", "list", "workload"])]
     trace: Option<PathBuf>,
+
+    /// A workload made here in place of a trace. Of two tiers: zipf:SKEW, scan:SKEW, two-phases, two-phases-4k,
+    /// two-tenants, four-tenants or changing-tenants. For policies: twitter-tenants or loop-then-drift.
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["trace", "ladder"],
+          value_parser = |text: &str| text.parse::<Workload>())]
+    workload: Option<Workload>,
 
     /// Policies, apart by commas; `--list` says which there are. Default: redis,predis,gdsf,bound; for the ladder
     /// nearly all.
@@ -154,6 +161,10 @@ const MEMORY_DEFAULT: [Memory; 2] = [Memory::Share(0.1), Memory::Share(0.5)];
 /// What is replayed unless something else is asked for.
 const POLICIES_DEFAULT: &str = "redis,predis,gdsf,bound";
 
+/// Keys and reads of each tenant of a workload made here.
+const WORKLOAD_KEYS: u64 = 50_000;
+const WORKLOAD_READS: u64 = 500_000;
+
 /// Memory in bytes or as a share of the footprint.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Memory {
@@ -212,8 +223,15 @@ pub fn run(args: &Arguments) -> Result<()> {
     if let Some(folder) = &args.ladder {
         return ladder::run(args, folder);
     }
-    let path = args.trace.as_deref().context("a trace is needed")?;
-    let (survey, rows) = simulate(args, path)?;
+    let path = match (args.workload, &args.trace) {
+        (Some(workload), _) => PathBuf::from(workload.to_string()),
+        (None, path) => path.clone().context("a trace or a workload is needed")?,
+    };
+    let path = path.as_path();
+    let (survey, rows) = match args.workload {
+        Some(workload) => simulate_in_memory(args, &made(args, workload))?,
+        None => simulate(args, path)?,
+    };
     let counted = rows.iter().all(|row| row.report.requests > 0);
     ensure!(counted, "{}: no request is left to count behind the warm-up (--warmup)", path.display());
     if let Some(file) = &args.plot {
@@ -276,12 +294,7 @@ fn simulate(args: &Arguments, path: &Path) -> Result<(Option<Survey>, Vec<Row>)>
         let accesses = reader.by_ref().collect::<Result<Arc<[Access]>, _>>()?;
         report_bad_lines(reader.name(), reader.n_bad());
         report_costs(args, &reader);
-        let survey = Survey::of(accesses.iter().map(|access| Ok::<_, anyhow::Error>(*access)))?;
-        let config = grid_config(args, survey)?;
-        let bar = progress_bar(survey.accesses * (config.policies.len() * config.capacities_bytes.len()) as u64);
-        let rows = replay_in_memory(&accesses, &config, &|n| bar.inc(n))?;
-        bar.finish_and_clear();
-        return Ok((Some(survey), rows));
+        return simulate_in_memory(args, &accesses);
     }
     let survey = if shares { Some(Survey::of(TraceReader::open(path, args.reading.options())?)?) } else { None };
     let config = grid_config(args, survey.unwrap_or_default())?;
@@ -292,6 +305,30 @@ fn simulate(args: &Arguments, path: &Path) -> Result<(Option<Survey>, Vec<Row>)>
     report_bad_lines(reader.name(), reader.n_bad());
     report_costs(args, &reader);
     Ok((survey, rows))
+}
+
+fn simulate_in_memory(args: &Arguments, accesses: &Arc<[Access]>) -> Result<(Option<Survey>, Vec<Row>)> {
+    let survey = Survey::of(accesses.iter().map(|access| Ok::<_, anyhow::Error>(*access)))?;
+    let config = grid_config(args, survey)?;
+    let bar = progress_bar(survey.accesses * (config.policies.len() * config.capacities_bytes.len()) as u64);
+    let rows = replay_in_memory(accesses, &config, &|n| bar.inc(n))?;
+    bar.finish_and_clear();
+    Ok((Some(survey), rows))
+}
+
+/// The accesses of a workload made here, with the costs that were asked for; of two tiers misses cost nothing else.
+fn made(args: &Arguments, workload: Workload) -> Arc<[Access]> {
+    let options = args.reading.options();
+    let asked = args.reading.costs.is_some() || args.tiers.tiers.is_empty();
+    let costs = options.costs.filter(|_| asked).unwrap_or(CostSpec::ColumnOr(0.0));
+    let mut accesses = workload.accesses(WORKLOAD_KEYS, WORKLOAD_READS, args.seed);
+    for access in &mut accesses {
+        access.penalty_us = costs.penalty_us(access.key, access.tenant, None);
+        if let Sizes::Fixed(bytes) = options.sizes {
+            access.size_bytes = bytes;
+        }
+    }
+    accesses.into()
 }
 
 fn grid_config(args: &Arguments, survey: Survey) -> Result<GridConfig> {

@@ -56,7 +56,7 @@ impl TierArgs {
 
     /// Every kind of accesses with every share of updates.
     fn loads(&self) -> anyhow::Result<Vec<TierLoad>> {
-        let by_default = || Accesses::ALL[..6].iter().copied().map(TierAccesses::Made).collect();
+        let by_default = || Accesses::OF_TIERS[..6].iter().copied().map(TierAccesses::Made).collect();
         let all: Vec<TierAccesses> = self.accesses.clone().unwrap_or_else(by_default);
         let is_trace = |accesses: &TierAccesses| matches!(accesses, TierAccesses::Trace(_));
         ensure!(self.updates.is_none() || !all.iter().all(is_trace), "--updates: a trace says itself what is written");

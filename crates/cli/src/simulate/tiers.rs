@@ -11,6 +11,8 @@ use serde_json::{Value, json};
 use tenure_core::access::Access;
 use tenure_core::tiers::Tier;
 use tenure_core::tiers::division::Division;
+use tenure_core::tiers::insertion::InsertionPoints;
+use tenure_core::tiers::marks::Marks;
 use tenure_core::tiers::worth::Speeds;
 use tenure_core::units::format_bytes;
 use tenure_plots::{LineChart, Series};
@@ -18,7 +20,7 @@ use tenure_sim::grid::Survey;
 use tenure_sim::tiers::workloads::Workload;
 use tenure_sim::tiers::{Prices, System, TierConfig, TierRow, simulate};
 
-use super::{Arguments, Memory, load, parse_memory, progress_bar};
+use super::{Arguments, Memory, load, made, parse_memory, progress_bar};
 use crate::trace_args::{trace_name, traces_in};
 
 /// Two tiers of memory.
@@ -59,16 +61,10 @@ pub struct TierArgs {
     )]
     division: Vec<Division>,
 
-    /// A workload made here in place of a trace: zipf:SKEW, scan:SKEW, two-phases, two-phases-4k, two-tenants,
-    /// four-tenants or changing-tenants.
-    #[arg(
-        long,
-        value_name = "NAME",
-        requires = "tiers",
-        conflicts_with = "trace",
-        value_parser = |text: &str| text.parse::<Workload>()
-    )]
-    workload: Option<Workload>,
+    /// Parts of sdtmm, worth and demotion-only to do without, apart by commas: points (values begin at the head of
+    /// their tier's order), marks (no memory is kept free) or newcomers (who came last is found by the walk alone).
+    #[arg(long, value_name = "PART,…", value_delimiter = ',', requires = "tiers")]
+    without: Vec<Part>,
 
     /// The slow tier: how many times the fast one's latency, and its bandwidth divided by what.
     #[arg(
@@ -91,6 +87,14 @@ pub struct TierArgs {
     tier_samples: u32,
 }
 
+/// What can be left out, to see what it is worth.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Part {
+    Points,
+    Marks,
+    Newcomers,
+}
+
 fn parse_division(text: &str) -> Result<Division, String> {
     let named = Division::ALL.into_iter().find(|division| division.name() == text);
     named.ok_or_else(|| format!("division '{text}' is none of {}", Division::ALL.map(Division::name).join(", ")))
@@ -102,9 +106,6 @@ fn parse_slow_tier(text: &str) -> Result<(f32, f32), String> {
     parsed.ok_or_else(|| format!("slow tier '{text}' is not two numbers of at least 1, as in 2,2.4"))
 }
 
-/// Keys and reads of each tenant of a workload made here.
-const WORKLOAD_KEYS: u64 = 50_000;
-const WORKLOAD_READS: u64 = 500_000;
 /// Traces of a folder that are shorter are left out, as on the ladder of policies.
 const ACCESSES_MIN: usize = 100_000;
 
@@ -120,7 +121,7 @@ struct Replayed {
 /// # Errors
 /// What is wrong with a trace, and where; a plot that can't be written.
 pub fn run(args: &Arguments) -> Result<()> {
-    let replayed = match (&args.ladder, args.tiers.workload, &args.trace) {
+    let replayed = match (&args.ladder, args.workload, &args.trace) {
         (Some(folder), ..) => folder_and_workloads(args, folder)?,
         (None, Some(workload), _) => vec![of_workload(args, workload)?],
         (None, None, Some(path)) => {
@@ -144,8 +145,7 @@ pub fn run(args: &Arguments) -> Result<()> {
 }
 
 fn of_workload(args: &Arguments, workload: Workload) -> Result<Replayed> {
-    let accesses: Arc<[Access]> = workload.accesses(WORKLOAD_KEYS, WORKLOAD_READS, args.seed).into();
-    replay(args, workload.to_string(), &accesses)
+    replay(args, workload.to_string(), &made(args, workload))
 }
 
 fn folder_and_workloads(args: &Arguments, folder: &Path) -> Result<Vec<Replayed>> {
@@ -156,7 +156,7 @@ fn folder_and_workloads(args: &Arguments, folder: &Path) -> Result<Vec<Replayed>
             replayed.push(replay(args, trace_name(&path), &accesses)?);
         }
     }
-    for workload in Workload::ALL {
+    for workload in Workload::OF_TIERS {
         replayed.push(of_workload(args, workload)?);
     }
     Ok(replayed)
@@ -187,6 +187,14 @@ fn configs(args: &Arguments, footprint_bytes: u64) -> Result<Vec<TierConfig>> {
         slow_bytes_per_ns: fast.fast_bytes_per_ns / divisor,
         ..fast
     };
+    let mut base = TierConfig::default();
+    for part in &args.tiers.without {
+        match part {
+            Part::Points => base.points = InsertionPoints::HEAD,
+            Part::Marks => base.marks = Marks { low: 0.0, high: 0.0 },
+            Part::Newcomers => base.newcomers = 0,
+        }
+    }
     let mut configs = Vec::new();
     for size in &args.tiers.tiers {
         let fast_bytes = size.of(memory_bytes.unwrap_or(footprint_bytes));
@@ -205,7 +213,7 @@ fn configs(args: &Arguments, footprint_bytes: u64) -> Result<Vec<TierConfig>> {
                     window_requests: args.window_requests.max(1),
                     sample_size: args.tiers.tier_samples,
                     seed: args.seed,
-                    ..TierConfig::default()
+                    ..base
                 });
             }
         }

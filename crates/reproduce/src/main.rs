@@ -2,12 +2,16 @@
 //!
 //! Owns the command line and the order of things. [`set`] lists the measurements with their commands, [`record`] runs
 //! one and keeps what came of it as docs/results/NAME.json, [`tables`] makes markdown of such a file, and [`pages`]
-//! puts it between its marks in docs/results/*.md. Prose stands around the marks and is written by hand. So no figure
-//! is in a page that no JSON has.
+//! puts it between its marks in docs/results/*.md. [`figures`] draws what is drawn, and [`digest`] makes the tables of
+//! README and of docs/papers.md ([`papers`]), which have figures of several records. Prose stands around the marks and
+//! is written by hand. So no figure is in a page that no JSON has.
 
 #![forbid(unsafe_code)]
 
+mod digest;
+mod figures;
 mod pages;
+mod papers;
 mod record;
 mod set;
 mod tables;

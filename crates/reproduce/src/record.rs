@@ -39,6 +39,55 @@ pub struct Run {
     pub command: String,
     /// What it printed, without what tables don't use.
     pub result: Value,
+    /// How it went, where that is drawn: a line for each system at each memory size.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub over_run: Vec<OverRun>,
+}
+
+/// Latency and misses of one system over its first repetition.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct OverRun {
+    /// As `--systems` has it.
+    pub system: String,
+    /// As `--memory` has it.
+    pub memory: String,
+    /// Where each stretch ends (requests or seconds), its mean latency in µs and its miss ratio, with spaces between
+    /// them; `-` for none. One text a stretch keeps the file short.
+    pub stretches: Vec<String>,
+}
+
+impl OverRun {
+    /// What `tenure bench` told of each system's first repetition; nothing where it told nothing.
+    fn of(result: &Value) -> Vec<OverRun> {
+        let runs = result.get("runs").and_then(Value::as_array).into_iter().flatten();
+        let first = runs.filter(|run| run["repetition"] == 0);
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let number = |value: &Value| value.as_f64().map_or_else(|| "-".to_owned(), |value| format!("{value:.4}"));
+        let stretch = |point: &Value| {
+            format!(
+                "{:.0} {} {}",
+                point["until"].as_f64().unwrap_or_default(),
+                point["latency_us_mean"].as_f64().map_or_else(|| "-".to_owned(), |us| format!("{us:.1}")),
+                number(&point["miss_ratio"])
+            )
+        };
+        first
+            .map(|run| OverRun {
+                system: text(&run["system"]),
+                memory: text(&run["memory"]),
+                stretches: run["timeline"].as_array().into_iter().flatten().map(stretch).collect(),
+            })
+            .collect()
+    }
+
+    /// The stretches as numbers: until, latency, miss ratio; NaN for none.
+    pub fn points(&self) -> Vec<[f64; 3]> {
+        let point = |line: &String| {
+            let mut numbers = line.split(' ').map(|word| word.parse().unwrap_or(f64::NAN));
+            [(); 3].map(|()| numbers.next().unwrap_or(f64::NAN))
+        };
+        self.stretches.iter().map(point).collect()
+    }
 }
 
 /// Runs all commands of a measurement.
@@ -49,7 +98,10 @@ pub fn measure(one: &Measurement, length: Length, tool: &Path, traces: Option<&P
     let mut runs = Vec::new();
     for (label, arguments) in one.commands(length) {
         eprintln!("    tenure {arguments}");
-        runs.push(Run { label, result: run(tool, &arguments, traces)?, command: format!("tenure {arguments}") });
+        let mut result = run(tool, &arguments, traces)?;
+        let over_run = if one.over_run.is_some() { OverRun::of(&result) } else { Vec::new() };
+        trim(&mut result);
+        runs.push(Run { label, result, command: format!("tenure {arguments}"), over_run });
     }
     Ok(Record {
         name: one.name.to_owned(),
@@ -69,10 +121,7 @@ fn run(tool: &Path, arguments: &str, traces: Option<&Path>) -> anyhow::Result<Va
     if !output.status.success() {
         bail!("tenure {arguments}: {}", output.status);
     }
-    let mut result: Value =
-        serde_json::from_slice(&output.stdout).with_context(|| format!("tenure {arguments} printed no JSON"))?;
-    trim(&mut result);
-    Ok(result)
+    serde_json::from_slice(&output.stdout).with_context(|| format!("tenure {arguments} printed no JSON"))
 }
 
 /// Takes out lists of single runs behind medians, and of single rungs behind means, which no table shows.
@@ -125,11 +174,20 @@ impl Record {
             .context("docs/results can't be written")
     }
 
-    /// How many commits have changed these paths since; `None` where none has, or where git doesn't know.
+    /// How many commits have changed these paths since; `None` where none has, or where git doesn't know. Where the
+    /// commit is gone, as after a rebase, it is that which brought the record.
     pub fn commits_since(&self, paths: &[&str]) -> Option<usize> {
-        let commit = self.commit.trim_end_matches('+');
+        let measured = self.commit.trim_end_matches('+');
+        let mut known = Command::new("git");
+        known.args(["merge-base", "--is-ancestor", measured, "HEAD"]);
+        let since = match text_of(&mut known) {
+            Some(_) => measured.to_owned(),
+            None => {
+                text_of(Command::new("git").args(["log", "-1", "--format=%H", "--"]).arg(Record::path(&self.name)))?
+            }
+        };
         let mut command = Command::new("git");
-        command.args(["rev-list", "--count", &format!("{commit}..HEAD"), "--"]).args(paths);
+        command.args(["rev-list", "--count", &format!("{since}..HEAD"), "--"]).args(paths);
         let said = text_of(&mut command)?;
         said.parse().ok().filter(|&n| n > 0)
     }
@@ -173,6 +231,16 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn a_run_is_kept_as_it_went() {
+        let point = |ratio: Value| json!({"until": 50.0, "latency_us_mean": 1.234, "miss_ratio": ratio});
+        let run = |n: usize| json!({"system": "stock", "memory": "50%", "repetition": n, "timeline": [point(json!(0.25)), point(Value::Null)]});
+        let kept = OverRun::of(&json!({ "runs": [run(0), run(1)] }));
+        assert_eq!((kept.len(), &kept[0].stretches[..]), (1, &["50 1.2 0.2500".to_owned(), "50 1.2 -".to_owned()][..]));
+        assert_eq!(kept[0].points()[0], [50.0, 1.2, 0.25]);
+        assert!(kept[0].points()[1][2].is_nan());
+    }
 
     #[test]
     fn what_is_kept_is_what_tables_show() {

@@ -31,12 +31,18 @@ pub enum Shape {
     Pairs,
     /// `tenure simulate --ladder`.
     Ladder,
+    /// `tenure simulate --ladder`, several times: a column for each.
+    Ladders,
     /// `tenure simulate TRACE`.
     Simulated,
+    /// `tenure simulate --tiers`.
+    SimulatedTiers,
     /// `tenure mrc --accuracy`.
     Accuracy,
     /// `tenure bench --workload tiers`.
     Tiers,
+    /// `tenure bench --workload full`.
+    Full,
     /// `tenure replies loss`.
     Loss,
     /// `tenure replies price`.
@@ -53,6 +59,9 @@ pub struct Measurement {
     pub shape: Shape,
     /// A trace is replayed.
     pub needs_traces: bool,
+    /// Latency and misses over the run are kept and drawn, as docs/figures/NAME-latency.svg and NAME-miss-ratio.svg:
+    /// what the axis is.
+    pub over_run: Option<&'static str>,
     /// The code that it measures: a later commit there makes it old.
     pub measures: &'static [&'static str],
     /// Label and arguments of each command, but for what the length adds.
@@ -82,6 +91,7 @@ const POLICIES: &[&str] = &[
     "crates/lab/src",
     "crates/sim/src",
 ];
+const TIERS: &[&str] = &["crates/core/src/tiers", "crates/sim/src/tiers"];
 const CURVES: &[&str] = &["crates/core/src/model"];
 
 /// All of them, in the order of the pages.
@@ -91,6 +101,7 @@ pub const SET: &[Measurement] = &[
         shows: "YCSB A to D and F before a backend 0.12 ms and one 1 ms away",
         shape: Shape::Systems,
         needs_traces: false,
+        over_run: None,
         measures: SERVER,
         runs: &[
             ("A", "bench --workload ycsb-a --backend delay:120,1000 --systems stock,hyperbolic-5,predis,kredis,tenure"),
@@ -107,6 +118,7 @@ pub const SET: &[Measurement] = &[
         shows: "YCSB A to F in front of two MariaDB servers, one 0.45 ms away each way",
         shape: Shape::Systems,
         needs_traces: false,
+        over_run: None,
         measures: SERVER,
         runs: &[
             (
@@ -143,6 +155,7 @@ pub const SET: &[Measurement] = &[
         shows: "fifteen tenants whose misses take 1 to 16,384 µs",
         shape: Shape::Systems,
         needs_traces: false,
+        over_run: None,
         measures: SERVER,
         runs: &[("15 tenants", "bench --workload tenants --systems stock,hyperbolic-5,predis,kredis,tenure")],
         quick: "--memory 25%,50%,75% --warmup 300000 --requests 100000 --repetitions 1",
@@ -153,6 +166,7 @@ pub const SET: &[Measurement] = &[
         shows: "four tenants of a trace, misses of 200 and 2000 µs",
         shape: Shape::Systems,
         needs_traces: true,
+        over_run: None,
         measures: SERVER,
         runs: &[(
             "4 tenants",
@@ -167,6 +181,7 @@ pub const SET: &[Measurement] = &[
         shows: "two real traces, misses of 200 and 2000 µs by key",
         shape: Shape::Systems,
         needs_traces: true,
+        over_run: None,
         measures: SERVER,
         runs: &[
             (
@@ -188,6 +203,7 @@ pub const SET: &[Measurement] = &[
         shows: "a backend that slows down in mid-run",
         shape: Shape::Systems,
         needs_traces: false,
+        over_run: Some("measured requests; the far backend slows down after 40 %"),
         measures: SERVER,
         runs: &[(
             "A",
@@ -202,6 +218,7 @@ pub const SET: &[Measurement] = &[
         shows: "a tenant that is accessed in peaks beside one that always is, with and without sleep",
         shape: Shape::Systems,
         needs_traces: false,
+        over_run: Some("seconds"),
         measures: SERVER,
         runs: &[(
             "diurnal",
@@ -215,6 +232,7 @@ pub const SET: &[Measurement] = &[
         shows: "an orderly restart in mid-run, cold and warm",
         shape: Shape::Systems,
         needs_traces: false,
+        over_run: Some("measured requests; the restart is after half"),
         measures: SERVER,
         runs: &[("A", "bench --restart --workload ycsb-a --backend delay:120,1000 --systems stock,tenure,tenure-warm")],
         quick: "--warmup 200000 --requests 300000 --repetitions 1",
@@ -225,6 +243,7 @@ pub const SET: &[Measurement] = &[
         shows: "the fifteen tenants on a cluster of three primaries",
         shape: Shape::Systems,
         needs_traces: false,
+        over_run: None,
         measures: SERVER,
         runs: &[
             ("one server", "bench --workload tenants --memory 50% --systems stock,tenure"),
@@ -238,6 +257,7 @@ pub const SET: &[Measurement] = &[
         shows: "throughput where everything fits, 16-deep and 1-deep",
         shape: Shape::Pairs,
         needs_traces: false,
+        over_run: None,
         measures: SERVER,
         runs: &[
             ("16-deep", "bench --workload no-miss --pipeline 16 --requests 6000000"),
@@ -247,10 +267,22 @@ pub const SET: &[Measurement] = &[
         full: "--repetitions 10",
     },
     Measurement {
+        name: "full",
+        shows: "throughput of a full cache: hits, and writes of which each evicts",
+        shape: Shape::Full,
+        needs_traces: false,
+        over_run: None,
+        measures: SERVER,
+        runs: &[("full", "bench --workload full")],
+        quick: "--pairs 3",
+        full: "--pairs 9",
+    },
+    Measurement {
         name: "ladder",
         shows: "all policies on the development traces, in the simulator",
         shape: Shape::Ladder,
         needs_traces: true,
+        over_run: None,
         measures: POLICIES,
         runs: &[("ladder", "simulate --ladder TRACES")],
         quick: "--ladder-accesses 150000",
@@ -261,6 +293,7 @@ pub const SET: &[Measurement] = &[
         shows: "fixed K and DLRU's on a stream of two phases",
         shape: Shape::Simulated,
         needs_traces: true,
+        over_run: None,
         measures: POLICIES,
         runs: &[(
             "kv_scarab_recs",
@@ -271,10 +304,165 @@ pub const SET: &[Measurement] = &[
         full: "",
     },
     Measurement {
+        name: "penalty-noise",
+        shows: "what noisy penalties cost the policies that go by them, in the simulator",
+        shape: Shape::Ladders,
+        needs_traces: true,
+        over_run: None,
+        measures: POLICIES,
+        runs: &[
+            (
+                "0%",
+                "simulate --ladder TRACES --policies redis,predis,kredis,hyperbolic,gdsf,tenure \
+                 --penalty-noise 0%",
+            ),
+            (
+                "10%",
+                "simulate --ladder TRACES --policies redis,predis,kredis,hyperbolic,gdsf,tenure \
+                 --penalty-noise 10%",
+            ),
+            (
+                "25%",
+                "simulate --ladder TRACES --policies redis,predis,kredis,hyperbolic,gdsf,tenure \
+                 --penalty-noise 25%",
+            ),
+            (
+                "50%",
+                "simulate --ladder TRACES --policies redis,predis,kredis,hyperbolic,gdsf,tenure \
+                 --penalty-noise 50%",
+            ),
+        ],
+        quick: "--ladder-accesses 100000",
+        full: "",
+    },
+    Measurement {
+        name: "k-phases",
+        shows: "fixed K and DLRU's on a loop that popularity follows which moves on",
+        shape: Shape::Simulated,
+        needs_traces: false,
+        over_run: None,
+        measures: POLICIES,
+        runs: &[(
+            "loop-then-drift",
+            "simulate --workload loop-then-drift --policies \
+                 redis:1,redis:2,redis,redis:10,redis:16,dlru,tenure --memory 30%,50% --costs fixed:200 \
+                 --window-requests 10000",
+        )],
+        quick: "",
+        full: "",
+    },
+    Measurement {
+        name: "k-block-traces",
+        shows: "fixed K and DLRU's on three block traces, with values of 200 bytes and of their own sizes",
+        shape: Shape::Simulated,
+        needs_traces: true,
+        over_run: None,
+        measures: POLICIES,
+        runs: &[
+            (
+                "vscsi, 200 bytes",
+                "simulate TRACES/blk_cloudphysics_vscsi.csv.gz --policies \
+                 redis:1,redis:2,redis,redis:10,redis:16,dlru,tenure --memory 25%,50%,75% --costs fixed:200 \
+                 --window-requests 10000 --fixed-size 200",
+            ),
+            (
+                "vscsi, own sizes",
+                "simulate TRACES/blk_cloudphysics_vscsi.csv.gz --policies \
+                 redis:1,redis:2,redis,redis:10,redis:16,dlru,tenure --memory 25%,50%,75% --costs fixed:200 \
+                 --window-requests 10000",
+            ),
+            (
+                "P3, 200 bytes",
+                "simulate TRACES/blk_arc_p3.csv.gz --policies \
+                 redis:1,redis:2,redis,redis:10,redis:16,dlru,tenure --memory 25%,50%,75% --costs fixed:200 \
+                 --window-requests 10000 --fixed-size 200",
+            ),
+            (
+                "P3, own sizes",
+                "simulate TRACES/blk_arc_p3.csv.gz --policies \
+                 redis:1,redis:2,redis,redis:10,redis:16,dlru,tenure --memory 25%,50%,75% --costs fixed:200 \
+                 --window-requests 10000",
+            ),
+            (
+                "P12, 200 bytes",
+                "simulate TRACES/blk_arc_p12.csv.gz --policies \
+                 redis:1,redis:2,redis,redis:10,redis:16,dlru,tenure --memory 25%,50%,75% --costs fixed:200 \
+                 --window-requests 10000 --fixed-size 200",
+            ),
+            (
+                "P12, own sizes",
+                "simulate TRACES/blk_arc_p12.csv.gz --policies \
+                 redis:1,redis:2,redis,redis:10,redis:16,dlru,tenure --memory 25%,50%,75% --costs fixed:200 \
+                 --window-requests 10000",
+            ),
+        ],
+        quick: "",
+        full: "",
+    },
+    Measurement {
+        name: "k-one-tenant",
+        shows: "K of DLRU and of kRedis for one tenant, at 30 % of its data",
+        shape: Shape::Simulated,
+        needs_traces: true,
+        over_run: None,
+        measures: POLICIES,
+        runs: &[
+            (
+                "vscsi",
+                "simulate TRACES/blk_cloudphysics_vscsi.csv.gz --policies redis,dlru,kredis,tenure \
+                 --partitions tenant --tenants none --memory 30% --costs fixed:2000 --window-requests 10000",
+            ),
+            (
+                "P3",
+                "simulate TRACES/blk_arc_p3.csv.gz --policies redis,dlru,kredis,tenure --partitions tenant \
+                 --tenants none --memory 30% --costs fixed:2000 --window-requests 10000",
+            ),
+            (
+                "2_pools",
+                "simulate TRACES/lirs_2_pools.csv.gz --policies redis,dlru,kredis,tenure --partitions tenant \
+                 --tenants none --memory 30% --costs fixed:2000 --window-requests 10000",
+            ),
+        ],
+        quick: "",
+        full: "",
+    },
+    Measurement {
+        name: "twitter-tenants",
+        shows: "four tenants like Twitter's clusters 4, 29, 34 and 54, misses of 200 to 2000 µs",
+        shape: Shape::Simulated,
+        needs_traces: false,
+        over_run: None,
+        measures: POLICIES,
+        runs: &[(
+            "four tenants",
+            "simulate --workload twitter-tenants --policies \
+                 redis,predis,predis-paper,kredis,hyperbolic:5,gdsf,tenure,bound --partitions tenant --memory \
+                 25%,50%,75% --costs by-tenant:200,400,1000,2000 --warmup 20%",
+        )],
+        quick: "",
+        full: "",
+    },
+    Measurement {
+        name: "hits-objective",
+        shows: "four tenants whose misses all take 2000 µs: the most hits",
+        shape: Shape::Simulated,
+        needs_traces: true,
+        over_run: None,
+        measures: POLICIES,
+        runs: &[(
+            "four tenants",
+            "simulate TRACES/mix_dev_4tenants.csv.gz --policies redis,predis,kredis,gdsf,tenure \
+                 --partitions tenant --objective hits --memory 25%,50%,75% --costs fixed:2000 --warmup 20%",
+        )],
+        quick: "",
+        full: "",
+    },
+    Measurement {
         name: "curve-accuracy",
         shows: "the error of sampled miss ratio curves against exact ones",
         shape: Shape::Accuracy,
         needs_traces: true,
+        over_run: None,
         measures: CURVES,
         runs: &[("development traces", "mrc --accuracy TRACES --model eaet,krr --k 5 --rate 0.1,0.01")],
         quick: "--accuracy-samples 1",
@@ -285,6 +473,7 @@ pub const SET: &[Measurement] = &[
         shows: "what two tiers of memory cost a server where both are equally fast",
         shape: Shape::Tiers,
         needs_traces: false,
+        over_run: None,
         measures: SERVER,
         runs: &[(
             "1-deep",
@@ -295,10 +484,138 @@ pub const SET: &[Measurement] = &[
         full: "--warmup 2000000 --requests 400000 --repetitions 5",
     },
     Measurement {
+        name: "tiers-simulated",
+        shows: "hits of fast memory, moves and modelled throughput of two tiers, in the simulator",
+        shape: Shape::SimulatedTiers,
+        needs_traces: true,
+        over_run: None,
+        measures: TIERS,
+        runs: &[
+            (
+                "two-phases",
+                "simulate --workload two-phases --tiers 20%,50% --systems \
+                 sdtmm,worth,naive,demotion-only,all-fast,all-slow",
+            ),
+            (
+                "two-phases-4k",
+                "simulate --workload two-phases-4k --tiers 20%,50% --systems \
+                 sdtmm,worth,naive,demotion-only,all-fast,all-slow",
+            ),
+            (
+                "zipf:0.8",
+                "simulate --workload zipf:0.8 --tiers 20% --systems \
+                 sdtmm,worth,naive,demotion-only,all-fast,all-slow",
+            ),
+            (
+                "zipf:1.2",
+                "simulate --workload zipf:1.2 --tiers 20% --systems \
+                 sdtmm,worth,naive,demotion-only,all-fast,all-slow",
+            ),
+            (
+                "two-tenants",
+                "simulate --workload two-tenants --tiers 50% --systems sdtmm,worth --division \
+                 guided,free,equal",
+            ),
+            (
+                "four-tenants",
+                "simulate --workload four-tenants --tiers 10% --systems sdtmm,worth --division \
+                 guided,free,equal",
+            ),
+            (
+                "changing-tenants",
+                "simulate --workload changing-tenants --tiers 25% --systems sdtmm,worth --division \
+                 guided,free,equal",
+            ),
+            (
+                "like cluster 4",
+                "simulate TRACES/syn_twstat_c04.csv.gz --tiers 20% --systems \
+                 sdtmm,worth,naive,demotion-only,all-fast,all-slow",
+            ),
+            (
+                "like cluster 44",
+                "simulate TRACES/syn_twstat_c44.csv.gz --tiers 20% --systems \
+                 sdtmm,worth,naive,demotion-only,all-fast,all-slow",
+            ),
+            (
+                "like cluster 52",
+                "simulate TRACES/syn_twstat_c52.csv.gz --tiers 20% --systems \
+                 sdtmm,worth,naive,demotion-only,all-fast,all-slow",
+            ),
+            (
+                "P3",
+                "simulate TRACES/blk_arc_p3.csv.gz --tiers 20% --systems \
+                 sdtmm,worth,naive,demotion-only,all-fast,all-slow",
+            ),
+        ],
+        quick: "",
+        full: "",
+    },
+    Measurement {
+        name: "tiers-ablation",
+        shows: "what insertion points, free memory and promotions are worth in two tiers, in the simulator",
+        shape: Shape::SimulatedTiers,
+        needs_traces: false,
+        over_run: None,
+        measures: TIERS,
+        runs: &[
+            (
+                "two-phases, whole and no promotions",
+                "simulate --workload two-phases --tiers 20% --systems sdtmm,worth,demotion-only",
+            ),
+            (
+                "two-phases, no insertion points",
+                "simulate --workload two-phases --tiers 20% --systems sdtmm,worth --without points",
+            ),
+            (
+                "two-phases, nothing kept free",
+                "simulate --workload two-phases --tiers 20% --systems sdtmm,worth --without marks",
+            ),
+            (
+                "two-phases, newcomers found by the walk",
+                "simulate --workload two-phases --tiers 20% --systems sdtmm,worth --without newcomers",
+            ),
+            (
+                "two-phases-4k, whole and no promotions",
+                "simulate --workload two-phases-4k --tiers 20% --systems sdtmm,worth,demotion-only",
+            ),
+            (
+                "two-phases-4k, no insertion points",
+                "simulate --workload two-phases-4k --tiers 20% --systems sdtmm,worth --without points",
+            ),
+            (
+                "two-phases-4k, nothing kept free",
+                "simulate --workload two-phases-4k --tiers 20% --systems sdtmm,worth --without marks",
+            ),
+            (
+                "two-phases-4k, newcomers found by the walk",
+                "simulate --workload two-phases-4k --tiers 20% --systems sdtmm,worth --without newcomers",
+            ),
+            (
+                "scan:0.99, whole and no promotions",
+                "simulate --workload scan:0.99 --tiers 20% --systems sdtmm,worth,demotion-only",
+            ),
+            (
+                "scan:0.99, no insertion points",
+                "simulate --workload scan:0.99 --tiers 20% --systems sdtmm,worth --without points",
+            ),
+            (
+                "scan:0.99, nothing kept free",
+                "simulate --workload scan:0.99 --tiers 20% --systems sdtmm,worth --without marks",
+            ),
+            (
+                "scan:0.99, newcomers found by the walk",
+                "simulate --workload scan:0.99 --tiers 20% --systems sdtmm,worth --without newcomers",
+            ),
+        ],
+        quick: "",
+        full: "",
+    },
+    Measurement {
         name: "replies-loss",
         shows: "acknowledged writes that are lost as a primary is killed",
         shape: Shape::Loss,
         needs_traces: false,
+        over_run: None,
         measures: SERVER,
         runs: &[("loss", "replies loss --cpus none --scenarios slowed,pipelined")],
         quick: "--runs 10",
@@ -309,6 +626,7 @@ pub const SET: &[Measurement] = &[
         shows: "writes per second while replies wait for replicas",
         shape: Shape::Price,
         needs_traces: false,
+        over_run: None,
         measures: SERVER,
         runs: &[("price", "replies price --pipeline 1,16")],
         quick: "--connections 1,64 --duration 3000 --repetitions 2",

@@ -23,7 +23,10 @@ pub fn markdown(one: &Measurement, record: &Record) -> anyhow::Result<String> {
         Shape::Systems => systems(record)?,
         Shape::Pairs => pairs(record)?,
         Shape::Ladder => ladder(record)?,
+        Shape::Ladders => ladders(record)?,
         Shape::Simulated => simulated(record)?,
+        Shape::SimulatedTiers => simulated_tiers(record)?,
+        Shape::Full => full(record)?,
         Shape::Accuracy => accuracy(record)?,
         Shape::Tiers => tiers(record)?,
         Shape::Loss => loss(record)?,
@@ -57,29 +60,29 @@ fn wrapped(text: &str, first: &str, rest: &str) -> Vec<String> {
 }
 
 /// A table: a heading, and rows of cells; the first column is text, the others are numbers.
-fn table(heading: &[String], rows: &[Vec<String>]) -> String {
+pub fn table(heading: &[String], rows: &[Vec<String>]) -> String {
     let line = |cells: &[String]| format!("| {} |\n", cells.join(" | "));
     let ruler: Vec<String> =
         heading.iter().enumerate().map(|(i, _)| if i == 0 { "---" } else { "--:" }.to_owned()).collect();
     line(heading) + &line(&ruler) + &rows.iter().map(|row| line(row)).collect::<String>()
 }
 
-fn number(value: &Value, path: &str) -> anyhow::Result<f64> {
+pub fn number(value: &Value, path: &str) -> anyhow::Result<f64> {
     let found = path.split('.').try_fold(value, |value, name| value.get(name));
     found.and_then(Value::as_f64).with_context(|| format!("there is no number {path}"))
 }
 
-fn text<'a>(value: &'a Value, path: &str) -> anyhow::Result<&'a str> {
+pub fn text<'a>(value: &'a Value, path: &str) -> anyhow::Result<&'a str> {
     value.get(path).and_then(Value::as_str).with_context(|| format!("there is no text {path}"))
 }
 
-fn list<'a>(value: &'a Value, path: &str) -> anyhow::Result<&'a Vec<Value>> {
+pub fn list<'a>(value: &'a Value, path: &str) -> anyhow::Result<&'a Vec<Value>> {
     let found = if path.is_empty() { Some(value) } else { value.get(path) };
     found.and_then(Value::as_array).with_context(|| format!("there is no list '{path}'"))
 }
 
 /// Three digits that matter.
-fn short(value: f64) -> String {
+pub fn short(value: f64) -> String {
     if value.abs() >= 100.0 {
         format!("{value:.0}")
     } else if value.abs() >= 10.0 {
@@ -89,12 +92,12 @@ fn short(value: f64) -> String {
     }
 }
 
-fn percent(ratio: f64) -> String {
+pub fn percent(ratio: f64) -> String {
     format!("{:+.1} %", (ratio - 1.0) * 100.0).replace('-', "−")
 }
 
 /// `median (min–max)`, or the median alone where all are one.
-fn spread(value: &Value, path: &str) -> anyhow::Result<String> {
+pub fn spread(value: &Value, path: &str) -> anyhow::Result<String> {
     let of = |name: &str| number(value, &format!("{path}.{name}"));
     let (median, min, max) = (of("median")?, of("min")?, of("max")?);
     let three = |value: f64| format!("{value:.3}");
@@ -167,6 +170,75 @@ fn ladder(record: &Record) -> anyhow::Result<String> {
     Ok(table(&heading, &rows))
 }
 
+/// Several ladders: a row for each policy, a column for each ladder.
+fn ladders(record: &Record) -> anyhow::Result<String> {
+    let mut heading = vec!["mean latency / redis".to_owned()];
+    let mut by_policy: Vec<(String, Vec<String>)> = Vec::new();
+    for run in &record.runs {
+        heading.push(run.label.clone());
+        for row in list(&run.result, "all")? {
+            let (name, cell) = (text(row, "policy")?, format!("{:.4}", number(row, "relative_mean")?));
+            add_cell(&mut by_policy, name, cell);
+        }
+    }
+    Ok(table(&heading, &rows_of(by_policy)))
+}
+
+fn add_cell(rows: &mut Vec<(String, Vec<String>)>, name: &str, cell: String) {
+    match rows.iter_mut().find(|(known, _)| known == name) {
+        Some((_, cells)) => cells.push(cell),
+        None => rows.push((name.to_owned(), vec![cell])),
+    }
+}
+
+fn rows_of(rows: Vec<(String, Vec<String>)>) -> Vec<Vec<String>> {
+    rows.into_iter().map(|(name, cells)| [vec![name], cells].concat()).collect()
+}
+
+/// `tenure simulate --tiers`: a row for each system at each size of the fast tier.
+fn simulated_tiers(record: &Record) -> anyhow::Result<String> {
+    let heading =
+        ["accesses", "places", "fast, MB", "hits of fast memory", "promotions / request", "throughput, modelled"]
+            .map(str::to_owned);
+    let mut rows = Vec::new();
+    for run in &record.runs {
+        for row in list(&run.result, "")? {
+            let division = text(row, "division")?;
+            let system = text(row, "system")?;
+            rows.push(vec![
+                run.label.clone(),
+                if division == "free" { system.to_owned() } else { format!("{system}, {division}") },
+                format!("{:.1}", number(row, "fast_bytes")? / 1e6),
+                format!("{:.3}", number(row, "fast_hit_ratio")?),
+                format!("{:.4}", number(row, "promotions")? / number(row, "requests")?),
+                format!("{:.3}", number(row, "throughput_modelled")?),
+            ]);
+        }
+    }
+    Ok(table(&heading, &rows))
+}
+
+/// `tenure bench --workload full`: a row for each load.
+fn full(record: &Record) -> anyhow::Result<String> {
+    let heading =
+        ["load", "throughput / stock", "main thread's time / stock", "evicted by Tenure", "PING p99.9 more, µs"]
+            .map(str::to_owned);
+    let mut rows = Vec::new();
+    for run in &record.runs {
+        for row in list(&run.result, "rows")? {
+            let evicted = number(row, "evicted_by_module");
+            rows.push(vec![
+                text(row, "load")?.to_owned(),
+                spread(row, "throughput_ratio")?,
+                spread(row, "cpu_main_ratio")?,
+                evicted.map_or_else(|_| "–".to_owned(), |share| format!("{:.0} %", share * 100.0)),
+                short(number(row, "ping_us_p999_more.median")?),
+            ]);
+        }
+    }
+    Ok(table(&heading, &rows))
+}
+
 /// `tenure simulate`: a row for each policy, a column for each memory.
 fn simulated(record: &Record) -> anyhow::Result<String> {
     let mut text_of_all = String::new();
@@ -178,17 +250,12 @@ fn simulated(record: &Record) -> anyhow::Result<String> {
             if !memories.contains(&memory) {
                 memories.push(memory);
             }
-            let name = text(row, "policy")?;
             let cell = format!("{} ({:.3})", short(number(row, "mean_latency_us")?), number(row, "miss_ratio")?);
-            match by_policy.iter_mut().find(|(known, _)| known == name) {
-                Some((_, cells)) => cells.push(cell),
-                None => by_policy.push((name.to_owned(), vec![cell])),
-            }
+            add_cell(&mut by_policy, text(row, "policy")?, cell);
         }
         let mut heading = vec![format!("{}: µs (miss ratio)", run.label)];
         heading.extend(memories.iter().map(|&bytes| format!("{:.1} MB", bytes as f64 / 1e6)));
-        let rows: Vec<Vec<String>> = by_policy.into_iter().map(|(name, cells)| [vec![name], cells].concat()).collect();
-        text_of_all += &(table(&heading, &rows) + "\n");
+        text_of_all += &(table(&heading, &rows_of(by_policy)) + "\n");
     }
     Ok(text_of_all.trim_end().to_owned() + "\n")
 }
@@ -284,7 +351,7 @@ mod tests {
     use crate::set::SET;
 
     fn record(result: Value) -> Record {
-        let run = Run { label: "A".to_owned(), command: "tenure bench".to_owned(), result };
+        let run = Run { label: "A".to_owned(), command: "tenure bench".to_owned(), result, over_run: Vec::new() };
         Record {
             name: "x".into(),
             length: "quick".into(),

@@ -19,8 +19,6 @@ pub enum Ask {
     Simulated(&'static str, &'static str, [usize; 2]),
     /// The same of miss ratios.
     SimulatedMisses(&'static str, &'static str, [usize; 2]),
-    /// Ladder of a label: mean latency of a policy over that of `redis`, as percent.
-    Ladder(&'static str, &'static str),
     /// Hits of fast memory: label, system, division, which size of the fast tier.
     FastHits(&'static str, &'static str, &'static str, usize),
     /// Promotions of a system over those of another, as percent: label, the two, which size.
@@ -89,8 +87,6 @@ pub fn gains() -> anyhow::Result<String> {
     const ROWS: &[(&str, &str, &[&str])] = &[
         ("YCSB A, B, C, F, two MariaDB servers", "ycsb-mariadb", &["A", "B", "C", "F"]),
         ("YCSB D, the same", "ycsb-mariadb", &["D"]),
-        ("YCSB A, B, C, F, backends 0.12 and 1 ms away", "ycsb-delay", &["A", "B", "C", "F"]),
-        ("YCSB D, the same", "ycsb-delay", &["D"]),
         ("fifteen tenants, misses of 1 µs to 16 ms", "tenants-15", &["15 tenants"]),
         ("four tenants of real traces", "tenants-4", &["4 tenants"]),
         ("two real traces", "real-traces", &["kv_scarab_recs", "cdn_adaptsize"]),
@@ -152,10 +148,6 @@ impl Ask {
             }
             Ask::Simulated(label, policy, which) => simulated(record, label, policy, which, "mean_latency_us"),
             Ask::SimulatedMisses(label, policy, which) => simulated(record, label, policy, which, "miss_ratio"),
-            Ask::Ladder(label, policy) => {
-                let result = of_label(record, label)?;
-                Ok(percent(number(row_of(list(result, "all")?, "policy", policy)?, "relative_mean")?))
-            }
             Ask::FastHits(label, system, division, which) => {
                 let row = tier_row(record, label, system, division, which)?;
                 Ok(format!("{:.3}", number(row, "fast_hit_ratio")?))

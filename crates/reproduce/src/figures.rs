@@ -38,6 +38,22 @@ pub fn all() -> anyhow::Result<Vec<(PathBuf, String)>> {
     Ok(pictures)
 }
 
+/// README's picture: that of latency where its record is there, else the dashboard.
+///
+/// # Errors
+/// A record that can't be read.
+pub fn readme() -> anyhow::Result<String> {
+    let (name, of, systems) = README;
+    let record = Record::read(of)?;
+    let is_drawn = record.is_some_and(|record| record.runs.iter().any(|run| !run.over_run.is_empty()));
+    Ok(if is_drawn {
+        let text = "Mean latency over a run that begins with an empty cache; the far backend slows down after 40 %";
+        format!("![{text}: {}]({FOLDER}/{name}.svg)\n", systems.join(" and "))
+    } else {
+        format!("![The dashboard: memory and time lost by tenant, miss ratios, evictions]({FOLDER}/dashboard.png)\n")
+    })
+}
+
 fn path(name: &str) -> PathBuf {
     PathBuf::from(format!("{FOLDER}/{name}.svg"))
 }

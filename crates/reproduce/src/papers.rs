@@ -1,6 +1,7 @@
 //! The headlines of the five papers, and from which record ours come.
 
 use crate::digest::{Ask, PaperRow, costs, gains, paper};
+use crate::figures;
 
 /// What is between these marks in README and docs/*.md.
 ///
@@ -9,6 +10,7 @@ use crate::digest::{Ask, PaperRow, costs, gains, paper};
 pub fn all() -> anyhow::Result<Vec<(&'static str, String)>> {
     const OURS: [&str; 2] = ["its policy here", "default here"];
     Ok(vec![
+        ("readme-picture", figures::readme()?),
         ("readme-gains", gains()?),
         ("readme-costs", costs()?),
         ("papers-predis", paper(OURS, PREDIS)?),
@@ -49,10 +51,34 @@ const PREDIS: &[PaperRow] = &[
         "periodic",
     ),
     row("T 5: all fits, 16-deep", "0.978 to 0.995", Ask::Nothing, Ask::Pairs("16-deep"), "no-harm"),
-    row("F 7: penalties as they are", "–", Ask::Ladder("0%", "predis"), Ask::Ladder("0%", "tenure"), "penalty-noise"),
-    row("measured within 10 %", "–", Ask::Ladder("10%", "predis"), Ask::Ladder("10%", "tenure"), "penalty-noise"),
-    row("within 25 %", "–", Ask::Ladder("25%", "predis"), Ask::Ladder("25%", "tenure"), "penalty-noise"),
-    row("within 50 %", "–", Ask::Ladder("50%", "predis"), Ask::Ladder("50%", "tenure"), "penalty-noise"),
+    row(
+        "F 7: penalties as they are",
+        "–",
+        Ask::Simulated("by 0%", "predis", [0, 1]),
+        Ask::Simulated("by 0%", "tenure", [0, 1]),
+        "penalty-noise",
+    ),
+    row(
+        "measured within 10 %",
+        "–",
+        Ask::Simulated("by 10%", "predis", [0, 1]),
+        Ask::Simulated("by 10%", "tenure", [0, 1]),
+        "penalty-noise",
+    ),
+    row(
+        "within 25 %",
+        "–",
+        Ask::Simulated("by 25%", "predis", [0, 1]),
+        Ask::Simulated("by 25%", "tenure", [0, 1]),
+        "penalty-noise",
+    ),
+    row(
+        "within 50 %",
+        "–",
+        Ask::Simulated("by 50%", "predis", [0, 1]),
+        Ask::Simulated("by 50%", "tenure", [0, 1]),
+        "penalty-noise",
+    ),
 ];
 
 const ALL_SIZES: [usize; 2] = [0, 2];

@@ -31,8 +31,6 @@ pub enum Shape {
     Pairs,
     /// `tenure simulate --ladder`.
     Ladder,
-    /// `tenure simulate --ladder`, several times: a column for each.
-    Ladders,
     /// `tenure simulate TRACE`.
     Simulated,
     /// `tenure simulate --tiers`.
@@ -110,7 +108,7 @@ pub const SET: &[Measurement] = &[
             ("D", "bench --workload ycsb-d --backend delay:120,1000 --systems stock,hyperbolic-5,predis,kredis,tenure"),
             ("F", "bench --workload ycsb-f --backend delay:120,1000 --systems stock,hyperbolic-5,predis,kredis,tenure"),
         ],
-        quick: "--memory 50% --warmup 300000 --requests 150000 --repetitions 1",
+        quick: "--memory 50% --warmup 100000 --requests 80000 --repetitions 1",
         full: "--memory 25%,50%,75% --warmup 300000 --requests 300000 --repetitions 5",
     },
     Measurement {
@@ -124,30 +122,30 @@ pub const SET: &[Measurement] = &[
             (
                 "A",
                 "bench --workload ycsb-a --backend mariadb --systems \
-                 stock,hyperbolic,hyperbolic-5,predis,kredis,tenure",
+                 stock,hyperbolic-5,predis,kredis,tenure",
             ),
             (
                 "B",
                 "bench --workload ycsb-b --backend mariadb --systems \
-                 stock,hyperbolic,hyperbolic-5,predis,kredis,tenure",
+                 stock,hyperbolic-5,predis,kredis,tenure",
             ),
             (
                 "C",
                 "bench --workload ycsb-c --backend mariadb --systems \
-                 stock,hyperbolic,hyperbolic-5,predis,kredis,tenure",
+                 stock,hyperbolic-5,predis,kredis,tenure",
             ),
             (
                 "D",
                 "bench --workload ycsb-d --backend mariadb --systems \
-                 stock,hyperbolic,hyperbolic-5,predis,kredis,tenure",
+                 stock,hyperbolic-5,predis,kredis,tenure",
             ),
             (
                 "F",
                 "bench --workload ycsb-f --backend mariadb --systems \
-                 stock,hyperbolic,hyperbolic-5,predis,kredis,tenure",
+                 stock,hyperbolic-5,predis,kredis,tenure",
             ),
         ],
-        quick: "--rows 200000 --memory 50% --warmup 150000 --requests 100000 --repetitions 1",
+        quick: "--rows 200000 --memory 50% --warmup 100000 --requests 60000 --repetitions 1",
         full: "--memory 50% --warmup 300000 --requests 300000 --repetitions 5",
     },
     Measurement {
@@ -158,7 +156,7 @@ pub const SET: &[Measurement] = &[
         over_run: None,
         measures: SERVER,
         runs: &[("15 tenants", "bench --workload tenants --systems stock,hyperbolic-5,predis,kredis,tenure")],
-        quick: "--memory 25%,50%,75% --warmup 300000 --requests 100000 --repetitions 1",
+        quick: "--memory 25%,50% --warmup 150000 --requests 80000 --repetitions 1",
         full: "--memory 25%,50%,75% --warmup 300000 --requests 300000 --repetitions 5",
     },
     Measurement {
@@ -173,7 +171,7 @@ pub const SET: &[Measurement] = &[
             "bench --workload TRACES/mix_dev_4tenants.csv.gz --backend delay:200,2000 --backend-by tenant \
              --connections 16 --systems stock,hyperbolic-5,predis,kredis,tenure",
         )],
-        quick: "--memory 25%,50% --warmup 100000 --requests 100000 --repetitions 1",
+        quick: "--memory 25%,50% --warmup 100000 --requests 80000 --repetitions 1",
         full: "--memory 25%,50%,75% --repetitions 3",
     },
     Measurement {
@@ -207,10 +205,10 @@ pub const SET: &[Measurement] = &[
         measures: SERVER,
         runs: &[(
             "A",
-            "bench --workload ycsb-a --backend delay:120,1000 --slow-down 1:1000@40% --systems \
+            "bench --workload ycsb-a --backend delay:120,1000 --slow-down 1:1000@40% --bins 50 --systems \
              stock,hyperbolic-5,predis-auto,predis-hint,tenure",
         )],
-        quick: "--warmup 0 --requests 400000 --repetitions 1",
+        quick: "--warmup 0 --requests 300000 --repetitions 1",
         full: "--warmup 0 --requests 600000 --repetitions 5",
     },
     Measurement {
@@ -222,9 +220,9 @@ pub const SET: &[Measurement] = &[
         measures: SERVER,
         runs: &[(
             "diurnal",
-            "bench --workload diurnal --backend delay:120,1000 --systems stock,hyperbolic-5,tenure,tenure-sleep",
+            "bench --workload diurnal --bins 50 --backend delay:120,1000 --systems stock,hyperbolic-5,tenure,tenure-sleep",
         )],
-        quick: "--period 20 --warmup 160000 --requests 160000 --repetitions 1",
+        quick: "--period 16 --warmup 48000 --requests 96000 --repetitions 1",
         full: "--period 30 --repetitions 3",
     },
     Measurement {
@@ -234,8 +232,11 @@ pub const SET: &[Measurement] = &[
         needs_traces: false,
         over_run: Some("measured requests; the restart is after half"),
         measures: SERVER,
-        runs: &[("A", "bench --restart --workload ycsb-a --backend delay:120,1000 --systems stock,tenure,tenure-warm")],
-        quick: "--warmup 200000 --requests 300000 --repetitions 1",
+        runs: &[(
+            "A",
+            "bench --restart --bins 50 --workload ycsb-a --backend delay:120,1000 --systems stock,tenure,tenure-warm",
+        )],
+        quick: "--warmup 150000 --requests 200000 --repetitions 1",
         full: "--warmup 300000 --requests 600000 --repetitions 5",
     },
     Measurement {
@@ -249,7 +250,7 @@ pub const SET: &[Measurement] = &[
             ("one server", "bench --workload tenants --memory 50% --systems stock,tenure"),
             ("three primaries", "bench --workload tenants --memory 50% --systems stock,tenure --cluster 3"),
         ],
-        quick: "--warmup 300000 --requests 100000 --repetitions 1",
+        quick: "--warmup 100000 --requests 80000 --repetitions 1",
         full: "--warmup 300000 --requests 300000 --repetitions 5",
     },
     Measurement {
@@ -263,7 +264,7 @@ pub const SET: &[Measurement] = &[
             ("16-deep", "bench --workload no-miss --pipeline 16 --requests 6000000"),
             ("1-deep", "bench --workload no-miss --pipeline 1 --requests 700000"),
         ],
-        quick: "--repetitions 5",
+        quick: "--repetitions 4",
         full: "--repetitions 10",
     },
     Measurement {
@@ -306,33 +307,33 @@ pub const SET: &[Measurement] = &[
     Measurement {
         name: "penalty-noise",
         shows: "what noisy penalties cost the policies that go by them, in the simulator",
-        shape: Shape::Ladders,
+        shape: Shape::Simulated,
         needs_traces: true,
         over_run: None,
         measures: POLICIES,
         runs: &[
             (
-                "0%",
-                "simulate --ladder TRACES --policies redis,predis,kredis,hyperbolic,gdsf,tenure \
-                 --penalty-noise 0%",
+                "c04, penalties off by 0%",
+                "simulate TRACES/syn_twstat_c04.csv.gz --policies redis,predis,hyperbolic:5,gdsf,tenure --memory \
+                 25%,50% --costs by-key:120,1000 --tenants none --warmup 20% --window-requests 10000 --penalty-noise 0%",
             ),
             (
-                "10%",
-                "simulate --ladder TRACES --policies redis,predis,kredis,hyperbolic,gdsf,tenure \
-                 --penalty-noise 10%",
+                "c04, penalties off by 10%",
+                "simulate TRACES/syn_twstat_c04.csv.gz --policies redis,predis,hyperbolic:5,gdsf,tenure --memory \
+                 25%,50% --costs by-key:120,1000 --tenants none --warmup 20% --window-requests 10000 --penalty-noise 10%",
             ),
             (
-                "25%",
-                "simulate --ladder TRACES --policies redis,predis,kredis,hyperbolic,gdsf,tenure \
-                 --penalty-noise 25%",
+                "c04, penalties off by 25%",
+                "simulate TRACES/syn_twstat_c04.csv.gz --policies redis,predis,hyperbolic:5,gdsf,tenure --memory \
+                 25%,50% --costs by-key:120,1000 --tenants none --warmup 20% --window-requests 10000 --penalty-noise 25%",
             ),
             (
-                "50%",
-                "simulate --ladder TRACES --policies redis,predis,kredis,hyperbolic,gdsf,tenure \
-                 --penalty-noise 50%",
+                "c04, penalties off by 50%",
+                "simulate TRACES/syn_twstat_c04.csv.gz --policies redis,predis,hyperbolic:5,gdsf,tenure --memory \
+                 25%,50% --costs by-key:120,1000 --tenants none --warmup 20% --window-requests 10000 --penalty-noise 50%",
             ),
         ],
-        quick: "--ladder-accesses 100000",
+        quick: "",
         full: "",
     },
     Measurement {
@@ -480,7 +481,7 @@ pub const SET: &[Measurement] = &[
             "bench --workload tiers --pipeline 1 --fast 20% --accesses \
              zipf:0.8,zipf:0.99,zipf:1.2,scan:0.99,two-phases --updates 5%",
         )],
-        quick: "--warmup 500000 --requests 200000 --repetitions 1",
+        quick: "--warmup 300000 --requests 200000 --repetitions 1",
         full: "--warmup 2000000 --requests 400000 --repetitions 5",
     },
     Measurement {
@@ -618,7 +619,7 @@ pub const SET: &[Measurement] = &[
         over_run: None,
         measures: SERVER,
         runs: &[("loss", "replies loss --cpus none --scenarios slowed,pipelined")],
-        quick: "--runs 10",
+        quick: "--runs 8",
         full: "--runs 100",
     },
     Measurement {

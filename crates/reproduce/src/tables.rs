@@ -23,7 +23,6 @@ pub fn markdown(one: &Measurement, record: &Record) -> anyhow::Result<String> {
         Shape::Systems => systems(record)?,
         Shape::Pairs => pairs(record)?,
         Shape::Ladder => ladder(record)?,
-        Shape::Ladders => ladders(record)?,
         Shape::Simulated => simulated(record)?,
         Shape::SimulatedTiers => simulated_tiers(record)?,
         Shape::Full => full(record)?,
@@ -168,20 +167,6 @@ fn ladder(record: &Record) -> anyhow::Result<String> {
         ]);
     }
     Ok(table(&heading, &rows))
-}
-
-/// Several ladders: a row for each policy, a column for each ladder.
-fn ladders(record: &Record) -> anyhow::Result<String> {
-    let mut heading = vec!["mean latency / redis".to_owned()];
-    let mut by_policy: Vec<(String, Vec<String>)> = Vec::new();
-    for run in &record.runs {
-        heading.push(run.label.clone());
-        for row in list(&run.result, "all")? {
-            let (name, cell) = (text(row, "policy")?, format!("{:.4}", number(row, "relative_mean")?));
-            add_cell(&mut by_policy, name, cell);
-        }
-    }
-    Ok(table(&heading, &rows_of(by_policy)))
 }
 
 fn add_cell(rows: &mut Vec<(String, Vec<String>)>, name: &str, cell: String) {

@@ -11,7 +11,8 @@ const POLL_INTERVAL: Duration = Duration::from_millis(2);
 /// A wait of so long is told of, so that who makes tests faster knows where to look.
 const LONG: Duration = Duration::from_secs(2);
 
-/// Looks at `condition` every 2 ms until it holds. A wait of over 2 s is told of on standard output.
+/// Looks at `condition` every 2 ms until it holds. A wait of over 2 s is told of on standard error, since
+/// standard output may be somebody's JSON.
 ///
 /// # Errors
 /// When it does not hold by `deadline` (from now): the text is `what`, which should say what was waited for.
@@ -24,7 +25,7 @@ pub fn wait_for(deadline: Duration, what: &str, mut condition: impl FnMut() -> b
         thread::sleep(POLL_INTERVAL);
     }
     if start.elapsed() > LONG {
-        println!("waited {:.1} s for: {what}", start.elapsed().as_secs_f64());
+        eprintln!("waited {:.1} s for: {what}", start.elapsed().as_secs_f64());
     }
     Ok(())
 }

@@ -125,9 +125,9 @@ impl Workload {
                 [zipf(0.99), zipf(0.99)],
                 [zipf(1.2), zipf(1.2)],
             ],
-            Workload::TwitterTenants => {
-                TWITTER.map(|cluster| [Stream::cluster(cluster, reads), Stream::cluster(cluster, reads)]).to_vec()
-            }
+            Workload::TwitterTenants => TWITTER
+                .map(|cluster| [Stream::cluster(cluster, reads, 0), Stream::cluster(cluster, reads, reads)])
+                .to_vec(),
             Workload::LoopThenDrift => {
                 vec![[Stream::Loop { keys, at: 0 }, Stream::Drift { popular: Zipf::new(keys, 0.9), at: 0 }]]
             }
@@ -234,11 +234,11 @@ enum Stream {
 const DRIFT_REQUESTS: u64 = 10;
 
 impl Stream {
-    /// As many keys that come again as `reads` of it have.
-    fn cluster(cluster: Cluster, reads: u64) -> Stream {
+    /// As many keys that come again as `reads` of it have; those that come once are numbered from `n_once` on.
+    fn cluster(cluster: Cluster, reads: u64, n_once: u64) -> Stream {
         let Cluster { alpha, cold_share, once_share, .. } = cluster;
         let popular = Zipf::new((reads as f64 * cold_share * (1.0 - once_share)) as u64 + 1, alpha);
-        Stream::Cluster { popular, once_in_million: (cold_share * once_share * 1e6) as u64, n_once: 0 }
+        Stream::Cluster { popular, once_in_million: (cold_share * once_share * 1e6) as u64, n_once }
     }
 
     fn scan(keys: u64, alpha: f64) -> Stream {

@@ -35,7 +35,17 @@ pub fn markdown(one: &Measurement, record: &Record) -> anyhow::Result<String> {
     let old = record.commits_since(one.measures);
     let old = old.map_or(String::new(), |n| format!("\n{OLD}: {n} commits since have changed what it measures.\n"));
     let from = format!("{}, commit {}, {} version. {}.", record.date, record.commit, record.length, record.machine);
-    Ok(format!("{tables}\n{}\n{old}\n{}\n", wrapped(&from, "", "").join("\n"), commands.join("\n")))
+    let (from, commands) = (wrapped(&from, "", "").join("\n"), commands.join("\n"));
+    Ok(format!("{tables}{}\n{from}\n{old}\n{commands}\n", pictures(one, record)))
+}
+
+/// The pictures of a record that has some, as a page of docs/results shows them.
+fn pictures(one: &Measurement, record: &Record) -> String {
+    if record.runs.iter().all(|run| run.over_run.is_empty()) {
+        return String::new();
+    }
+    let picture = |what: &str, file: &str| format!("![{what}, {}](../figures/{}-{file}.svg)\n", one.shows, one.name);
+    format!("\n{}{}", picture("Mean latency over the run", "latency"), picture("Miss ratio over the run", "miss-ratio"))
 }
 
 /// Text in lines of [`WIDTH`], broken at spaces.

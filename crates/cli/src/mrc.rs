@@ -36,12 +36,12 @@ pub struct Arguments {
     #[arg(value_name = "TRACE", required_unless_present = "accuracy")]
     trace: Option<PathBuf>,
 
-    /// Models, apart by commas: exact, shards and eaet for LRU, krr for K-LRU, merged for the best of several K,
+    /// Models, separated by commas: exact, shards and eaet for LRU, krr for K-LRU, merged for the best of several K,
     /// miniature for any policy. Default: krr; for the accuracy eaet, shards, krr and miniature.
     #[arg(long, value_name = "NAME,…", value_delimiter = ',', value_parser = |text: &str| text.parse::<ModelName>())]
     model: Vec<ModelName>,
 
-    /// Sampling sizes K of krr, merged and miniature, 1 to 64, apart by commas.
+    /// Sampling sizes K of krr, merged and miniature, 1 to 64, separated by commas.
     #[arg(long, value_name = "K,…", value_delimiter = ',', default_value = "5",
           value_parser = clap::value_parser!(u32).range(1..=64))]
     k: Vec<u32>,
@@ -50,7 +50,7 @@ pub struct Arguments {
     #[arg(long, value_name = "NAME", value_parser = |text: &str| text.parse::<PolicyName>())]
     policy: Option<PolicyName>,
 
-    /// Shares of keys to sample, above 0 and up to 1, apart by commas; `exact` takes all keys.
+    /// Shares of keys to sample, above 0 and up to 1, separated by commas; `exact` takes all keys.
     #[arg(long, value_name = "SHARE,…", value_delimiter = ',', default_value = "0.01", value_parser = parse_rate)]
     rate: Vec<SampleRate>,
 
@@ -111,7 +111,7 @@ pub struct Arguments {
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=1000))]
     accuracy_samples: u64,
 
-    /// For the accuracy: what is made of each trace, apart by commas.
+    /// For the accuracy: what is made of each trace, separated by commas.
     #[arg(long, value_name = "NAME,…", value_delimiter = ',', default_value = "fixed,variable,deletes,ttl")]
     accuracy_variants: Vec<accuracy::Variant>,
 }

@@ -44,12 +44,12 @@ pub struct Arguments {
           value_parser = |text: &str| text.parse::<Workload>())]
     workload: Option<Workload>,
 
-    /// Policies, apart by commas; `--list` says which there are. Default: redis,predis,gdsf,bound; for the ladder
+    /// Policies, separated by commas; `--list` says which there are. Default: redis,predis,gdsf,bound; for the ladder
     /// nearly all.
     #[arg(long, value_name = "NAME,…", value_delimiter = ',', value_parser = |text: &str| text.parse::<PolicyName>())]
     policies: Option<Vec<PolicyName>>,
 
-    /// Memory sizes, apart by commas: bytes (64mb) or a share of the trace's footprint (10%). Default: 10%,50%; for
+    /// Memory sizes, separated by commas: bytes (64mb) or a share of the trace's footprint (10%). Default: 10%,50%; for
     /// --tiers no limit.
     #[arg(long, value_name = "SIZE,…", value_delimiter = ',', value_parser = parse_memory)]
     memory: Vec<Memory>,

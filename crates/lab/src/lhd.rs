@@ -2,14 +2,14 @@
 //! learned from hits and evictions by age.
 //!
 //! Source: Beckmann, Chen and Cidon, NSDI'18, and the authors' program as libCacheSim has it, whose constants these
-//! are: values fall into sixteen classes by the last two ages they hit at; per class, hits and evictions are counted
-//! by age, and the hit density at an age is the hits from there on over the time that values live from there on.
-//! Ranked by density / size; here times the cost of a miss. The newest that looked worse than recent victims are
-//! candidates too, and one in 32 explores: for at most 1 % of the room it stays whatever it is worth, while the first
-//! 50 models are learned. Differs: a model is made each window of the caller's, not each 2^20 requests, for most
-//! traces here are shorter than that; how coarse ages are is set by the first model and by the 25th. One application;
-//! the first models sample 8, as there. Cost: 40 scores per eviction, one pass over the ages of 16 classes per
-//! window, 4 MB where all 20,000 occur.
+//! are: values fall into sixteen classes by the last two ages they hit at. Each class counts hits and evictions by
+//! age. The hit density at an age is the hits from there on over the time that values live from there on. Ranked by
+//! density / size; here times the cost of a miss. The newest that looked worse than recent victims are candidates too,
+//! and one in 32 explores: for at most 1 % of the room it stays whatever it is worth, while the first 50 models are
+//! learned. Differs: a model is made each window of the caller's, not each 2^20 requests, for most traces here are
+//! shorter than that; how coarse ages are is set by the first model and by the 25th. One application; the first models
+//! sample 8, as there. Cost: 40 scores per eviction, one pass over the ages of 16 classes per window, 4 MB where all
+//! 20,000 occur.
 
 use tenure_core::policy::cache::SAMPLE_SIZE_MAX;
 use tenure_core::policy::table::{Entry, Order, Table, TableCache};

@@ -1,10 +1,10 @@
 //! Tenure in the server: a thin shell around `tenure-core`, loaded as `libtenure.so`.
 //!
-//! The loop observe → model → decide → enforce is the folders: `observe` sees every command and samples, `worker`
-//! models and decides in the background, `enforce` carries the plan out at the end of each turn of the event loop;
-//! `tenure` ties them together, `runtime` says in which order things are done, and `features` plug in there. The
-//! server is reached through the crate `tenure-host`. Suggested reading order: `runtime`, `tenure`, `observe`,
-//! `worker`, `enforce`, `feature`, `features`, `config`, `commands`, `info`.
+//! The folders are the loop observe → model → decide → enforce. `observe` sees every command and samples, `worker`
+//! models and decides in the background, `enforce` carries the plan out at the end of each turn of the event loop.
+//! `tenure` ties them together, `runtime` has the order of things, and `features` plug in there. The server is reached
+//! through the crate `tenure-host`. Suggested reading order: `runtime`, `tenure`, `observe`, `worker`, `enforce`,
+//! `feature`, `features`, `config`, `commands`, `info`.
 #![forbid(unsafe_code)]
 // What only features call is there for those that are left out, too: hooks with a condition each would be harder to
 // read.

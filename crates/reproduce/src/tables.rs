@@ -371,6 +371,24 @@ mod tests {
     }
 
     #[test]
+    fn tiers_are_named_with_their_division() {
+        let row = json!({"system": "sdtmm", "division": "guided", "fast_bytes": 2_000_000, "fast_hit_ratio": 0.8,
+            "promotions": 5, "requests": 1000, "throughput_modelled": 0.9});
+        let made = simulated_tiers(&record(json!([row]))).unwrap();
+        assert!(made.contains("| A | sdtmm, guided | 2.0 | 0.800 | 0.0050 | 0.900 |"), "{made}");
+    }
+
+    #[test]
+    fn a_full_cache_is_told_by_load() {
+        let one = json!({"median": 0.9, "min": 0.8, "max": 1.0});
+        let row = json!({"load": "set-1", "throughput_ratio": one, "cpu_main_ratio": one, "evicted_by_module": 0.65,
+            "ping_us_p999_more": {"median": 897.2}});
+        let made = full(&record(json!({ "rows": [row] }))).unwrap();
+        let cells = "0.900 (0.800–1.000) | 0.900 (0.800–1.000) | 65 % | 897";
+        assert!(made.contains(&format!("| set-1 | {cells} |")), "{made}");
+    }
+
+    #[test]
     fn a_missing_field_is_named() {
         let error = pairs(&record(json!({"throughput_ratio": {"median": 1.0}}))).unwrap_err();
         assert_eq!(error.to_string(), "there is no number throughput_ratio.min");

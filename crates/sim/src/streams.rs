@@ -1,6 +1,6 @@
-//! Streams made for what policies that learn are weak at: bursts of expensive keys that never come again, prices and
-//! popularity that change, loops, scans, expensive keys that die after a few accesses beside large cheap ones that
-//! live; and, for comparison, streams on which nothing is to be won.
+//! Streams made for what policies that learn are weak at. There are bursts of expensive keys that never come again,
+//! prices and popularity that change, loops and scans. There are expensive keys that die after a few accesses beside
+//! large cheap ones that live. And, for comparison, there are streams on which nothing can be won.
 //!
 //! All are Zipfian over the same keys of 1 KiB, behind two backends, but for what each is named after; those of dead
 //! and living keys have tenants of one price each. They answer what a trace can't: the change is at a known request,

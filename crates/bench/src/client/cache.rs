@@ -1,10 +1,10 @@
 //! A client's way to the cache: one server, or the nodes of a cluster by one of three routes.
 //!
-//! Source: Scalable and Reliable Redis (Chen et al., TrustCom'16) sec. III-A. `default-node` is the original client,
-//! which sends each request to one node and follows the redirect that comes in most cases; `remember` is their
-//! Algorithm 1, which keeps for each slot the node that a redirect named; `library` is what a client of today does:
-//! the crate `redis` asks for the whole map at the start. The first two are alike but for that one table, so what is
-//! between them is the table's; the third has another library's costs too.
+//! Source: Scalable and Reliable Redis (Chen et al., TrustCom'16) sec. III-A. `default-node` is the original client:
+//! it sends each request to one node and follows the redirect that comes in most cases. `remember` is their Algorithm
+//! 1: it keeps for each slot the node that a redirect named. `library` is a client of today: the crate `redis` asks
+//! for the whole map at the start. The first two are alike but for that one table, so what is between them is the
+//! table's; the third has another library's costs too.
 
 use std::fmt;
 use std::str::FromStr;

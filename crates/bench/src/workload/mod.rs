@@ -1,9 +1,9 @@
 //! Workloads: what is asked of the cache, decided in full before the first server starts.
 //!
-//! A [`Stream`] is a list of requests over a table of keys, fixed by the seed, so that every system is asked exactly
-//! the same in the same order; its connections share the list and each takes the next request when it is free, and
-//! when it is due where the workload has a [`pace`]. One workload per file; [`zipfian`] holds YCSB's number
-//! generators. Cost: 12 bytes per request, the name and 10 bytes per key.
+//! A [`Stream`] is a list of requests over a table of keys. The seed fixes it, so every system has exactly the same
+//! requests in the same order. Connections share the list: each takes the next request when it is free and, where the
+//! workload has a [`pace`], when it is due. One workload per file; [`zipfian`] holds YCSB's number generators. Cost:
+//! 12 bytes per request, the name and 10 bytes per key.
 
 mod diurnal;
 pub mod full;

@@ -27,8 +27,8 @@ use crate::trace_args::{trace_name, traces_in};
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Two tiers of memory")]
 pub struct TierArgs {
-    /// Simulate two tiers: the fast one's sizes, apart by commas, in bytes or as a share (20%) of the memory. Without
-    /// --memory the slow tier holds all there is, and shares are of the footprint. See docs/simulation.md.
+    /// Simulate two tiers: the fast one's sizes, separated by commas, in bytes or as a share (20%) of the memory.
+    /// Without --memory the slow tier holds all there is, and shares are of the footprint. See docs/simulation.md.
     #[arg(
         long,
         value_name = "SIZE,…",
@@ -38,7 +38,7 @@ pub struct TierArgs {
     )]
     pub(super) tiers: Vec<Memory>,
 
-    /// What places values, apart by commas: sdtmm, worth, naive, demotion-only, all-fast, all-slow. Default: all of
+    /// What places values, separated by commas: sdtmm, worth, naive, demotion-only, all-fast, all-slow. Default: all of
     /// them.
     #[arg(
         long,
@@ -49,8 +49,8 @@ pub struct TierArgs {
     )]
     systems: Option<Vec<System>>,
 
-    /// How tenants share the fast tier (of sdtmm and worth), apart by commas: free, guided (by miss ratio curves) or
-    /// equal.
+    /// How tenants share the fast tier (of sdtmm and worth), separated by commas: free, guided (by miss ratio curves)
+    /// or equal.
     #[arg(
         long,
         value_name = "NAME,…",
@@ -61,7 +61,7 @@ pub struct TierArgs {
     )]
     division: Vec<Division>,
 
-    /// Parts of sdtmm, worth and demotion-only to do without, apart by commas: points (values begin at the head of
+    /// Parts of sdtmm, worth and demotion-only to do without, separated by commas: points (values begin at the head of
     /// their tier's order), marks (no memory is kept free) or newcomers (who came last is found by the walk alone).
     #[arg(long, value_name = "PART,…", value_delimiter = ',', requires = "tiers")]
     without: Vec<Part>,

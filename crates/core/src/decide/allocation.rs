@@ -147,8 +147,8 @@ pub struct EqualSplit {
     pub cost_us: Vec<f64>,
 }
 
-/// Divides `memory_bytes` alike among the groups that cost anything at all, as far as their bounds let it, and finds
-/// how much less would do for each: costs never rise with memory, so "no more expensive than on its part" is a
+/// Divides `memory_bytes` alike among the groups that cost anything at all, as far as their bounds let it. Then finds
+/// how much less would do for each. Costs never rise with memory, so "no more expensive than on its part" is a
 /// minimum, and the program that keeps minimums stays exact. Those minimums always fit. Arguments as of [`allocate`];
 /// O(claims × units²).
 ///

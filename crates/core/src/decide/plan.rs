@@ -35,9 +35,9 @@ impl Terms {
     }
 }
 
-/// What a partition would lose against the present plan counts so much more than what another would gain: memory goes
-/// where it saves clearly more, and not to and fro with the noise of two curves that fall alike.
-/// docs/results/earlier.md, "Plans that stay", has what half as much again gives and costs.
+/// A loss against the present plan counts so much more than a gain. So memory goes where it saves clearly more, and
+/// not to and fro with the noise of two curves that fall alike. docs/results/earlier.md, "Plans that stay", has what
+/// half as much again gives and costs.
 const RELUCTANCE: f64 = 0.5;
 
 /// A plan has to save so many standard errors of what it is predicted to save: it is the best of many that chance has

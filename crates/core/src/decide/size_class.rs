@@ -91,9 +91,9 @@ impl SizeClasses {
         self.seen_now += weight;
     }
 
-    /// Ends a window, at whose end the partition has so many `keys` in the cache: moves limits that have to move, and
-    /// what was seen so far weighs `decay` (0 to 1) of what it did; after a window of few accesses no less than those
-    /// make up for. Returns true where a limit has moved.
+    /// Ends a window, after which the partition has so many `keys` in the cache. Moves limits that have to move. What
+    /// was seen so far weighs `decay` (0 to 1) of what it did, but after a window of few accesses it loses no more
+    /// than those make up for. Returns true where a limit has moved.
     pub fn end_window(&mut self, keys: u64, decay: f32) -> bool {
         let is_divided = self.limits != SizeLimits::NONE;
         let keys_min = KEYS_MIN * self.n as u64 / if is_divided { 2 } else { 1 };

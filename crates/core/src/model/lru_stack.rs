@@ -5,10 +5,10 @@
 //! so the bytes at or above a key are one sum. When the slots run out, the live ones are moved together and
 //! renumbered.
 //!
-//! What is our own are the holes, which make deletes, expiry and changes of size exact for *every* cache size at
-//! once: bytes that leave the stack stay behind as a hole, free space in all caches that reach so deep, and the next
-//! bytes to be stored fill the topmost holes first. docs/models.md, section "Exact", says why this is exact and what
-//! it means below the largest value. Cost: O(log n) per access, amortized; about 70 bytes per key.
+//! Our own are the holes. They make deletes, expiry and changes of size exact for *every* cache size at once. Bytes
+//! that leave the stack stay behind as a hole: free space in all caches that reach so deep. The next bytes to be
+//! stored fill the topmost holes first. docs/models.md, section "Exact", says why this is exact and what it means
+//! below the largest value. Cost: O(log n) per access, amortized; about 70 bytes per key.
 
 use std::collections::BinaryHeap;
 

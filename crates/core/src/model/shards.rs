@@ -1,8 +1,8 @@
 //! SHARDS: LRU miss ratio curves from the exact stack distances of a sample of keys.
 //!
-//! Source: Waldspurger et al. (FAST'15): a key is sampled by its hash (sec. 3), its distance scaled by 1 / rate; at a
-//! fixed rate (sec. 3.1) or a fixed number of keys (sec. 3.2), where the key of the highest hash leaves and the
-//! threshold falls to it, what was counted before being rescaled; SHARDS-adj (sec. 3.3) makes up for requests that
+//! Source: Waldspurger et al. (FAST'15): a key is sampled by its hash, and its distance is scaled by 1 / rate (sec.
+//! 3). The rate is fixed (sec. 3.1), or the number of keys is (sec. 3.2): then the key of the highest hash leaves, the
+//! threshold falls to it, and what was counted before is rescaled. SHARDS-adj (sec. 3.3) makes up for requests that
 //! the sample lacks. Differs from the paper: distances in bytes, with deletes and expiry (`lru_stack.rs`); only the
 //! bytes above a key are scaled (`tally.rs`); at a fixed rate a census corrects the rate (`census.rs`), and deletes
 //! the requests (`deletes.rs`). At rate 1 it equals `exact` up to 1/1024 in size. Cost: O(log n) per sampled access;

@@ -1,9 +1,9 @@
 //! What the models that sample stack distances count: requests, and at which cache size each would have hit.
 //!
-//! Sources: SHARDS (Waldspurger et al., FAST'15) for scaling distances by 1 / rate and for SHARDS-adj: the requests
-//! that the sample holds too few or too many of, against requests × rate, belong to a few hot keys and are counted as
-//! hits in any cache, but for those that deletes outside the sample turn into misses (`deletes.rs`). The rate may be
-//! corrected by a census (`census.rs`).
+//! Sources: SHARDS (Waldspurger et al., FAST'15) for scaling distances by 1 / rate and for SHARDS-adj. The sample
+//! holds too few or too many requests, against requests × rate; the difference belongs to a few hot keys. It is
+//! counted as hits in any cache, but for requests that deletes outside the sample turn into misses (`deletes.rs`). The
+//! rate may be corrected by a census (`census.rs`).
 //!
 //! Our own is [`distance_at_rate_one`]: of a distance only the bytes *above* the key are a sample and are scaled; its
 //! own bytes are known. Scaling both puts every distance off by (1 / rate - 1) × its size, half a bucket of 40 at 80

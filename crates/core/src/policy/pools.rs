@@ -32,9 +32,9 @@ pub enum Donor {
     Anyone,
 }
 
-/// Who gives: who holds most above its maximum, whether or not memory is `short`; else, where it is, who holds most
-/// above its target (of those below theirs, the fullest, where nobody is above, and not one of the `spared` while
-/// others hold anything: those with no more than they are guaranteed). `None` where there is nothing to do.
+/// Who gives: who holds most above its maximum, whether or not memory is `short`. Else, where it is short, who holds
+/// most above its target; where nobody is above, the fullest of those below. The `spared` hold no more than they are
+/// guaranteed, and give only when nobody else holds anything. `None` where there is nothing to do.
 ///
 /// All in bytes by partition; a partition past the end of `target_bytes` has none, and past the end of `bytes_max`
 /// may hold nothing. With no targets at all, anyone gives.

@@ -2,8 +2,8 @@
 //! the small.
 //!
 //! Source: Yang et al., SOSP'23, algorithm 1: new values enter the small queue (10 % of the bytes), remembered ones
-//! the main queue; a value that leaves the small queue goes to main if it was accessed more than once meanwhile, else
-//! out and into the ghost queue; one that reaches the end of main goes round again while its counter (at most 3) is
+//! the main queue. A value that leaves the small queue goes to main if it was accessed more than once meanwhile, else
+//! out and into the ghost queue. One that reaches the end of main goes round again while its counter (at most 3) is
 //! above 0, which costs it one. Differs: the ghost queue is bounded by bytes (as many as main holds), since sizes
 //! differ here. Knows neither cost nor size. Cost: O(1) per access, amortised.
 

@@ -1,13 +1,13 @@
 //! Two memory tiers: which values lie in fast memory, which in slow, and when one moves.
 //!
-//! Source: sdTMM (Wang's dissertation, 2024, ch. 5). New values enter the fast tier; background work keeps some of
-//! each tier free ([`marks`]) by moving the coldest down, and out of the slow one; a slow value goes up when it is
+//! Source: sdTMM (Wang's dissertation, 2024, ch. 5). New values enter the fast tier. Background work keeps some of
+//! each tier free ([`marks`]): the coldest move down, and out of the slow tier. A slow value goes up when it is
 //! accessed again within the mean reuse time of the fast tier ([`hotness`]). Lists with insertion points (a quarter
-//! from the tail, the middle) become ages ([`insertion`]), since a server has no lists: what a walk or an access
-//! meets has an idle time, and one is enough for the other. [`worth`] is a second rule, our own: by what moving
-//! saves, against what it costs. [`division`] shares the fast tier among tenants. [`placer`] is what simulator and
-//! server call; it holds a few KiB per partition and nothing per key. What must be known of a key are two bytes
-//! ([`placed`]), for which its entry in the key table has room. docs/models.md, "Two tiers".
+//! from the tail, the middle) become ages ([`insertion`]), since a server has no lists: what a walk or an access meets
+//! has an idle time, and one is enough for the other. [`worth`] is a second rule, our own: by what moving saves,
+//! against what it costs. [`division`] shares the fast tier among tenants. [`placer`] is what simulator and server
+//! call; it holds a few KiB per partition and nothing per key. What must be known of a key are two bytes ([`placed`]),
+//! for which its entry in the key table has room. docs/models.md, "Two tiers".
 
 pub mod division;
 pub mod hotness;

@@ -1,10 +1,10 @@
 //! Enforce: the plan carried out in small steps on the main thread, at the end of a turn of the event loop or when it
 //! is idle.
 //!
-//! `walk` goes through the key space bucket by bucket, for the evictor and for the census alike; `usage` knows how
-//! many keys and bytes each partition has; `evict` frees memory below the server's own limit, from partitions that
-//! hold more than their target or, by `ranks`, what is worth least; `newcomers` knows the keys of those too small for
-//! the walk to meet, and `unread` those that may go without one.
+//! `walk` goes through the key space bucket by bucket, for the evictor and for the census. `usage` knows how many keys
+//! and bytes each partition has. `evict` frees memory before the server's own limit is reached: the keys that `ranks`
+//! ranks lowest, or keys of partitions above their target. `newcomers` knows keys of partitions too small for the walk
+//! to meet, and `unread` those that may go without a search.
 
 pub mod evict;
 pub mod newcomers;

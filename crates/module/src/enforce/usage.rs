@@ -7,9 +7,9 @@
 //! and went, or that didn't begin at the beginning, is itself in doubt: the first better one replaces it.
 //!
 //! Bytes: keys × mean size, said anew whenever a key comes or goes. The walk's last round is remembered in 16
-//! segments, each replaced when the walk has gone through it again: for keys at rest the sum is exact, and a changed
-//! value counts within a round; of a partition of many keys one in four is sized. Nothing is stored per key; about 10
-//! KB per database.
+//! segments, each replaced when the walk has gone through it again. So for keys at rest the sum is exact, and a
+//! changed value counts within a round. Of a partition of many keys one in four is sized. Nothing is stored per key;
+//! about 10 KB per database.
 
 mod database;
 mod met;

@@ -113,8 +113,8 @@ pub struct Prices {
 }
 
 impl Default for Prices {
-    /// As measured on stock servers (DESIGN.md): 900,000 commands a second when pipelined; evictions at K = 5 and 16
-    /// that take 3.1 and 7.6 µs.
+    /// As measured on Redis 7.0, Valkey 8.0 and 9.1: 900,000 commands a second when pipelined; evictions at K = 5 and
+    /// 16 that take 3.1 and 7.6 µs.
     fn default() -> Self {
         Prices { request_ns: 1100.0, met_ns: (7600.0 - 3100.0) / 11.0, hit_us: 20.0 }
     }

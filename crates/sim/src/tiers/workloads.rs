@@ -5,9 +5,9 @@
 //! Ranks are drawn exactly in proportion to 1 / rank^α by bisection in the cumulative sum, and scattered over the
 //! keys by their hash. Tenants take turns.
 //!
-//! Two more are for policies: tenants like four of Twitter's clusters (sec. 4.2.3.1), made from the statistics that
-//! were published of them; and a loop followed by popularity that moves on, as DLRU (MEMSYS'20) sec. 4.3.3 has a
-//! phase that likes random eviction and one that likes LRU.
+//! Two more are for policies. One has tenants like four of Twitter's clusters (sec. 4.2.3.1), made from the statistics
+//! that were published of them. The other is a loop followed by popularity that moves on: DLRU (MEMSYS'20) sec. 4.3.3
+//! has a phase that likes random eviction and one that likes LRU.
 
 use std::fmt;
 use std::str::FromStr;

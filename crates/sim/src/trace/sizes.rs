@@ -56,8 +56,8 @@ pub struct LogNormalSizes {
 }
 
 impl LogNormalSizes {
-    /// 50 B to 64 KiB, as the ladder wants: the median is the geometric middle of the two (1810 B) and they
-    /// lie three standard deviations away (σ = 1.197), so that cutting off touches 0.3 % of keys. Mean 3.7 KB.
+    /// 50 B to 64 KiB. The median is the geometric middle of the two (1810 B). They lie three standard deviations away
+    /// (σ = 1.197), so 0.3 % of keys are cut off. Mean 3.7 KB.
     pub fn default_range() -> Self {
         let (low, high) = (50.0_f64, 65_536.0_f64);
         let (median_bytes, sigma) = ((low * high).sqrt(), (high / low).ln() / 6.0);

@@ -1,8 +1,7 @@
 //! `tenure top`: what a server or a cluster does, in a terminal.
 //!
-//! A thread looks each second and asks for the curve of the tenant that is selected; the terminal is written to when
-//! something has changed, and then only what has, so that a slow line does. What is shown is in `state`, how it looks
-//! in `screen`.
+//! A thread looks each second and asks for the curve of the selected tenant. Only what has changed is written to the
+//! terminal, so a slow line is enough. What is shown is in `state`, how it looks in `screen`.
 
 mod screen;
 mod state;

@@ -5,9 +5,9 @@
 //! way when replicas can't follow.
 //!
 //! Commands run as ever and are never touched. What is held is a connection, for the rest of the turn of the event
-//! loop and longer: its replies are collected in their order and nothing more is read from it, so pipelines,
-//! transactions, scripts and whatever blocks keep their meaning, and other connections are not delayed. The turn's
-//! end comes before any of its replies has left:
+//! loop and longer. Its replies are collected in their order, and nothing more is read from it. So pipelines,
+//! transactions, scripts and whatever blocks keep their meaning, and other connections are not delayed. The turn's end
+//! comes before any of its replies has left:
 //!
 //! - `sent`: the stream is handed to the replicas' sockets then. Where they take it, which they do unless a replica
 //!   is behind, nobody is held at all; else the turn's writers are, until the sockets have taken it.

@@ -3,9 +3,9 @@
 //!
 //! A string is moved by cutting it ([`super::mover`]); the module API has nothing like it for the listpacks, intsets
 //! and quicklists that small collections are. `RESTORE` keeps the time to live, the idle time or frequency, elements
-//! and their order, and called without a word to replicas it reaches none. But it deletes the key and makes it again:
-//! who watches it would fail, who caches it be told, events be raised, and so nothing moves while somebody watches or
-//! tracks keys, listens to such events, or might ([`refusal`]), which is asked before each slice's first move. What
+//! and their order, and called without a word to replicas it reaches none. But it deletes the key and makes it again,
+//! which fails a `WATCH`, tells client-side caches and raises events. So nothing moves while somebody watches or
+//! tracks keys, listens to such events, or might ([`refusal`]). That is asked before each slice's first move. What
 //! shows: `keyspace_hits` and `rdb_changes_since_last_save` go up, `MONITOR` and `commandstats` tell of the calls.
 //!
 //! Down it is restored twice, the first time in fast memory: what the server's own tables and the small parts need,

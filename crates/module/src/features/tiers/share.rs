@@ -1,6 +1,6 @@
-//! How much of the main thread's time moves may take: a small share while commands come, so that a cache whose values
-//! are accessed alike, where moving wins nothing, loses next to nothing either; more while the fast tier holds more
-//! than it may; all of it while nobody asks for anything.
+//! How much of the main thread's time moves may take: a small share while commands come, more while the fast tier is
+//! over its limit, all of it while no command comes. The small share is for caches whose values are accessed alike:
+//! moves win nothing there, and so lose next to nothing.
 
 /// What moves may take while the fast tier keeps its limit: 2 %.
 const SHARE: f64 = 0.02;

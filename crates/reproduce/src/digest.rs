@@ -35,6 +35,8 @@ pub enum Ask {
     PriceOf(&'static str),
     /// Throughput of two tiers over all fast: system, measured.
     Tiers(&'static str),
+    /// What the busiest of three nodes has time for, over that of one, where clients find nodes so.
+    Slots(&'static str),
     /// Nothing to tell.
     Nothing,
 }
@@ -191,6 +193,14 @@ impl Ask {
                 let found: anyhow::Result<Vec<f64>> =
                     rows.iter().map(|row| number(row, "throughput_ratio_modelled.median")).collect();
                 range(&found?, |ratio| format!("{ratio:.2}"))
+            }
+            Ask::Slots(route) => {
+                let rows = rows_where(record, "route", route)?;
+                let busiest_us = |n: f64| {
+                    let row = rows.iter().find(|row| number(row, "n_primaries").is_ok_and(|found| found == n));
+                    number(row.context("there are no such primaries")?, "cpu_us_busiest")
+                };
+                Ok(format!("× {:.1}", busiest_us(1.0)? / busiest_us(3.0)?))
             }
             Ask::Nothing => Ok("–".to_owned()),
         }

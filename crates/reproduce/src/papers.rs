@@ -18,6 +18,7 @@ pub fn all() -> anyhow::Result<Vec<(&'static str, String)>> {
         ("papers-kredis", paper(OURS, KREDIS)?),
         ("papers-sdtmm", paper(["sdTMM here, the default", "by worth"], SDTMM)?),
         ("papers-replies", paper(["`sent`", "`acked`"], REPLIES)?),
+        ("papers-slots", paper(["a default node", "remembered"], SLOTS)?),
     ])
 }
 
@@ -204,6 +205,9 @@ const SDTMM: &[PaperRow] = &[
     hits("equal", "0.694", "changing-tenants", "equal", 0),
     hits("like cluster 52, 20 % fast", "0.757", "like cluster 52", "free", 0),
 ];
+
+const SLOTS: &[PaperRow] =
+    &[row("F 6, 7: three nodes over one", "× 1, × 2", Ask::Slots("default-node"), Ask::Slots("remember"), "slots")];
 
 const REPLIES: &[PaperRow] = &[
     row("sec. IV.C: writes lost", "none", Ask::Lost("sent"), Ask::Lost("acked"), "replies-loss"),

@@ -41,6 +41,8 @@ pub enum Shape {
     Tiers,
     /// `tenure bench --workload full`.
     Full,
+    /// `tenure bench --workload slots`.
+    Slots,
     /// `tenure replies loss`.
     Loss,
     /// `tenure replies price`.
@@ -610,6 +612,17 @@ pub const SET: &[Measurement] = &[
         ],
         quick: "",
         full: "",
+    },
+    Measurement {
+        name: "slots",
+        shows: "what clients that remember slots bring a cluster of one to three primaries",
+        shape: Shape::Slots,
+        needs_traces: false,
+        over_run: None,
+        measures: &["crates/bench/src/client", "crates/bench/src/slot_map.rs"],
+        runs: &[("slots", "bench --workload slots --records 10000 --warmup 10000 --cluster 1,2,3 --connections 16")],
+        quick: "--requests 20000",
+        full: "--requests 200000",
     },
     Measurement {
         name: "replies-loss",

@@ -26,6 +26,7 @@ pub fn markdown(one: &Measurement, record: &Record) -> anyhow::Result<String> {
         Shape::Simulated => simulated(record)?,
         Shape::SimulatedTiers => simulated_tiers(record)?,
         Shape::Full => full(record)?,
+        Shape::Slots => slots(record)?,
         Shape::Accuracy => accuracy(record)?,
         Shape::Tiers => tiers(record)?,
         Shape::Loss => loss(record)?,
@@ -291,6 +292,25 @@ fn tiers(record: &Record) -> anyhow::Result<String> {
                 spread(row, "throughput_ratio")?,
                 spread(row, "throughput_ratio_modelled")?,
                 spread(row, "fast_hit_ratio").unwrap_or_else(|_| "–".to_owned()),
+            ]);
+        }
+    }
+    Ok(table(&heading, &rows))
+}
+
+/// `tenure bench --workload slots`: a row for each number of primaries and way to find a key's node.
+fn slots(record: &Record) -> anyhow::Result<String> {
+    let heading = ["primaries", "clients", "redirects / request", "requests/s", "the busiest node allows, requests/s"]
+        .map(str::to_owned);
+    let mut rows = Vec::new();
+    for run in &record.runs {
+        for row in list(&run.result, "rows")? {
+            rows.push(vec![
+                number(row, "n_primaries")?.to_string(),
+                text(row, "route")?.to_owned(),
+                short(number(row, "redirects")?),
+                short(number(row, "throughput_per_s")?),
+                short(1e6 / number(row, "cpu_us_busiest")?),
             ]);
         }
     }

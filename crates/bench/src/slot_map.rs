@@ -3,8 +3,8 @@
 //!
 //! Source: Scalable and Reliable Redis (TrustCom'16) sec. IV-B, Figures 6 and 7: GET:SET 9:1, replication off, 1 to
 //! 512 clients each with one request at a time. Its clusters had a machine per node. Here all nodes share one, whose
-//! throughput says little of three; so beside it stands what the busiest node does per request: a cluster whose nodes
-//! have a core each serves at most so many requests a second as that node has time for. With a default node that is
+//! throughput says little of three. So beside it stands what the busiest node does per request. A cluster whose nodes
+//! have a core each serves at most as many requests a second as that node has time for. With a default node that is
 //! the default node, whatever the cluster's size.
 
 use std::sync::atomic::{AtomicBool, Ordering};

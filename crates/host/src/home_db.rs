@@ -1,11 +1,11 @@
 //! Brings a client back to its database, on servers whose key events leave it elsewhere.
 //!
-//! Valkey 8.1 and 9.0 run a key event's callback as the client whose command raised it, turned to the event's
-//! database, and don't turn it back (valkey-io/valkey#1819; mended by #4024 in 2026): after `MOVE` or `COPY … DB`,
-//! with any module that listens, the client is in another database, unlike on a stock server. So on those versions
-//! the callback turns it back: after `MOVE` to where the key came from, which the event before tells; after `COPY` to
-//! where the client was when it sent it, which only a command filter sees. For that the filter stays, doing nothing
-//! else while commands may run unseen. Not seen is a `COPY … DB` within a transaction or a script.
+//! Valkey 8.1 and 9.0 run a key event's callback as the client whose command raised it. They turn that client to the
+//! event's database and don't turn it back (valkey-io/valkey#1819; mended by #4024 in 2026). So after `MOVE` or `COPY
+//! … DB`, with any module that listens, the client is in another database. So on those versions the callback turns it
+//! back: after `MOVE` to where the key came from, which the event before tells; after `COPY` to where the client was
+//! when it sent it, which only a command filter sees. For that the filter stays, doing nothing else while commands may
+//! run unseen. Not seen is a `COPY … DB` within a transaction or a script.
 
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
 

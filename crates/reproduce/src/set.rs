@@ -222,7 +222,8 @@ pub const SET: &[Measurement] = &[
         measures: SERVER,
         runs: &[(
             "diurnal",
-            "bench --workload diurnal --bins 50 --backend delay:120,1000 --systems stock,hyperbolic-5,tenure,tenure-sleep",
+            "bench --workload diurnal --bins 50 --backend delay:120,1000 --systems \
+             stock,hyperbolic-5,tenure,tenure-sleep",
         )],
         quick: "--period 16 --warmup 48000 --requests 96000 --repetitions 1",
         full: "--period 30 --repetitions 3",
@@ -317,22 +318,26 @@ pub const SET: &[Measurement] = &[
             (
                 "c04, penalties off by 0%",
                 "simulate TRACES/syn_twstat_c04.csv.gz --policies redis,predis,hyperbolic:5,gdsf,tenure --memory \
-                 25%,50% --costs by-key:120,1000 --tenants none --warmup 20% --window-requests 10000 --penalty-noise 0%",
+                 25%,50% --costs by-key:120,1000 --tenants none --warmup 20% --window-requests 10000 \
+                 --penalty-noise 0%",
             ),
             (
                 "c04, penalties off by 10%",
                 "simulate TRACES/syn_twstat_c04.csv.gz --policies redis,predis,hyperbolic:5,gdsf,tenure --memory \
-                 25%,50% --costs by-key:120,1000 --tenants none --warmup 20% --window-requests 10000 --penalty-noise 10%",
+                 25%,50% --costs by-key:120,1000 --tenants none --warmup 20% --window-requests 10000 \
+                 --penalty-noise 10%",
             ),
             (
                 "c04, penalties off by 25%",
                 "simulate TRACES/syn_twstat_c04.csv.gz --policies redis,predis,hyperbolic:5,gdsf,tenure --memory \
-                 25%,50% --costs by-key:120,1000 --tenants none --warmup 20% --window-requests 10000 --penalty-noise 25%",
+                 25%,50% --costs by-key:120,1000 --tenants none --warmup 20% --window-requests 10000 \
+                 --penalty-noise 25%",
             ),
             (
                 "c04, penalties off by 50%",
                 "simulate TRACES/syn_twstat_c04.csv.gz --policies redis,predis,hyperbolic:5,gdsf,tenure --memory \
-                 25%,50% --costs by-key:120,1000 --tenants none --warmup 20% --window-requests 10000 --penalty-noise 50%",
+                 25%,50% --costs by-key:120,1000 --tenants none --warmup 20% --window-requests 10000 \
+                 --penalty-noise 50%",
             ),
         ],
         quick: "",
@@ -483,8 +488,8 @@ pub const SET: &[Measurement] = &[
             "bench --workload tiers --pipeline 1 --fast 20% --accesses \
              zipf:0.8,zipf:0.99,zipf:1.2,scan:0.99,two-phases --updates 5%",
         )],
-        quick: "--warmup 300000 --requests 200000 --repetitions 1",
-        full: "--warmup 2000000 --requests 400000 --repetitions 5",
+        quick: "--warmup 200000 --requests 300000 --repetitions 1",
+        full: "--warmup 1000000 --requests 1500000 --repetitions 5",
     },
     Measurement {
         name: "tiers-simulated",

@@ -3,16 +3,16 @@
 //!
 //! Source: PFOO-L (Berger, Beckmann and Harchol-Balter, SIGMETRICS'18) sec. 4, with costs. Keeping a value from one
 //! use to the next takes its size for so many accesses and saves the miss penalty of the next use, where that is a
-//! read. A cache of C bytes has C for every access of the trace. Asking only that the *sum* be kept, and letting the
-//! last stay be a fraction, leaves a knapsack that taking stays by saving per byte and access solves exactly; what it
-//! saves is at least what any policy can. Where values expire, a value filled anew lasts longer than one that stayed.
-//! So every stay counts as possible that some choice of fills makes possible, and what the stays of one life of a key
-//! save together is limited to what the best choice saves with unlimited memory (`lives.rs`). A life's savings by
-//! room stay concave under its limit, so the same order still solves the knapsack, each life's stays being taken
-//! until its limit is reached, the last in part. With room for all this is the optimum. With a warm-up only savings
-//! after it count, and only room after it: a stay that spans its end takes the later part. What a policy gives up
-//! during the warm-up costs it nothing, a fill that lasts into the counted part included. Cost: one sort of the
-//! trace's stays for any number of cache sizes.
+//! read. A cache of C bytes has C for every access of the trace. If only the *sum* must be kept, and the last stay may
+//! be a fraction, a knapsack is left. Taking stays by saving per byte and access solves it exactly, and saves at least
+//! what any policy can. Where values expire, a value filled anew lasts longer than one that stayed. So every stay
+//! counts as possible that some choice of fills makes possible, and what the stays of one life of a key save together
+//! is limited to what the best choice saves with unlimited memory (`lives.rs`). A life's savings by room stay concave
+//! under its limit, so the same order still solves the knapsack, each life's stays being taken until its limit is
+//! reached, the last in part. With room for all this is the optimum. With a warm-up only savings after it count, and
+//! only room after it: a stay that spans its end takes the later part. What a policy gives up during the warm-up costs
+//! it nothing, a fill that lasts into the counted part included. Cost: one sort of the trace's stays for any number of
+//! cache sizes.
 
 use tenure_core::access::Op;
 

@@ -15,7 +15,7 @@ pub struct Offline {
     /// The trace.
     pub accesses: Arc<[Access]>,
     /// By access: the index of the next read or write that would find what this access leaves behind, were it never
-    /// evicted; [`NEVER`] where there is none, the key is deleted first, or the value has expired by then.
+    /// evicted. [`NEVER`] where there is none, where the key is deleted first, or where the value has expired by then.
     pub next_use: Vec<u32>,
 }
 

@@ -1,8 +1,9 @@
 //! Servers that are started to be put through what nobody does to another's: they are killed at any moment, come back
 //! with what they kept, take over from each other, and give slots away, all under load.
 //!
-//! What is left after each is known exactly: after a kill with an append-only file, all that was answered; without,
-//! nothing; with a snapshot, what it had; on a replica that takes over under `acked`, all writes that were answered.
+//! What is left after each is known exactly. After a kill with an append-only file it is all that was answered;
+//! without, nothing; with a snapshot, what that had. On a replica that takes over under `acked` it is all writes that
+//! were answered.
 
 use std::path::Path;
 use std::str::FromStr;

@@ -1,8 +1,8 @@
 //! Looks at servers again and again: one `INFO` each, connections kept, what time misses have cost added up.
 //!
-//! Servers count misses and tell the mean penalty of late; the time lost is the sum of the one times the other over all
-//! looks, so it begins with the first look and is coarse where looks are seldom. A server that says `miss_us` itself
-//! needs no such sum.
+//! Servers count misses and tell the mean penalty of late. The time lost is misses × penalty, summed over all looks.
+//! So it begins with the first look, and is coarse where looks are seldom. A server that says `miss_us` itself needs
+//! no such sum.
 
 use std::collections::HashMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};

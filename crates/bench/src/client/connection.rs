@@ -5,7 +5,7 @@
 //! About 1 µs of client time per command besides the system calls. Knows of RESP 2 what the benchmark's commands
 //! answer.
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
 use std::time::Duration;
 
@@ -153,7 +153,13 @@ impl Connection {
             (self.at, self.end) = (0, self.end - self.at);
         }
         ensure!(self.end < self.input.len(), "the server sent a line of more than {INPUT_BYTES} bytes");
-        let n = self.stream.read(&mut self.input[self.end..]).context("the server does not answer")?;
+        let n = loop {
+            match self.stream.read(&mut self.input[self.end..]) {
+                // Whoever stops this process and lets it go on ends a read that has a time limit.
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                read => break read.context("the server does not answer")?,
+            }
+        };
         ensure!(n > 0, "the server closed the connection");
         self.end += n;
         Ok(())

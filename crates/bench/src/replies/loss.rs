@@ -1,8 +1,8 @@
 //! Loss: the primary is killed (SIGKILL) in mid-run, and the acknowledged writes that no replica has are counted.
 //!
-//! Each run starts three servers, lets the clients write new keys for a while, kills the primary, takes the replies
-//! that were on their way, lets the replicas read all that they were sent, and looks each acknowledged key up on
-//! both. So what counts is what a failover that loses nothing by itself would have.
+//! Each run starts three servers, lets the clients write new keys for a while, and kills the primary. It takes the
+//! replies that were on their way, lets the replicas read all that they were sent, and looks each acknowledged key up
+//! on both. So what counts is what a failover that loses nothing by itself would have.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;

@@ -1,12 +1,12 @@
 //! A periodic tenant beside a steady one: what keeping keys through a valley is worth.
 //!
 //! Source: pRedis (SoCC'19) sec. 6.4 and figure 16, whose periodic class is in the remote database and pauses from 45
-//! to 65 % of the run, while the other goes on; sec. 4: in every peak the same keys are asked for. Here `p0` is asked
-//! for in the first half of each period and silent in the second; `s0` is asked for all the time at the same rate, in
-//! peaks for a fifth of its keys, in valleys for all of them. At half of the footprint as memory, a peak's keys (40
-//! %) fit, a valley's (75 %) do not, so that recency gives away all that `p0` had. A peak begins with a pass over all
-//! of `p0`'s keys in random order, and others follow; `s0`'s are drawn uniformly. Differs from the paper: many
-//! valleys, no thrashing at the end, and synthetic keys of one size.
+//! to 65 % of the run, while the other goes on; sec. 4: in every peak the same keys are asked for. Here `p0` is
+//! accessed in the first half of each period and silent in the second. `s0` is accessed all the time at the same rate:
+//! in peaks a fifth of its keys, in valleys all of them. At half of the footprint as memory, a peak's keys (40 %) fit,
+//! a valley's (75 %) do not, so that recency gives away all that `p0` had. A peak begins with a pass over all of
+//! `p0`'s keys in random order, and others follow; `s0`'s are drawn uniformly. Differs from the paper: many valleys,
+//! no thrashing at the end, and synthetic keys of one size.
 
 use super::keys::KeyTable;
 use super::pace::{Pace, Phase, PhaseKind};

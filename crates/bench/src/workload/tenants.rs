@@ -1,9 +1,9 @@
 //! Fifteen tenants whose misses cost 2^0 to 2^14 µs: where knowing the penalty is worth most.
 //!
 //! Source: kRedis (Dynamic memory management, 2024) sec. 4.2.3.2, whose fifteen tenants have the same ladder of
-//! penalties over Twitter's traces. Here the traffic is synthetic: every tenant asks equally often, for its own keys
-//! by a plain Zipf law of skew 0.8, with sizes from 50 B to 64 KiB (log-normal, fixed per key by its hash, as the
-//! simulator draws them).
+//! penalties over Twitter's traces. Here the traffic is synthetic. Every tenant accesses its own keys equally often,
+//! by a plain Zipf law of skew 0.8. Sizes are log-normal from 50 B to 64 KiB, fixed per key by its hash, as the
+//! simulator draws them.
 
 use tenure_core::units::KeyHash;
 use tenure_sim::trace::LogNormalSizes;

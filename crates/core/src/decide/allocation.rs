@@ -1,12 +1,12 @@
 //! How much memory each partition gets: the allocation of least total cost, by dynamic programming.
 //!
 //! Source: pRedis (Pan et al., SoCC'19) sec. 3.3, eq. 8 to 11. `f[i][j]`, the least cost of the first `i` partitions
-//! on `j` units, is the minimum over `k` of `f[i-1][j-k]` + the cost of partition `i` on `k` units. Curves need not
-//! be convex. Differs from the paper: partitions form groups (the classes of one tenant), whose sums have a minimum
-//! and a maximum, so the program runs over each group's claims and then over the groups; and memory that would save
-//! nothing anywhere is spread evenly at the end in place of going wherever a tie falls. Exact to the unit: of a
-//! group's total all but one claim get whole units, the most expensive gets the odd bytes too. Cost: O(partitions ×
-//! units²) time, O(partitions × units) memory; 64 partitions × 1000 units: about 7 ms (`benches/allocation.rs`).
+//! on `j` units, is the minimum over `k` of `f[i-1][j-k]` + the cost of partition `i` on `k` units. Curves need not be
+//! convex. Differs from the paper: partitions form groups (the classes of one tenant), whose sums have a minimum and a
+//! maximum. So the program runs over each group's claims, then over the groups. Memory that would save nothing
+//! anywhere is spread evenly at the end; in the paper it goes wherever a tie falls. Exact to the unit: of a group's
+//! total all but one claim get whole units, the most expensive gets the odd bytes too. Cost: O(partitions × units²)
+//! time, O(partitions × units) memory; 64 partitions × 1000 units: about 7 ms (`benches/allocation.rs`).
 
 use crate::curve::{CurvePoint, MissRatioCurve};
 use crate::error::ConfigError;

@@ -1,12 +1,12 @@
 //! Redis's approximated LRU: 5 keys are sampled per eviction, and a pool remembers the 16 best seen so far.
 //!
 //! Source: `evict.c` of Redis 7 and Valkey 8 (`evictionPoolPopulate`, `performEvictions`). Each eviction merges its
-//! sample into the pool, which is ordered by idle time *as it was when sampled*: a sampled key enters at the first
-//! place whose idle time is not below its own; with the pool full, the shortest idle drops out, and a key shorter
-//! idle than all is not taken. Then the longest idle of the pool that is still resident goes; those that are gone are
+//! sample into the pool, which is ordered by idle time *as it was when sampled*. A sampled key enters at the first
+//! place whose idle time is not below its own. With the pool full, the shortest idle drops out, and a key shorter idle
+//! than all is not taken. Then the longest idle of the pool that is still resident goes; those that are gone are
 //! dropped from the pool, those that were accessed in between are not. Differs from the server: idle time is counted
-//! in requests, where the server's clock ticks once a second, and keys are drawn evenly, where `dictGetSomeKeys`
-//! takes neighbours in the hash table. Cost: O(K × pool) per eviction.
+//! in requests, where the server's clock ticks once a second, and keys are drawn evenly, where `dictGetSomeKeys` takes
+//! neighbours in the hash table. Cost: O(K × pool) per eviction.
 
 use super::cache::SAMPLE_SIZE_MAX;
 use super::table::{Entry, Order, Table, TableCache};

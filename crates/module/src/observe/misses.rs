@@ -1,9 +1,9 @@
 //! Misses that wait for their write: how the miss penalty is measured.
 //!
-//! Source: pRedis (Pan et al., SoCC'19) sec. 2.1 and 5: the penalty is the time from a key's miss to the next write
-//! of that key. Differs from the paper: a four-way table of fixed size in place of an entry in the key space; a newer
-//! miss takes the place of the oldest of its four. A second miss of a key that waits already is the same fetch, or
-//! one that joined it: the first counts, and where each client writes what it fetched, the writes after the first are
+//! Source: pRedis (Pan et al., SoCC'19) sec. 2.1 and 5: the penalty is the time from a key's miss to the next write of
+//! that key. Differs from the paper: a four-way table of fixed size in place of an entry in the key space; a newer
+//! miss takes the place of the oldest of its four. A second miss of a key that waits already is the same fetch, or one
+//! that joined it, so the first counts. Where each client writes what it fetched, the writes after the first are
 //! answers too. 128 KiB, one memory access per miss, and one per write while any miss waits.
 
 use tenure_core::policy::density::{Delays, MissCosts};

@@ -1,6 +1,6 @@
-//! What a miss of a key costs under Tenure's own policy: as measured for the key, else as its partition's do in the
-//! mean; where many misses meet a fetch of the same key under way, the wait of all of them; and as often as its
-//! tenant's weight says. If one key's measurements vary as much as different keys', as where a client fetches many
+//! What a miss of a key costs under Tenure's own policy: what was measured for the key, else its partition's mean.
+//! Where many misses meet a fetch of the same key under way, the wait of all of them counts. All of it is multiplied
+//! by the tenant's weight. If one key's measurements vary as much as different keys', as where a client fetches many
 //! keys one after the other, the partition's mean counts.
 
 use super::history::{Feature, History};

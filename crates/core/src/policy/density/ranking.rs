@@ -1,12 +1,12 @@
 //! The rankings between which Tenure's own policy chooses: cost density, the same steadied by the long run, GDSF and
 //! recency. Server, simulator and miniature caches all rank by this file.
 //!
-//! Cost density is penalty × density ÷ size (`table.rs`). Where draws are independent, how often a key was accessed
-//! is all there is to know, and a table by feature and age, learned from few, knows it badly: the steady ranking
-//! takes the geometric mean of that and the density. GDSF (Cherkasova, HP Labs 1998-69) needs of a key no more than
-//! is remembered of it anyway: its H is the age L at its last access plus requests × penalty ÷ size, and L at any
-//! time past is looked up in a short list, the same for all keys. As in `gdsf.rs`, L is a moving mean of the victims'
-//! H. Cost: one look-up in a table of 170 KiB, or a few steps in a list of 32 KiB.
+//! Cost density is penalty × density ÷ size (`table.rs`). Where draws are independent, how often a key was accessed is
+//! all there is to know, and a table by feature and age, learned from few, knows it badly: the steady ranking takes
+//! the geometric mean of that and the density. GDSF (Cherkasova, HP Labs 1998-69) needs no more of a key than is
+//! remembered anyway. Its H is the age L at its last access plus requests × penalty ÷ size. L at any time past is
+//! looked up in a short list, the same for all keys. As in `gdsf.rs`, L is a moving mean of the victims' H. Cost: one
+//! look-up in a table of 170 KiB, or a few steps in a list of 32 KiB.
 
 use std::collections::VecDeque;
 

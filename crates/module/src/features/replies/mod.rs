@@ -15,9 +15,9 @@
 //!   once to acknowledge; each turn lets go of the groups whose place they have reached.
 //!
 //! Who has written is noted by the filter, before the command runs. A connection whose reply may leave before the
-//! turn's end is held from there on: under `acked`; where older replies of it still wait for its socket, since the
-//! next may leave with them; and where a command follows that may let the server serve others before it ends (a
-//! script). A write whose client blocks (`BLPOP`) is remembered until it is answered. Whose write changed nothing
+//! turn's end is held from there on. That is so under `acked`; where older replies of it still wait for its socket,
+//! since the next may leave with them; and where a command follows that may let the server serve others before it ends
+//! (a script). A write whose client blocks (`BLPOP`) is remembered until it is answered. Whose write changed nothing
 //! waits no longer than the others of its turn.
 //!
 //! Cost: a look-up per writing connection and turn; under `acked` two, two system calls, and one look at

@@ -3,12 +3,12 @@
 //!
 //! Source: pRedis (Pan et al., SoCC'19) sec. 4. In a valley the values go to disk, least recently used first; at a
 //! peak, told by a run of reads of sleeping keys or by the period, they are loaded back, the last to fall asleep
-//! first. Differs from the paper: a read of a sleeping key is answered from disk (see `host/src/awaits.rs`), any
-//! other use of one wakes it first, and a key falls asleep only if its value is still what was written (a hash of 64
-//! bits says so), so no value that has changed since is ever served. A sleeping key is no key of the server's:
-//! `DBSIZE` and `SCAN` don't see it, replicas and the append-only file have it deleted, and restored when it wakes.
-//! Whatever goes wrong on disk costs hits. Cost: two `DUMP`s to fall asleep and a `RESTORE` to wake, both in slices;
-//! 100 bytes and the name for each sleeper.
+//! first. Differs from the paper: a read of a sleeping key is answered from disk (see `host/src/awaits.rs`), and any
+//! other use of one wakes it first. A key falls asleep only if its value is still what was written, by a hash of 64
+//! bits. So no value that has changed since is ever served. A sleeping key is no key of the server's: `DBSIZE` and
+//! `SCAN` don't see it, replicas and the append-only file have it deleted, and restored when it wakes. Whatever goes
+//! wrong on disk costs hits. Cost: two `DUMP`s to fall asleep and a `RESTORE` to wake, both in slices; 100 bytes and
+//! the name for each sleeper.
 
 mod counts;
 pub mod disk;

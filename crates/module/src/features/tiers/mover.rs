@@ -2,9 +2,9 @@
 //!
 //! The value's memory is allocated anew by making the string longer and cutting it to what it was, each of which the
 //! server does by reallocating; what is allocated while the slow arena is chosen lies there. So the key keeps its
-//! object: its time to live, its idle time or frequency and its encoding stay, nobody is told, nothing is replicated,
-//! and who watches it notices nothing. (`StringSet` with a string made under the arena was tried first: it deletes
-//! the key, raises `new`, loses the time to live, and copies the value on Valkey 8.1.)
+//! object. Time to live, idle time or frequency and encoding stay. Nobody is told, nothing is replicated, and a
+//! `WATCH` doesn't fail. (`StringSet` with a string made under the arena was tried first: it deletes the key, raises
+//! `new`, loses the time to live, and copies the value on Valkey 8.1.)
 //!
 //! Small allocations are moved by a reallocation; large ones may grow and shrink where they are, so their bytes are
 //! put aside, the string is cut to one byte, and grown where it is to be. Which way it was is told by looking where

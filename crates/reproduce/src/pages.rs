@@ -94,7 +94,9 @@ fn fill(path: &Path, text: &mut String, name: &str, table: impl Fn() -> anyhow::
     let Some(to) = text[from..].find(&end).map(|length| from + length) else {
         bail!("{}: there is no {end} behind {}", path.display(), begin.trim());
     };
-    text.replace_range(from..to, &format!("\n{}\n", table()?));
+    // README has few lines.
+    let around = if path.ends_with("README.md") && path.parent() == Some(Path::new("")) { "" } else { "\n" };
+    text.replace_range(from..to, &format!("{around}{}{around}", table()?));
     Ok(())
 }
 

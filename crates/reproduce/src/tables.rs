@@ -35,9 +35,17 @@ pub fn markdown(one: &Measurement, record: &Record) -> anyhow::Result<String> {
     let commands: Vec<String> = record.runs.iter().flat_map(|run| wrapped(&run.command, "    ", "      ")).collect();
     let old = record.commits_since(one.measures);
     let old = old.map_or(String::new(), |n| format!("\n{OLD}: {n} commits since have changed what it measures.\n"));
-    let from = format!("{}, commit {}, {} version. {}.", record.date, record.commit, record.length, record.machine);
+    let server = server(record).map_or(String::new(), |server| format!(" {server}."));
+    let from =
+        format!("{}, commit {}, {} version.{server} {}.", record.date, record.commit, record.length, record.machine);
     let (from, commands) = (wrapped(&from, "", "").join("\n"), commands.join("\n"));
     Ok(format!("{tables}{}\n{from}\n{old}\n{commands}\n", pictures(one, record)))
+}
+
+/// The server that a record is of, as its first command tells it.
+fn server(record: &Record) -> Option<&str> {
+    let result = &record.runs.first()?.result;
+    ["/conditions/server", "/server"].iter().find_map(|path| result.pointer(path)?.as_str())
 }
 
 /// The pictures of a record that has some, as a page of docs/results shows them.

@@ -31,7 +31,7 @@ pub enum Ask {
     Full(&'static str),
     /// Lost writes of a way to wait, in all scenarios.
     Lost(&'static str),
-    /// The main thread's time per write of a way to wait over stock's, from the least to the most.
+    /// Writes per second of a way to wait over stock's, from the least to the most.
     PriceOf(&'static str),
     /// Throughput of two tiers over all fast: system, measured.
     Tiers(&'static str),
@@ -185,8 +185,8 @@ impl Ask {
             }
             Ask::PriceOf(way) => {
                 let rows = rows_where(record, "way", way)?;
-                let found: anyhow::Result<Vec<f64>> = rows.iter().map(|row| number(row, "cpu_ratio.median")).collect();
-                range(&found?, percent)
+                let found: anyhow::Result<Vec<f64>> = rows.iter().map(|row| number(row, "ratio.median")).collect();
+                range(&found?, |ratio| format!("{ratio:.2}"))
             }
             Ask::Tiers(system) => {
                 let rows = rows_where(record, "system", system)?;

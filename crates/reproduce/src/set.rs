@@ -637,7 +637,7 @@ pub const SET: &[Measurement] = &[
         over_run: None,
         measures: SERVER,
         runs: &[("loss", "replies loss --cpus none --scenarios slowed,pipelined")],
-        quick: "--runs 8",
+        quick: "--runs 6",
         full: "--runs 100",
     },
     Measurement {

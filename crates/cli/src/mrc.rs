@@ -124,6 +124,9 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     if let Some(folder) = &arguments.accuracy {
         return accuracy::run(folder, arguments);
     }
+    if arguments.policy.is_some() && !arguments.model.contains(&ModelName::Miniature) {
+        return Err(usage("--policy is miniature's: say --model miniature, too"));
+    }
     let path = arguments.trace.as_deref().context("no trace given")?;
     let mut specs = arguments.specs();
     let (sizes, cut, survey) = arguments.sizes_and_cut(path, &specs)?;

@@ -62,7 +62,7 @@ pub struct Arguments {
     warmup: Amount,
 
     /// What a hit costs, in µs.
-    #[arg(long, value_name = "US", default_value = "20", value_parser = parse_us)]
+    #[arg(long, value_name = "US", default_value = "20", value_parser = parse_us, allow_negative_numbers = true)]
     hit_us: f64,
 
     /// How far off the penalties are that policies hear of, each access by itself: standard deviation as a share of

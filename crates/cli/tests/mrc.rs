@@ -194,6 +194,8 @@ fn what_means_nothing_is_bad_usage_and_an_empty_trace_a_failure() {
     };
     check(&["--fixed-size", "0"], "--fixed-size");
     check(&["--memory-max", "0"], "0 bytes");
+    check(&["--policy", "tenure"], "--model miniature");
+    check(&["--model", "krr", "--policy", "tenure"], "--model miniature");
     check(&["--plot", folder.path().join("none/curve.svg").to_str().unwrap()], "no folder");
     check(&["--plot", folder.path().join("curve.gif").to_str().unwrap()], ".svg");
     assert!(!folder.path().join("none").exists());

@@ -123,6 +123,7 @@ fn bad_usage_is_2_and_a_bad_trace_is_1_and_says_where() {
     check(&[bad, "--costs", "free"], 2, "free");
     check(&[bad, "--hit-us", "nan"], 2, "0 or more");
     check(&[bad, "--hit-us=-1"], 2, "0 or more");
+    check(&[bad, "--hit-us", "-1"], 2, "0 or more");
     check(&[bad, "--window-requests", "0"], 2, "--window-requests");
     check(&[bad, "--fixed-size", "0"], 2, "--fixed-size");
     let good = file(folder.path(), "loop.csv", &a_loop());

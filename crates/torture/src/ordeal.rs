@@ -94,7 +94,9 @@ impl Ordeal {
             while faults.is_ok() && !clients.is_finished() {
                 let pause_ms = if self == Ordeal::Forks { 0 } else { PAUSE_MS.0 + random.next_u64() % PAUSE_MS.1 };
                 let next = Instant::now() + Duration::from_millis(pause_ms);
-                while Instant::now() < next && !clients.is_finished() {
+                // All clients are there once a command was answered: before, a dead server would be the end of it.
+                let is_under_way = || progress.n_commands() > 0;
+                while (Instant::now() < next || !is_under_way()) && !clients.is_finished() {
                     thread::sleep(Duration::from_millis(5));
                 }
                 faults = stage.strike(random.next_u64(), progress);

@@ -87,8 +87,8 @@ pub fn paper(ours: [&str; 2], rows: &[PaperRow]) -> anyhow::Result<String> {
 /// As [`paper`].
 pub fn gains() -> anyhow::Result<String> {
     const ROWS: &[(&str, &str, &[&str])] = &[
-        ("YCSB A, B, C, F, two MariaDB servers", "ycsb-mariadb", &["A", "B", "C", "F"]),
-        ("YCSB D, the same", "ycsb-mariadb", &["D"]),
+        ("YCSB A, B, C, F, a near and a far backend", "ycsb-delay", &["A", "B", "C", "F"]),
+        ("YCSB D, the same", "ycsb-delay", &["D"]),
         ("fifteen tenants, misses of 1 µs to 16 ms", "tenants-15", &["15 tenants"]),
         ("four tenants of real traces", "tenants-4", &["4 tenants"]),
         ("two real traces", "real-traces", &["kv_scarab_recs", "cdn_adaptsize"]),

@@ -110,7 +110,7 @@ pub const SET: &[Measurement] = &[
             ("D", "bench --workload ycsb-d --backend delay:120,1000 --systems stock,hyperbolic-5,predis,kredis,tenure"),
             ("F", "bench --workload ycsb-f --backend delay:120,1000 --systems stock,hyperbolic-5,predis,kredis,tenure"),
         ],
-        quick: "--memory 50% --warmup 100000 --requests 80000 --repetitions 1",
+        quick: "--memory 50% --warmup 300000 --requests 150000 --repetitions 1",
         full: "--memory 25%,50%,75% --warmup 300000 --requests 300000 --repetitions 5",
     },
     Measurement {
@@ -147,7 +147,8 @@ pub const SET: &[Measurement] = &[
                  stock,hyperbolic-5,predis,kredis,tenure",
             ),
         ],
-        quick: "--rows 200000 --memory 50% --warmup 100000 --requests 60000 --repetitions 1",
+        // Fewer requests before, and nobody has learned anything by then: windows are of 50,000.
+        quick: "--rows 200000 --memory 50% --warmup 300000 --requests 100000 --repetitions 1",
         full: "--memory 50% --warmup 300000 --requests 300000 --repetitions 5",
     },
     Measurement {

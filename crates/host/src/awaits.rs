@@ -6,7 +6,7 @@
 //! which leaves a note of just these words for just this client, and the server is told to run no write.
 
 use std::collections::HashMap;
-use std::ffi::{CString, c_int, c_void};
+use std::ffi::{CStr, CString, c_int, c_void};
 use std::hash::{BuildHasher, RandomState};
 use std::marker::PhantomData;
 use std::sync::LazyLock;
@@ -224,11 +224,37 @@ fn forward(server: &mut Server, words: &[*mut raw::RedisModuleString]) -> c_int 
     }
     // SAFETY: the reply is ours, sent once and freed once.
     unsafe {
-        api!(RedisModule_ReplyWithCallReply(ctx, reply));
+        match is_of_another_node(reply) {
+            true => api!(RedisModule_ReplyWithError(ctx, ASK_AGAIN.as_ptr())),
+            false => api!(RedisModule_ReplyWithCallReply(ctx, reply)),
+        };
         api!(RedisModule_FreeCallReply(reply));
     }
     OK
 }
+
+/// A key's slot went to another node of a cluster while its client waited: the server says so in words that no client
+/// knows. Asked again, it says where to go.
+const ASK_AGAIN: &CStr = c"TRYAGAIN the key's slot has moved meanwhile";
+
+/// # Safety
+/// The reply lives.
+unsafe fn is_of_another_node(reply: *mut raw::RedisModuleCallReply) -> bool {
+    // SAFETY: by the caller's promise.
+    if unsafe { api!(RedisModule_CallReplyType(reply)) } != raw::REDISMODULE_REPLY_ERROR as c_int {
+        return false;
+    }
+    let mut len = 0;
+    // SAFETY: as above; the text lives as long as the reply.
+    let text = unsafe {
+        let start = api!(RedisModule_CallReplyStringPtr(reply, &mut len));
+        if start.is_null() { &[] } else { std::slice::from_raw_parts(start.cast::<u8>(), len) }
+    };
+    text.windows(NON_LOCAL.len()).any(|words| words == NON_LOCAL)
+}
+
+/// What servers say of such keys to modules.
+const NON_LOCAL: &[u8] = b"non local key";
 
 /// True where the client's user may run [`Module::AWAIT`]: the server asks for it as for any other.
 pub fn is_allowed(server: &Server, client_id: u64) -> bool {

@@ -271,8 +271,8 @@ pub(super) unsafe extern "C" fn on_migration<M: Module>(
     // SAFETY: the server runs this callback now, with this context.
     let mut server = unsafe { Server::new(ctx) };
     // SAFETY: the data is this event's, alive during the call.
-    let Some(arrival) = (unsafe { migration::arrival(subevent, data.cast::<migration::Told>()) }) else { return };
-    guarded("slots that move", || with(&server.proof(), |module: &mut M| module.on_arrival(&mut server, arrival)));
+    let Some(moved) = (unsafe { migration::migration(subevent, data.cast::<migration::Told>()) }) else { return };
+    guarded("slots that move", || with(&server.proof(), |module: &mut M| module.on_migration(&mut server, moved)));
 }
 
 /// Ten times a second, before commands that were held back by a pause run.

@@ -16,7 +16,7 @@ use super::server::Server;
 /// `VALKEYMODULE_EVENT_ATOMIC_SLOT_MIGRATION`.
 pub(super) const EVENT: u64 = 19;
 
-/// How a node comes by slots.
+/// How a node comes by slots, or gives them away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
     /// Their keys are on their way: they are there, and not yet this node's.
@@ -25,11 +25,17 @@ pub enum Stage {
     Arrived,
     /// They stay another's, and what had come of their keys has been deleted.
     Refused,
+    /// They begin to leave: their keys are sent, and what happens to these from now on.
+    Leaving,
+    /// They stay after all.
+    Kept,
+    /// They are another's.
+    Left,
 }
 
-/// Slots on their way to this node, or to the primary that it follows.
+/// Slots on their way to this node or away, or to the primary that it follows.
 #[derive(Clone, Debug)]
-pub struct Arrival {
+pub struct Migration {
     /// Which of several.
     pub job: [u8; 40],
     /// How far it is.
@@ -59,15 +65,18 @@ pub(super) fn is_known(server: &mut Server) -> bool {
     version.split('.').next().and_then(|major| major.parse::<u32>().ok()).is_some_and(|major| major >= 9)
 }
 
-/// What the event tells; `None` of slots that go: their keys tell by themselves.
+/// What the event tells; `None` of what is unknown.
 ///
 /// # Safety
 /// `told` came with this event and this subevent, and lives.
-pub(super) unsafe fn arrival(subevent: u64, told: *const Told) -> Option<Arrival> {
+pub(super) unsafe fn migration(subevent: u64, told: *const Told) -> Option<Migration> {
     let stage = match subevent {
         0 => Stage::Arriving,
+        1 => Stage::Leaving,
         2 => Stage::Refused,
+        3 => Stage::Kept,
         4 => Stage::Arrived,
+        5 => Stage::Left,
         _ => return None,
     };
     // SAFETY: by the caller's promise.
@@ -78,5 +87,5 @@ pub(super) unsafe fn arrival(subevent: u64, told: *const Told) -> Option<Arrival
         n => unsafe { std::slice::from_raw_parts(told.ranges, n as usize) },
     };
     let ranges = ranges.iter().map(|range| (range.start as u16, range.end as u16)).collect();
-    Some(Arrival { job: std::array::from_fn(|i| told.job[i] as u8), stage, ranges })
+    Some(Migration { job: std::array::from_fn(|i| told.job[i] as u8), stage, ranges })
 }

@@ -12,7 +12,7 @@ use super::filter::FilterCall;
 use super::guard::MainCell;
 use super::info::Sink;
 use super::messages::{Messages, NodeId};
-use super::migration::Arrival;
+use super::migration::Migration;
 use super::reply::Answer;
 use super::server::{ScannedName, Server};
 use super::settings::Settings;
@@ -148,8 +148,8 @@ pub trait Module: Sized + 'static {
     fn on_disconnect(&mut self, server: &mut Server, client_id: u64);
     /// The data set has.
     fn on_data_change(&mut self, server: &mut Server, change: DataChange);
-    /// Slots are on their way to this node of a cluster, or have come.
-    fn on_arrival(&mut self, server: &mut Server, arrival: Arrival);
+    /// Slots are on their way to this node of a cluster or away, or have come or gone.
+    fn on_migration(&mut self, server: &mut Server, migration: Migration);
     /// Ten times a second, before commands that were held back by a pause of writes run.
     fn on_cron(&mut self, server: &mut Server);
     /// The server stops in good order.

@@ -12,6 +12,7 @@ use crate::ffi::awaits::Blocked;
 use crate::ffi::filter::FilterCall;
 use crate::ffi::info::Value;
 use crate::ffi::messages::NodeId;
+use crate::ffi::migration::Migration;
 use crate::ffi::module::{Awaited, DataChange};
 use crate::ffi::reply::Answer;
 use crate::ffi::server::Server;
@@ -116,6 +117,8 @@ pub enum Event<'a> {
     Configured,
     /// The data set as a whole changes.
     DataSet(DataChange),
+    /// Slots of a cluster move as a whole.
+    Migration(&'a Migration),
     /// `CONFIG RESETSTAT`: longest times are measured anew; counts go on.
     StatsReset,
     /// A connection has ended.

@@ -12,7 +12,7 @@ use crate::ffi::config;
 use crate::ffi::filter::FilterCall;
 use crate::ffi::info::Sink;
 use crate::ffi::messages::{Messages, NodeId};
-use crate::ffi::migration::Arrival;
+use crate::ffi::migration::Migration;
 use crate::ffi::module::{Awaited, Cells, DataChange, Life, Module, Next};
 use crate::ffi::reply::Answer;
 use crate::ffi::server::{ScannedName, Server};
@@ -130,8 +130,9 @@ impl Module for Runtime {
         Runtime::on_data_change(self, server, change);
     }
 
-    fn on_arrival(&mut self, _: &mut Server, arrival: Arrival) {
-        self.tenure.on_arrival(arrival);
+    fn on_migration(&mut self, server: &mut Server, migration: Migration) {
+        self.event(server, &Event::Migration(&migration));
+        self.tenure.on_migration(migration);
     }
 
     fn on_cron(&mut self, server: &mut Server) {

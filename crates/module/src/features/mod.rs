@@ -59,7 +59,7 @@ pub fn all(server: &mut Server, is_server_start: bool) -> Vec<Box<dyn Feature>> 
         boxed(prefixes::AutoTenants::new()),
         // Before what looks for memory: what wakes needs room before the next commands do.
         #[cfg(feature = "sleep")]
-        boxed(sleep::feature::Sleep::new(is_server_start)),
+        boxed(sleep::feature::Sleep::new(is_server_start, server.flags().is_cluster())),
         #[cfg(feature = "tiers")]
         boxed(tiers::MemoryTiers::new()),
     ])

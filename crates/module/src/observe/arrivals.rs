@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use tenure_core::units::PartitionId;
 
 use super::slots::Slots;
-use crate::ffi::migration::{Arrival, Stage};
+use crate::ffi::migration::{Migration, Stage};
 
 /// A database, and a partition.
 type Place = (u16, PartitionId);
@@ -53,17 +53,17 @@ impl Arrivals {
     }
 
     /// Slots begin to arrive, are this node's, or are not. Where they are: which, and how many keys they brought.
-    pub fn take(&mut self, arrival: Arrival) -> Option<(Slots, Vec<(Place, u64)>)> {
-        let Arrival { job: id, stage, ranges } = arrival;
+    pub fn take(&mut self, migration: Migration) -> Option<(Slots, Vec<(Place, u64)>)> {
+        let Migration { job: id, stage, ranges } = migration;
         let known = self.jobs.iter().position(|job| job.id == id).map(|at| self.jobs.swap_remove(at));
-        let mut slots = Slots::default();
-        ranges.iter().for_each(|&(first, last)| (first..=last).for_each(|slot| slots.add(slot)));
+        let slots = Slots::of_ranges(&ranges);
         match stage {
             Stage::Arriving => {
                 self.jobs.push(Job { id, slots, came: HashMap::new() });
                 None
             }
-            Stage::Refused => None,
+            // Keys that leave tell by themselves.
+            Stage::Refused | Stage::Leaving | Stage::Kept | Stage::Left => None,
             Stage::Arrived => {
                 let came = known.into_iter().flat_map(|job| job.came);
                 let came = came.filter_map(|(place, keys)| Some((place, u64::try_from(keys).ok()?)));
@@ -77,10 +77,10 @@ impl Arrivals {
 mod tests {
     use super::*;
 
-    fn arrival(job: u8, stage: Stage) -> Arrival {
+    fn arrival(job: u8, stage: Stage) -> Migration {
         // `foo` is of slot 12182.
         let ranges = vec![(0, 3), (12_182, 12_182)];
-        Arrival { job: [job; 40], stage, ranges }
+        Migration { job: [job; 40], stage, ranges }
     }
 
     #[test]

@@ -12,6 +12,8 @@ use super::slots::Slots;
 pub struct ServedSlots {
     /// What it or its primary serves; `None` where there is no cluster.
     pub own: Option<Slots>,
+    /// Those of them that are on their way to another node, key by key.
+    pub leaving: Slots,
     /// Slots on their way to this node, whose keys are there already.
     pub arrivals: Arrivals,
     /// Keys of other nodes that were accessed here: those commands are answered with a redirect.

@@ -47,6 +47,13 @@ impl Default for Slots {
 }
 
 impl Slots {
+    /// Those of some ranges, each by its first and last.
+    pub fn of_ranges(ranges: &[(u16, u16)]) -> Slots {
+        let mut slots = Slots::default();
+        ranges.iter().for_each(|&(first, last)| (first..=last).for_each(|slot| slots.add(slot)));
+        slots
+    }
+
     /// Adds a slot; one that can't be is ignored.
     pub fn add(&mut self, slot: u16) {
         if let Some(word) = self.0.get_mut(usize::from(slot) / 64) {
@@ -62,8 +69,13 @@ impl Slots {
     /// True where the key is of one of them.
     #[inline]
     pub fn have(&self, key: &[u8]) -> bool {
-        let slot = slot_of(key);
-        self.0[usize::from(slot) / 64] >> (slot % 64) & 1 == 1
+        self.has(slot_of(key))
+    }
+
+    /// True where that slot is one of them.
+    #[inline]
+    pub fn has(&self, slot: u16) -> bool {
+        self.0.get(usize::from(slot) / 64).is_some_and(|word| word >> (slot % 64) & 1 == 1)
     }
 }
 

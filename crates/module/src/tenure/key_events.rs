@@ -14,7 +14,7 @@ use crate::enforce::newcomers::Newcomer;
 use crate::enforce::ranks;
 use crate::enforce::unread::Unread;
 use crate::ffi::clock::now_us;
-use crate::ffi::migration::Arrival;
+use crate::ffi::migration::Migration;
 use crate::ffi::module::DataChange;
 use crate::ffi::server::{Kind, ScannedName, Server};
 use crate::ffi::turns;
@@ -72,8 +72,8 @@ impl Tenure {
     }
 
     /// Slots are on their way here, or have come: then their keys are, of sizes not known.
-    pub fn on_arrival(&mut self, arrival: Arrival) {
-        let Some((slots, came)) = self.observer.served.arrivals.take(arrival) else { return };
+    pub fn on_migration(&mut self, migration: Migration) {
+        let Some((slots, came)) = self.observer.served.arrivals.take(migration) else { return };
         if let Some(own) = &mut self.observer.served.own {
             own.add_all(&slots);
         }

@@ -30,7 +30,7 @@ pub fn evicting() -> ServerOptions {
     with_module().set("maxmemory-policy", "allkeys-lru").set("tenure.tenants", "\"a=a:* b=b:*\"")
 }
 
-fn client(cluster: &Cluster) -> ClusterConnection {
+pub fn client(cluster: &Cluster) -> ClusterConnection {
     let mut connection = None;
     wait_for("a connection to the cluster", || {
         connection = connect(cluster.addresses());

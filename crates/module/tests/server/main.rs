@@ -34,6 +34,7 @@ mod rights_fuzz;
 mod sample_sizes;
 mod sizing;
 mod sleep;
+mod sleep_clusters;
 mod sleep_ends;
 mod sleep_pauses;
 mod stalls;

@@ -17,7 +17,7 @@ const MB: u64 = 1 << 20;
 const MOVED: (u16, u16) = (0, 1365);
 
 /// Servers that move slots so.
-fn that_migrate() -> Vec<ServerBinary> {
+pub fn that_migrate() -> Vec<ServerBinary> {
     servers().into_iter().filter(|binary| binary.label.starts_with("valkey-9")).collect()
 }
 

@@ -88,6 +88,7 @@ impl Clustered {
         let view = reply.as_ref().and_then(|reply| View::parse(reply.text()?));
         let observer = &mut turn.tenure.observer;
         observer.served.own = view.as_ref().map(|view| view.slots.clone());
+        observer.served.leaving = view.as_ref().map(|view| view.leaving.clone()).unwrap_or_default();
         observer.follow(view.as_ref().is_some_and(|view| view.primary.is_some()));
         self.view = view;
         let spent_us = now_us().saturating_sub(turn.now_us);

@@ -70,7 +70,16 @@ mod tests {
 
     fn view() -> View {
         let (slots, others) = (Slots::default(), OTHERS.to_vec());
-        View { own: [b'a'; 40], primary: None, replicas: Vec::new(), others, slots, n_own: 4, n_served: 16 }
+        View {
+            own: [b'a'; 40],
+            primary: None,
+            replicas: Vec::new(),
+            others,
+            slots,
+            leaving: Slots::default(),
+            n_own: 4,
+            n_served: 16,
+        }
     }
 
     fn keys(counts: &[(&str, u64)]) -> KeysByTenant {

@@ -16,7 +16,9 @@ pub struct View {
     pub others: Vec<NodeId>,
     /// What it serves, or its primary, with slots on their way there: their keys are asked for here.
     pub slots: Slots,
-    /// How many slots it serves, or its primary, without those.
+    /// Slots that it serves, or its primary, on their way to another node.
+    pub leaving: Slots,
+    /// How many slots it serves, or its primary, without those on their way to it.
     pub n_own: usize,
     /// How many slots all primaries serve.
     pub n_served: usize,
@@ -31,10 +33,11 @@ impl View {
         let follows = |node: &&Node| node.primary == Some(own.id) && !node.is("fail");
         let served = |node: &Node| node.ranges().map(|(first, last)| usize::from(last - first) + 1).sum::<usize>();
         let server_id = own.primary.unwrap_or(own.id);
-        let mut slots = Slots::default();
+        let (mut slots, mut leaving) = (Slots::default(), Slots::default());
         for node in nodes.iter().filter(|node| node.id == server_id) {
             node.ranges().for_each(|(first, last)| (first..=last).for_each(|slot| slots.add(slot)));
-            node.arriving().for_each(|slot| slots.add(slot));
+            node.on_their_way("-<-").for_each(|slot| slots.add(slot));
+            node.on_their_way("->-").for_each(|slot| leaving.add(slot));
         }
         let is_other = |node: &&Node| node.id != server_id && served(node) > 0;
         Some(View {
@@ -43,6 +46,7 @@ impl View {
             replicas: nodes.iter().filter(follows).map(|node| node.id).collect(),
             others: nodes.iter().filter(is_primary).filter(is_other).map(|node| node.id).collect(),
             slots,
+            leaving,
             n_own: nodes.iter().filter(|node| node.id == server_id).map(served).sum(),
             n_served: nodes.iter().filter(is_primary).map(served).sum(),
         })
@@ -83,9 +87,9 @@ impl<'a> Node<'a> {
         })
     }
 
-    /// Slots on their way to it: `[77-<-id]`.
-    fn arriving(&self) -> impl Iterator<Item = u16> {
-        self.slots.iter().filter_map(|word| word.strip_prefix('[')?.split_once("-<-")?.0.parse().ok())
+    /// Slots on their way to it, `[77-<-id]`, or to others, `[77->-id]`.
+    fn on_their_way(&self, arrow: &str) -> impl Iterator<Item = u16> {
+        self.slots.iter().filter_map(move |word| word.strip_prefix('[')?.split_once(arrow)?.0.parse().ok())
     }
 }
 
@@ -122,6 +126,7 @@ mod tests {
         let mut expected = Slots::default();
         (0..100).chain([200, 400]).for_each(|slot| expected.add(slot));
         assert_eq!((&view.slots, view.n_own, view.n_served), (&expected, 101, 16_384));
+        assert_eq!(view.leaving, Slots::of_ranges(&[(300, 300)]));
         assert!((view.slots_share() - 101.0 / 16_384.0).abs() < 1e-9);
     }
 

@@ -71,7 +71,7 @@ impl Feature for Replies {
             Event::DataSet(_) => self.is_stale = true,
             Event::StatsReset => self.forget_longest_wait(),
             Event::ClientGone(client_id) => self.forget_connection(*client_id),
-            Event::Message { .. } | Event::Stopping => {}
+            Event::Message { .. } | Event::Migration(_) | Event::Stopping => {}
         }
     }
 

@@ -80,7 +80,9 @@ impl Spill {
         let key = context.server.open(name);
         let partition = context.observer.partitions.of(db, name.as_ref());
         let size_bytes = context.observer.sizes().of(partition, name, || hash, &key) as usize;
-        if key.kind() == Kind::Absent || size_bytes > VALUE_BYTES_MAX || self.pending.contains_key(&hash.0) {
+        let is_large = size_bytes > VALUE_BYTES_MAX;
+        let may_sleep = context.slots.let_sleep(&context.observer.served, name.as_ref());
+        if key.kind() == Kind::Absent || is_large || !may_sleep || self.pending.contains_key(&hash.0) {
             return;
         }
         let expires_at_ms = key.expires_at_ms();
@@ -100,7 +102,7 @@ impl Spill {
 
     /// A value is on disk: its key falls asleep, if the value is still the same.
     pub(super) fn written(&mut self, context: &mut SleepContext, key: KeyHash, place: Place) {
-        let SleepContext { server, observer, touches, usage, .. } = context;
+        let SleepContext { server, observer, touches, usage, slots, .. } = context;
         touches.sleepers.written(place);
         let Some(pending) = self.pending.remove(&key.0) else { return };
         server.select_db(pending.db);
@@ -112,7 +114,7 @@ impl Spill {
         if !is_there || !may_change_keys(server) {
             return;
         }
-        if server.writes_are_paused() {
+        if server.writes_are_paused() || !slots.let_sleep(&observer.served, &pending.name) {
             return;
         }
         let hash_now = record_of(server, &pending).map(|record| KeyHash::of(&record).0);

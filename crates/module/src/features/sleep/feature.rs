@@ -3,6 +3,7 @@
 
 mod commands;
 mod folder;
+pub mod slots;
 mod turns;
 
 use std::borrow::Cow;
@@ -10,6 +11,7 @@ use std::path::Path;
 
 use tenure_core::units::{KeyHash, PartitionId};
 
+use self::slots::MovingSlots;
 use super::disk::Read;
 use super::file::Folder;
 use super::touches::Touches;
@@ -45,6 +47,8 @@ pub struct Sleep {
     /// Which settings were taken, and the folder among them.
     settings_version: u64,
     folder: String,
+    /// Slots that come and go, on a node of a cluster.
+    slots: MovingSlots,
     /// Which set of partitions sleepers are told apart by, and how often each number went to another tenant.
     epoch: u32,
     generations: Vec<u16>,
@@ -52,7 +56,7 @@ pub struct Sleep {
 
 impl Sleep {
     /// Nothing sleeps before the first tick.
-    pub fn new(is_server_start: bool) -> Sleep {
+    pub fn new(is_server_start: bool, is_node: bool) -> Sleep {
         Sleep {
             touches: Touches::default(),
             spill: None,
@@ -62,9 +66,18 @@ impl Sleep {
             is_server_start,
             settings_version: u64::MAX,
             folder: String::new(),
+            slots: MovingSlots::new(is_node),
             epoch: 0,
             generations: Vec::new(),
         }
+    }
+
+    /// Of a command without one key at a fixed place.
+    fn all_words(&mut self, tenure: &mut Tenure, call: &FilterCall) {
+        if self.slots.is_node {
+            self.slots.change = slots::change_by(call);
+        }
+        self.touches.all_words(tenure, call);
     }
 
     /// True while no command may pass unseen.
@@ -107,18 +120,21 @@ impl Feature for Sleep {
             Some((_, Some((position, effect)))) => self.touches.key(tenure, call, position, effect == Effect::Read),
             Some((command, None)) => {
                 self.touches.follow_transactions(call, command.sets);
-                self.touches.all_words(tenure, call);
+                self.all_words(tenure, call);
             }
-            None => self.touches.all_words(tenure, call),
+            None => self.all_words(tenure, call),
         }
     }
 
     fn command_noted(&mut self, tenure: &mut Tenure, call: &mut FilterCall) {
-        let touched = self.touches.take();
-        if touched.is_none() && self.touches.owed.is_empty() {
+        let (touched, change) = (self.touches.take(), self.slots.change.take());
+        if touched.is_none() && self.touches.owed.is_empty() && change.is_none() {
             return;
         }
         let Some(mut server) = own_context(call) else { return };
+        if let Some(change) = change {
+            self.before_slots_change(&mut Turn { server: &mut server, now_us: now_us(), tenure }, change);
+        }
         if let Some(touched) = touched {
             self.on_touched(call, &mut Turn { server: &mut server, now_us: now_us(), tenure }, &touched);
         }
@@ -160,6 +176,7 @@ impl Feature for Sleep {
     fn tick(&mut self, turn: &mut Turn) {
         self.follow_partitions(turn.tenure);
         self.open_or_let_go(turn);
+        self.follow_slots(turn);
         let may_evict = turn.tenure.memory.policy != "noeviction";
         self.with_spill(turn, |spill, context| {
             if !may_evict {
@@ -175,6 +192,7 @@ impl Feature for Sleep {
             Event::Configured if self.settings_version != turn.tenure.settings_version => self.take_settings(turn),
             Event::DataSet(change) => self.on_data_change(turn.server, *change),
             Event::ClientGone(client_id) => self.touches.discard(*client_id),
+            Event::Migration(migration) => self.on_migration(migration),
             Event::Stopping => self.stop(turn),
             Event::Configured | Event::StatsReset | Event::Message { .. } => {}
         }

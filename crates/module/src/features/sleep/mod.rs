@@ -27,7 +27,7 @@ pub mod touches;
 mod waking;
 pub mod warm;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -36,6 +36,7 @@ use tenure_core::units::{KeyHash, PartitionId};
 
 pub use self::counts::Counts;
 use self::disk::{Disk, Done};
+use self::feature::slots::MovingSlots;
 use self::file::Folder;
 use self::pace::Pace;
 pub use self::rhythms::SleepState;
@@ -75,6 +76,8 @@ pub struct SleepContext<'a> {
     pub observer: &'a mut Observer,
     /// Who is asleep.
     pub touches: &'a mut Touches,
+    /// Slots of a cluster that may change hands.
+    pub slots: &'a MovingSlots,
     /// What each partition holds.
     pub usage: &'a mut Usage,
     /// The databases that hold keys, with their number of keys.
@@ -99,6 +102,9 @@ pub struct Spill {
     pending: HashMap<u64, Pending>,
     /// What the disk has done and nobody has looked at.
     arrived: VecDeque<Done>,
+    /// Sleepers that are to wake because their slots leave, and those of them that the disk reads.
+    leaving: Vec<KeyHash>,
+    read_to_leave: HashSet<u64>,
     rhythms: Rhythms,
     auto: bool,
     bytes_max: u64,
@@ -133,6 +139,8 @@ impl Spill {
             folder,
             pending: HashMap::new(),
             arrived: VecDeque::new(),
+            leaving: Vec::new(),
+            read_to_leave: HashSet::new(),
             rhythms: Rhythms::new(),
             auto: false,
             bytes_max,
@@ -207,7 +215,12 @@ impl Spill {
 
     /// True where there is something to do that a turn may do some of.
     pub fn is_busy(&self) -> bool {
-        let is_any_under_way = || !self.pending.is_empty() || !self.arrived.is_empty() || self.disk.under_way() > 0;
+        let is_any_under_way = || {
+            !self.leaving.is_empty()
+                || !self.pending.is_empty()
+                || !self.arrived.is_empty()
+                || self.disk.under_way() > 0
+        };
         self.pace.may_work() && (is_any_under_way() || self.rhythms.any_moves())
     }
 
@@ -236,6 +249,7 @@ impl Spill {
             let Some(done) = self.arrived.pop_front() else { break };
             burst_left -= self.take_done(context, done) as i64;
         }
+        self.wake_what_leaves(context, is_over);
         for i in 0..self.rhythms.len() {
             let partition = PartitionId(i as u16);
             match self.rest(partition) {
@@ -258,7 +272,7 @@ impl Spill {
             Done::Written { key, place } => self.written(context, key, place),
             Done::Read { key, place, bytes } => {
                 let has_room = context.room_bytes > 0;
-                if has_room || self.is_held(context, key) {
+                if self.read_to_leave.remove(&key.0) || has_room || self.is_held(context, key) {
                     let is_awake = self.wake_with(context, key, place, bytes.as_deref());
                     context.room_bytes -= i64::from(place.len);
                     return if is_awake && !has_room { u64::from(place.len) } else { 0 };

@@ -1,5 +1,5 @@
-//! Who is asleep: the keys whose values lie on disk, and where. About 100 bytes and the name for each, and 30 where
-//! it expires.
+//! Who is asleep: the keys whose values lie on disk, and where. About 100 bytes and the name for each, 30 more
+//! where it expires, and 30 in a cluster.
 //!
 //! Beside them those whose value has ended, which clients haven't been told yet: given up, all of a folder at once
 //! maybe, so that they are told over many turns. Until then a command that names one is told apart from one that
@@ -8,6 +8,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::hash::{BuildHasherDefault, Hasher};
 
+use tenure_core::slots::slot_of;
 use tenure_core::units::{KeyHash, PartitionId};
 
 use super::file::{Place, WARM};
@@ -76,6 +77,8 @@ pub struct Sleepers {
     keys: HashMap<PartitionId, usize>,
     /// Those that expire, the next first: when, and the key's hash.
     by_expiry: BTreeSet<(u64, u64)>,
+    /// On a node of a cluster, each one's slot and hash.
+    by_slot: Option<BTreeSet<(u16, u64)>>,
     given_up: ByHash<Sleeper>,
     /// Their hashes, in the order in which they are told; some may have been told since.
     to_tell: Vec<u64>,
@@ -168,6 +171,9 @@ impl Sleepers {
         if sleeper.expires_at_ms > 0 {
             self.by_expiry.insert((sleeper.expires_at_ms, key.0));
         }
+        if let Some(by_slot) = &mut self.by_slot {
+            by_slot.insert((slot_of(&sleeper.name), key.0));
+        }
         self.by_hash.insert(key.0, sleeper);
         self.order.entry(partition).or_default().push(key.0);
         *self.keys.entry(partition).or_default() += 1;
@@ -185,6 +191,9 @@ impl Sleepers {
     pub fn remove(&mut self, key: KeyHash) -> Option<Sleeper> {
         let sleeper = self.by_hash.remove(&key.0)?;
         self.by_expiry.remove(&(sleeper.expires_at_ms, key.0));
+        if let Some(by_slot) = &mut self.by_slot {
+            by_slot.remove(&(slot_of(&sleeper.name), key.0));
+        }
         let len = u64::from(sleeper.place.len);
         if let Some(keys) = self.keys.get_mut(&sleeper.partition) {
             *keys = keys.saturating_sub(1);
@@ -245,14 +254,42 @@ impl Sleepers {
         let number = *others.min_by_key(|(_, segment)| segment.live_bytes)?.0;
         let is_there = |(hash, sleeper): (&u64, &Sleeper)| (sleeper.place.segment == number).then_some(*hash);
         let hashes: Vec<u64> = self.by_hash.iter().filter_map(is_there).collect();
-        for hash in hashes {
-            if let Some(sleeper) = self.remove(KeyHash(hash)) {
-                self.given_up.insert(hash, sleeper);
-                self.to_tell.push(hash);
-            }
-        }
+        hashes.into_iter().for_each(|hash| self.give_up(hash));
         self.segments.remove(&number);
         Some(number)
+    }
+
+    fn give_up(&mut self, hash: u64) {
+        if let Some(sleeper) = self.remove(KeyHash(hash)) {
+            self.given_up.insert(hash, sleeper);
+            self.to_tell.push(hash);
+        }
+    }
+
+    /// On a node of a cluster: the slot of each is known from now on.
+    pub fn know_slots(&mut self) {
+        let slots = self.by_hash.iter().map(|(hash, sleeper)| (slot_of(&sleeper.name), *hash));
+        self.by_slot = Some(slots.collect());
+    }
+
+    /// Those of the slots that are `meant`. Cost: each slot with sleepers is asked for, and those are looked at.
+    pub fn of_slots(&self, mut are_meant: impl FnMut(u16) -> bool) -> Vec<KeyHash> {
+        let (mut found, mut from) = (Vec::new(), 0);
+        let Some(by_slot) = &self.by_slot else { return found };
+        while let Some(&(slot, _)) = by_slot.range((from, 0)..).next() {
+            if are_meant(slot) {
+                found.extend(by_slot.range((slot, 0)..=(slot, u64::MAX)).map(|&(_, hash)| KeyHash(hash)));
+            }
+            from = slot + 1;
+        }
+        found
+    }
+
+    /// Gives up those of the slots that are `meant`: how many.
+    pub fn give_up_slots(&mut self, are_meant: impl FnMut(u16) -> bool) -> usize {
+        let hashes = self.of_slots(are_meant);
+        hashes.iter().for_each(|key| self.give_up(key.0));
+        hashes.len()
     }
 
     /// Gives up all; their files are no longer needed. Cost: their hashes are copied.
@@ -264,6 +301,7 @@ impl Sleepers {
             false => self.given_up.extend(asleep),
         }
         (self.order, self.keys, self.by_expiry) = Default::default();
+        self.by_slot.iter_mut().for_each(BTreeSet::clear);
         self.segments.values_mut().for_each(|segment| segment.live_bytes = 0);
         self.live_bytes = 0;
     }
@@ -390,5 +428,24 @@ mod tests {
         sleepers.is_awake(sleeper(6, 1).0, 0, b"key:6");
         assert_eq!(std::iter::from_fn(|| sleepers.take_ended(0)).count(), 6);
         assert!(!sleepers.any());
+    }
+
+    #[test]
+    fn sleepers_of_a_slot_are_found_and_given_up() {
+        let mut sleepers = sleepers(20);
+        sleepers.know_slots();
+        let all: Vec<u16> = (0..20).map(|i| slot_of(format!("key:{i}").as_bytes())).collect();
+        let (hash, _) = sleeper(3, 1);
+        assert_eq!(sleepers.of_slots(|slot| slot == all[3]), [hash]);
+        assert_eq!(sleepers.of_slots(|_| true).len(), 20);
+        assert_eq!(sleepers.give_up_slots(|slot| slot == all[3]), 1);
+        assert!(sleepers.get(hash).is_none() && sleepers.knows(hash, 0, b"key:3") && sleepers.have_ended(0));
+        let (other, value) = sleeper(4, 1);
+        sleepers.remove(other);
+        assert_eq!(sleepers.of_slots(|_| true).len(), 18, "it woke");
+        sleepers.add(other, value);
+        assert_eq!(sleepers.of_slots(|slot| slot == all[4]), [other]);
+        sleepers.give_up_all();
+        assert!(sleepers.of_slots(|_| true).is_empty());
     }
 }

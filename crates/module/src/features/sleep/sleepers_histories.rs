@@ -1,6 +1,7 @@
 //! Random histories of [`Sleepers`] beside a list of keys: who sleeps, whose value has ended, what lies on disk.
 
 use proptest::prelude::*;
+use tenure_core::slots::slot_of;
 use tenure_core::units::{KeyHash, PartitionId};
 
 use super::file::Place;
@@ -26,6 +27,8 @@ enum Step {
     TellIfEnded(u64),
     GiveUpSegment,
     GiveUpAll,
+    /// Slots of a cluster go: those of this remainder by three.
+    GiveUpSlots(u16),
     ForgetDatabase(u16),
     /// Partitions are so many from now on.
     DivideAnew(u16),
@@ -43,6 +46,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         1 => (0..KEYS).prop_map(Step::TellIfEnded),
         1 => Just(Step::GiveUpSegment),
         1 => Just(Step::GiveUpAll),
+        1 => (0..3_u16).prop_map(Step::GiveUpSlots),
         1 => (0..2_u16).prop_map(Step::ForgetDatabase),
         1 => (1..4_u16).prop_map(Step::DivideAnew),
         1 => Just(Step::TakeEmptySegments),
@@ -72,6 +76,11 @@ fn key(i: u64) -> (Vec<u8>, u16, KeyHash) {
     let name = format!("key:{i}").into_bytes();
     let hash = KeyHash::of(&name);
     (name, (i % 2) as u16, hash)
+}
+
+/// Its slot in a cluster.
+fn slot(i: u64) -> u16 {
+    slot_of(&key(i).0)
 }
 
 impl Model {
@@ -183,6 +192,11 @@ impl Model {
                 sleepers.give_up_all();
                 self.give_up(|_| true);
             }
+            Step::GiveUpSlots(rest) => {
+                let own: Vec<u64> = self.asleep().map(|(i, ..)| i).filter(|i| slot(*i) % 3 == rest).collect();
+                prop_assert_eq!(sleepers.give_up_slots(|slot| slot % 3 == rest), own.len());
+                own.into_iter().for_each(|i| self.truths[i as usize] = Some(Truth::GivenUp));
+            }
             Step::ForgetDatabase(db) => {
                 let mut told = 0;
                 sleepers.forget_where(|sleeper| sleeper.db == db, |_| told += 1);
@@ -219,6 +233,8 @@ impl Model {
             prop_assert_eq!(sleepers.knows(hash, db, &name), truth.is_some());
             prop_assert!(!sleepers.has(hash, db + 1, &name) && !sleepers.knows(hash, db, b"other"));
         }
+        let of_slots = sleepers.of_slots(|slot| slot % 3 != 1).len();
+        prop_assert_eq!(of_slots, self.asleep().filter(|(i, ..)| slot(*i) % 3 != 1).count());
         prop_assert_eq!(sleepers.any(), self.truths.iter().any(Option::is_some));
         Ok(())
     }
@@ -228,6 +244,7 @@ proptest! {
     #[test]
     fn who_sleeps_is_who_was_put_to_sleep(steps in steps()) {
         let mut sleepers = Sleepers::default();
+        sleepers.know_slots();
         let (truths, are_listed) = (vec![None; KEYS as usize], vec![false; KEYS as usize]);
         let mut model = Model { truths, are_listed, partitions: 2, newest: 1, now_ms: 0 };
         for step in steps {

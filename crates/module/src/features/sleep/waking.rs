@@ -1,6 +1,8 @@
 //! Waking: of a partition whose peak begins, the last to fall asleep first; of a command that is about to touch
 //! sleepers, those; and values that clients wait for alone.
 
+use std::time::{Duration, Instant};
+
 use tenure_core::units::{KeyHash, PartitionId};
 
 use super::disk::Blocked;
@@ -9,6 +11,8 @@ use super::{SleepContext, SleepState, Spill, UNDER_WAY_MAX, ends, may_change_key
 
 /// Keys that one command may wake while the server waits for the disk; more are forgotten.
 const WAKE_NOW_MAX: usize = 256;
+/// More of a slot that is about to leave may, for so long.
+const LEAVING_MAX: Duration = Duration::from_millis(20);
 
 impl Spill {
     /// Asks the disk for the hottest sleepers of a partition that wakes.
@@ -64,16 +68,46 @@ impl Spill {
     pub fn wake_now(&mut self, context: &mut SleepContext, keys: &[KeyHash]) {
         for (i, key) in keys.iter().enumerate() {
             let Some(sleeper) = context.touches.sleepers.get(*key) else { continue };
-            let (place, partition) = (sleeper.place, sleeper.partition);
+            let partition = sleeper.partition;
             self.touched(partition);
-            if i < WAKE_NOW_MAX {
-                let bytes = self.disk.read_now(place);
-                self.wake_with(context, *key, place, bytes.as_deref());
+            self.wake_or_give_up(context, *key, i < WAKE_NOW_MAX);
+        }
+    }
+
+    /// Wakes keys whose slot is about to leave, while the server waits for the disk, as far as there is time; the
+    /// others are given up, for after that the server restores none of them.
+    pub fn wake_leaving(&mut self, context: &mut SleepContext, keys: &[KeyHash]) {
+        let started = Instant::now();
+        for (i, key) in keys.iter().enumerate() {
+            self.wake_or_give_up(context, *key, i < WAKE_NOW_MAX || started.elapsed() < LEAVING_MAX);
+        }
+    }
+
+    fn wake_or_give_up(&mut self, context: &mut SleepContext, key: KeyHash, may_wait: bool) {
+        if let Some(place) = context.touches.sleepers.get(key).map(|sleeper| sleeper.place).filter(|_| may_wait) {
+            let bytes = self.disk.read_now(place);
+            self.wake_with(context, key, place, bytes.as_deref());
+        }
+        if let Some(sleeper) = context.touches.sleepers.remove(key) {
+            self.counts.given_up += 1;
+            ends::tell(context.server, &sleeper);
+        }
+    }
+
+    /// Keys whose slots leave as a whole are to wake over the next turns, though memory be short.
+    pub fn wake_soon(&mut self, keys: Vec<KeyHash>) {
+        self.leaving.extend(keys);
+    }
+
+    /// Asks the disk for some of them.
+    pub(super) fn wake_what_leaves(&mut self, context: &SleepContext, is_over: impl Fn() -> bool) {
+        while self.disk.under_way() + self.arrived.len() < UNDER_WAY_MAX && !is_over() {
+            let Some(key) = self.leaving.pop() else { return };
+            let Some(place) = context.touches.sleepers.get(key).map(|sleeper| sleeper.place) else { continue };
+            if !self.disk.read(key, place) {
+                return self.leaving.push(key);
             }
-            if let Some(sleeper) = context.touches.sleepers.remove(*key) {
-                self.counts.given_up += 1;
-                ends::tell(context.server, &sleeper);
-            }
+            self.read_to_leave.insert(key.0);
         }
     }
 

@@ -22,7 +22,7 @@ impl Sleep {
         if touched.is_exec {
             self.tell_watchers(turn.server);
         }
-        if asleep.is_empty() || (touched.is_read && makes_wait(call, turn)) {
+        if asleep.is_empty() || !self.is_served(turn) || (touched.is_read && makes_wait(call, turn)) {
             return;
         }
         self.with_spill(turn, |spill, context| spill.wake_now(context, &asleep));
@@ -70,7 +70,11 @@ impl Sleep {
         match change {
             DataChange::Emptied(db) => self.touches.forget_database(server, db),
             DataChange::Swapped(one, other) => self.touches.swap_databases(one, other),
-            DataChange::Loaded | DataChange::Replaced | DataChange::OtherRole => self.touches.sleepers.give_up_all(),
+            DataChange::Loaded | DataChange::Replaced => self.touches.sleepers.give_up_all(),
+            DataChange::OtherRole => {
+                self.slots.forget_moves();
+                self.touches.sleepers.give_up_all();
+            }
         }
     }
 }

@@ -20,8 +20,8 @@ fn is_possible(settings: &Settings, server: &mut Server) -> Result<(), &'static 
         Err("off: tenure.spill-dir is empty")
     } else if !filter::knows_clients() {
         Err("off: this server doesn't tell modules who sends a command; Valkey 7.2 and Redis 7.2 do")
-    } else if flags.is_cluster() {
-        Err("off: this server is a node of a cluster, whose slots may move")
+    } else if flags.is_cluster() && !cfg!(feature = "cluster") {
+        Err("off: this module was built without 'cluster', which knows the slots of this node")
     } else if flags.is_replica() {
         Err("off: this server is a replica")
     } else if flags.is_loading() {
@@ -52,11 +52,12 @@ impl Sleep {
         let (now_us, window) = (*now_us, tenure.published.window);
         let Tenure { observer, usage, databases, .. } = &mut **tenure;
         let db_sizes = &databases.sizes;
-        let touches = &mut self.touches;
+        let (touches, slots) = (&mut self.touches, &self.slots);
         let mut context = SleepContext {
             server,
             observer,
             touches,
+            slots,
             usage,
             db_sizes,
             room_bytes,
@@ -117,6 +118,9 @@ impl Sleep {
             Ok(spill) => {
                 self.spill = Some(spill);
                 self.touches.is_on = true;
+                if self.slots.is_node {
+                    self.touches.sleepers.know_slots();
+                }
                 self.take_warm(turn);
             }
             Err(why) => {

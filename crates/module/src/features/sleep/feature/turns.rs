@@ -22,13 +22,16 @@ impl Sleep {
         }
     }
 
-    /// A slice of falling asleep and waking. Where there is more to do, an idle event loop is asked for more.
+    /// A slice of falling asleep and waking, while the server takes what wakes. Where there is more to do, an idle event loop is asked for more.
     pub(super) fn sleep_some(&mut self, turn: &mut Turn) {
         if self.tell_some(turn.server) {
             soon::call_soon(turn.server);
         }
         // While writes are paused no key may come or go: what the disk has done waits.
         if !self.spill.as_ref().is_some_and(Spill::is_busy) || turn.server.writes_are_paused() {
+            return;
+        }
+        if !self.slots.is_up(turn.server, turn.now_us) {
             return;
         }
         // What wakes fills memory faster than the ticks that look how full it is.

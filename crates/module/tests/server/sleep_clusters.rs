@@ -21,10 +21,15 @@ fn sleeping() -> ServerOptions {
     with_module().set("maxmemory-policy", "allkeys-lru").set("maxmemory", "100mb").set("tenure.spill-dir", "sleepers")
 }
 
+/// A key's name. No word of another command is the same, which would wake it.
+fn name(key: u64) -> String {
+    format!("k:{key}")
+}
+
 /// Writes version `version` of all keys.
 fn write(connection: &mut ClusterConnection, version: u64) {
     for key in 0..KEYS {
-        redis::cmd("SET").arg(key).arg(format!("{key}:{version}")).exec(connection).unwrap();
+        redis::cmd("SET").arg(name(key)).arg(format!("{key}:{version}")).exec(connection).unwrap();
     }
 }
 
@@ -32,7 +37,7 @@ fn write(connection: &mut ClusterConnection, version: u64) {
 #[track_caller]
 fn misses(connection: &mut ClusterConnection, version: u64) -> usize {
     let is_missing = |key: &u64| {
-        let found: Option<String> = redis::cmd("GET").arg(key).query(connection).unwrap();
+        let found: Option<String> = redis::cmd("GET").arg(name(*key)).query(connection).unwrap();
         found.inspect(|value| assert_eq!(*value, format!("{key}:{version}"))).is_none()
     };
     (0..KEYS).filter(is_missing).count()
@@ -103,7 +108,7 @@ fn slots_that_come_back_bring_nothing_old() {
         let mut pipeline = redis::pipe();
         ["DELSLOTS", "ADDSLOTS"].iter().for_each(|what| _ = pipeline.cmd("CLUSTER").arg(what).arg(&slot).ignore());
         pipeline.exec(&mut node.connection().unwrap()).unwrap();
-        assert_eq!(node.call::<Option<String>>(&["GET", &key.to_string()]).unwrap(), None, "{}", binary.label);
+        assert_eq!(node.call::<Option<String>>(&["GET", &name(key)]).unwrap(), None, "{}", binary.label);
         let (left, given_up) = (info(node, "sleeping_keys"), info(node, "spill_given_up"));
         assert!(given_up >= 1.0 && left > 0.9 * asleep, "{given_up} were given up, {left} of {asleep} sleep");
     }
@@ -111,7 +116,7 @@ fn slots_that_come_back_bring_nothing_old() {
 
 /// To ask the server for it would wake the key.
 fn slot(key: u64) -> u16 {
-    slot_of(key.to_string().as_bytes())
+    slot_of(name(key).as_bytes())
 }
 
 /// Replicas have what slept deleted, so that it is a miss on whoever takes over, by `FAILOVER` or after a kill; and
@@ -125,7 +130,7 @@ fn a_replica_that_takes_over_has_nothing_old() {
         all_asleep(cluster.primaries());
         // Some is awake again, with new values.
         for key in AWAKE {
-            redis::cmd("APPEND").arg(key).arg("!").exec(&mut connection).unwrap();
+            redis::cmd("APPEND").arg(name(key)).arg("!").exec(&mut connection).unwrap();
         }
         (0..3).for_each(|i| cluster.replica_of(i).wait_until_in_sync().unwrap());
         cluster.replica_of(0).call::<()>(&["CLUSTER", "FAILOVER"]).unwrap();
@@ -139,7 +144,7 @@ fn a_replica_that_takes_over_has_nothing_old() {
         let mut connection = client(&cluster);
         let mut missing = 0;
         for key in 0..KEYS {
-            let found: Option<String> = redis::cmd("GET").arg(key).query(&mut connection).unwrap();
+            let found: Option<String> = redis::cmd("GET").arg(name(key)).query(&mut connection).unwrap();
             let is_awake = AWAKE.contains(&key);
             match found {
                 Some(value) => assert_eq!(value, format!("{key}:1{}", if is_awake { "!" } else { "" })),

@@ -578,7 +578,7 @@ fn a_periodic_partition_falls_asleep_and_wakes_by_itself() {
     assert!(periodic.misses < 2100, "{} misses of 2000 keys that were never evicted", periodic.misses);
 }
 
-fn tenure_rest(connection: &mut Connection, name: &str) -> String {
+pub fn tenure_rest(connection: &mut Connection, name: &str) -> String {
     let rows: Vec<std::collections::BTreeMap<String, String>> = send(connection, "TENURE.PARTITIONS");
     rows.iter().find(|row| row["name"] == name).map(|row| row["rest"].clone()).unwrap_or_default()
 }

@@ -6,9 +6,9 @@ use tenure_core::slots::slot_of;
 use tenure_servers::{Cluster, Server, ServerBinary, ServerOptions};
 
 use crate::cluster::{client, start};
-use crate::harness::{config_set, info, status, wait_for, with_module};
+use crate::harness::{config_set, info, partition, send, status, wait_for, with_module};
 use crate::migration::that_migrate;
-use crate::sleep::{put_to_sleep, two};
+use crate::sleep::{tenure_rest, two};
 
 const KEYS: u64 = 3000;
 /// Those that wake before replicas take over.
@@ -43,8 +43,18 @@ fn misses(connection: &mut ClusterConnection, version: u64) -> usize {
     (0..KEYS).filter(is_missing).count()
 }
 
+/// Puts all to sleep. Whoever is in a slot on its way, as nodes know it, stays awake, and is asked anew.
 fn all_asleep(nodes: &[Server]) {
-    nodes.iter().for_each(put_to_sleep);
+    for node in nodes {
+        let mut connection = node.connection().unwrap();
+        wait_for("the partition to be known", || partition(&mut connection, "db0")["keys"] > 0.0);
+        wait_for("all to sleep", || {
+            if tenure_rest(&mut connection, "db0") != "falling asleep" {
+                send::<()>(&mut connection, "TENURE.SLEEP db0");
+            }
+            send::<u64>(&mut connection, "DBSIZE") == 0
+        });
+    }
     assert_eq!(nodes.iter().map(|node| info(node, "sleeping_keys")).sum::<f64>(), KEYS as f64);
 }
 

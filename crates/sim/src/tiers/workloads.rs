@@ -39,7 +39,7 @@ pub enum Workload {
     FourTenants,
     /// Two tenants of α = 0.8 and 1.2 that change places halfway.
     ChangingTenants,
-    /// Four, as the clusters of [`TWITTER`].
+    /// Four, as the clusters of `TWITTER`.
     TwitterTenants,
     /// The keys one after another, then a few popular ones, which others take the place of.
     LoopThenDrift,

@@ -304,7 +304,7 @@ impl Tenure {
     pub fn end_tick(&mut self, server: &mut Server, now_us: u64) {
         self.fit_minimums(server);
         self.watch_or_pause(server, now_us);
-        if !self.is_busy() {
+        if !self.is_thrifty() {
             self.evictor.unread.forget_some();
         }
         self.leave_snapshot(server);

@@ -235,7 +235,8 @@ mod tests {
     #[test]
     fn a_run_is_kept_as_it_went() {
         let point = |ratio: Value| json!({"until": 50.0, "latency_us_mean": 1.234, "miss_ratio": ratio});
-        let run = |n: usize| json!({"system": "stock", "memory": "50%", "repetition": n, "timeline": [point(json!(0.25)), point(Value::Null)]});
+        let timeline = [point(json!(0.25)), point(Value::Null)];
+        let run = |n: usize| json!({"system": "stock", "memory": "50%", "repetition": n, "timeline": timeline});
         let kept = OverRun::of(&json!({ "runs": [run(0), run(1)] }));
         assert_eq!((kept.len(), &kept[0].stretches[..]), (1, &["50 1.2 0.2500".to_owned(), "50 1.2 -".to_owned()][..]));
         assert_eq!(kept[0].points()[0], [50.0, 1.2, 0.25]);

@@ -156,10 +156,18 @@ struct Victim {
     name: Text,
     db: u16,
     sight: Sight,
+    found: Found,
+}
+
+/// How a victim was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Found {
     /// The walk has met it.
-    was_met: bool,
-    /// It came then, and goes without a search.
-    came: Option<u32>,
+    Met,
+    /// It has come, and was at hand.
+    AtHand,
+    /// It has come, and goes without a search.
+    Unsearched,
 }
 
 /// The evictor. See the file's opening.
@@ -168,7 +176,7 @@ pub struct Evictor {
     /// Keys of partitions that the walk rarely meets.
     pub newcomers: Newcomers,
     /// Keys that came, where they may go without a search.
-    pub unread: unread::Queue,
+    pub unread: unread::Queue<Unread>,
     thrift: Thrift,
     /// Victims until the next is searched for.
     searches_in: u32,
@@ -220,13 +228,8 @@ impl Evictor {
         let score = ranks.ranker(&self.ages).score(subject);
         let last = entry.map(|entry| entry.last);
         let sight = Sight { last, size_bytes: subject.size_bytes, ..Sight::default() };
-        self.pools.offer(partition, f64::from(score), || Victim {
-            name: name.keep(),
-            db,
-            sight,
-            was_met: false,
-            came: None,
-        });
+        let victim = || Victim { name: name.keep(), db, sight, found: Found::AtHand };
+        self.pools.offer(partition, f64::from(score), victim);
     }
 
     /// One slice of work. What went is among the `unlinks` then.
@@ -343,7 +346,7 @@ impl Evictor {
                     return;
                 }
                 let (score, sight) = look_at(visit, keys, orders, ages);
-                let victim = || Victim { name: visit.name.keep(), db: visit.db, sight, was_met: true, came: None };
+                let victim = || Victim { name: visit.name.keep(), db: visit.db, sight, found: Found::Met };
                 pools.offer(visit.partition, score, victim);
             });
             met += gone.keys;
@@ -374,7 +377,7 @@ impl Evictor {
         } else {
             self.newcomers.oldest(server, id, orders.now_us)?
         };
-        Some(Victim { name, db, sight: Sight { idle, ..Sight::default() }, was_met: false, came: None })
+        Some(Victim { name, db, sight: Sight { idle, ..Sight::default() }, found: Found::AtHand })
     }
 
     /// A newcomer that wasn't accessed since, where looking for a better victim would take more than that can save.
@@ -410,13 +413,8 @@ impl Evictor {
                 false => Verdict::Stays,
             }
         })?;
-        Some(Victim {
-            name,
-            db,
-            sight: Sight { last: Some(came), ..Sight::default() },
-            was_met: false,
-            came: Some(came),
-        })
+        let sight = Sight { last: Some(came), ..Sight::default() };
+        Some(Victim { name, db, sight, found: Found::Unsearched })
     }
 
     /// A database to sample, by its number of keys, among those that may hold the donor's.
@@ -458,7 +456,7 @@ impl Evictor {
                 seen => seen,
             })?;
             guides.partitions.gone(victim.db, hash, Departure::by(Cause::Expired));
-            guides.evicted(victim.db, partition, size_bytes, victim.was_met);
+            guides.evicted(victim.db, partition, size_bytes, victim.found == Found::Met);
             return Some(u64::from(size_bytes));
         }
         if (victim.sight.idle > 0 && key.idle() < victim.sight.idle)
@@ -488,7 +486,8 @@ impl Evictor {
             _ => None,
         };
         // The server knows of accesses that went unseen.
-        if let (Some(came), Some((subject, _))) = (victim.came, &subject)
+        if victim.found == Found::Unsearched
+            && let (Some(came), Some((subject, _))) = (victim.sight.last, &subject)
             && (subject.last as u32).wrapping_sub(came).cast_signed() > 0
         {
             return None;
@@ -499,16 +498,16 @@ impl Evictor {
         }
         if let Some((subject, now)) = subject {
             self.ages.evicted(&subject, now);
-            if victim.was_met {
+            if victim.found == Found::Met {
                 self.thrift.searched(now.saturating_sub(subject.last));
             }
         }
-        self.work.unsearched += u64::from(victim.came.is_some());
+        self.work.unsearched += u64::from(victim.found == Found::Unsearched);
         guides.partitions.gone(victim.db, hash, Departure::evicted_at(key_table::tick(orders.now_us)));
         server.signal_removed(&victim.name);
         server.notify_evicted(&victim.name);
         unlinks.add(server, victim.db, victim.name);
-        guides.evicted(victim.db, partition, size_bytes, victim.was_met);
+        guides.evicted(victim.db, partition, size_bytes, victim.found == Found::Met);
         self.work.evicted[partition.index()] += 1;
         self.work.evicted_bytes += u64::from(size_bytes);
         Some(u64::from(size_bytes))

@@ -2,9 +2,9 @@
 //! search (`core/src/policy/density/thrift.rs` says when).
 //!
 //! The walk opens several keys to find one that may go; the name of a newcomer is at hand when it comes. It is looked
-//! at again once a quarter of a queue of others has come. Where few of them turn out to be of use, one in sixteen is
-//! noted, so that a change is found out. Cost: a reference to the name for each key that comes. Memory: the names,
-//! within a share of the server's limit.
+//! at again once a quarter of a queue of others has come. At first, and where few of them turn out to be of use, one in
+//! sixteen is noted, so that a change is found out. Cost: a reference to the name for each key that is noted. Memory:
+//! the names, within a share of the server's limit.
 
 use std::collections::VecDeque;
 
@@ -18,10 +18,10 @@ const NAME_BYTES: u64 = 128;
 const NAMES_MAX: u64 = 1 << 13;
 /// Keys looked at for one victim.
 const LOOKS_MAX: usize = 8;
-/// Where less than this share of those looked at may go, one newcomer in [`ONE_IN`] is noted.
+/// Where less than this share of those noted goes without a search, one newcomer in [`ONE_IN`] is noted.
 const SHARE_MIN: f32 = 0.25;
 const ONE_IN: u32 = 16;
-/// What a look moves the share by, of the difference.
+/// What one of them moves the share by, of the difference.
 const SHARE_WEIGHT: f32 = 1.0 / 32.0;
 /// The oldest is looked at once this part of a queue of others has come.
 const OLD_AFTER: usize = 4;
@@ -49,24 +49,24 @@ pub enum Verdict {
     HasGone,
 }
 
-/// The queue. See the file's opening.
-pub struct Queue {
-    keys: VecDeque<Unread>,
-    /// The share of those looked at of late that may go.
+/// The queue, of keys as the caller knows them. See the file's opening.
+pub struct Queue<T> {
+    keys: VecDeque<T>,
+    /// The share of those noted of late that went without a search.
     share: f32,
     /// Newcomers since one was noted.
     passed: u32,
 }
 
-impl Default for Queue {
-    /// Empty, and half of those that come are expected to be of use.
-    fn default() -> Queue {
-        Queue { keys: VecDeque::new(), share: 0.5, passed: 0 }
+impl<T> Default for Queue<T> {
+    /// Empty, and not of use until it has shown to be.
+    fn default() -> Self {
+        Queue { keys: VecDeque::new(), share: 0.0, passed: 0 }
     }
 }
 
-impl Queue {
-    /// True while most victims come from here.
+impl<T> Queue<T> {
+    /// True while many victims come from here.
     #[inline]
     pub fn is_of_use(&self) -> bool {
         self.share >= SHARE_MIN
@@ -83,32 +83,36 @@ impl Queue {
         true
     }
 
-    /// A key has come. The oldest is forgotten where names would take too much of `limit_bytes`.
+    /// A key has come. The oldest is forgotten where names would take too much of `limit_bytes`: it was of no use.
     #[inline]
-    pub fn came(&mut self, key: Unread, limit_bytes: u64) {
-        if self.keys.len() >= capacity(limit_bytes) {
-            self.keys.pop_front();
+    pub fn came(&mut self, key: T, limit_bytes: u64) {
+        if self.keys.len() >= capacity(limit_bytes) && self.keys.pop_front().is_some() {
+            self.learn(false);
         }
         self.keys.push_back(key);
     }
 
     /// The oldest of which `look` says that it goes, among the first few, where they have been there for long enough.
-    pub fn take(&mut self, limit_bytes: u64, mut look: impl FnMut(&Unread) -> Verdict) -> Option<Unread> {
+    pub fn take(&mut self, limit_bytes: u64, mut look: impl FnMut(&T) -> Verdict) -> Option<T> {
         for _ in 0..LOOKS_MAX {
             if self.keys.len() <= capacity(limit_bytes) / OLD_AFTER {
                 return None;
             }
             let key = self.keys.pop_front()?;
-            let verdict = look(&key);
-            if verdict != Verdict::HasGone {
-                let goes = f32::from(u8::from(verdict == Verdict::Goes));
-                self.share += SHARE_WEIGHT * (goes - self.share);
-            }
-            if verdict == Verdict::Goes {
-                return Some(key);
+            match look(&key) {
+                Verdict::Goes => {
+                    self.learn(true);
+                    return Some(key);
+                }
+                Verdict::Stays => self.learn(false),
+                Verdict::HasGone => {}
             }
         }
         None
+    }
+
+    fn learn(&mut self, goes: bool) {
+        self.share += SHARE_WEIGHT * (f32::from(u8::from(goes)) - self.share);
     }
 
     /// There is no need of them now: some names are let go of.
@@ -119,4 +123,55 @@ impl Queue {
 
 fn capacity(limit_bytes: u64) -> usize {
     (limit_bytes / LIMIT_SHARE / NAME_BYTES).min(NAMES_MAX) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Room for 64 names.
+    const LIMIT_BYTES: u64 = 64 * LIMIT_SHARE * NAME_BYTES;
+
+    /// So many keys come, and for each one may go; `verdict` says which does. How many did.
+    fn run(queue: &mut Queue<u32>, keys: u32, takes: bool, verdict: impl Fn(u32) -> Verdict) -> u32 {
+        let mut gone = 0;
+        for key in 0..keys {
+            if queue.wants_next() {
+                queue.came(key, LIMIT_BYTES);
+            }
+            let is_over = |&noted: &u32| if noted + 16 > key { Verdict::HasGone } else { verdict(noted) };
+            gone += u32::from(takes && queue.take(LIMIT_BYTES, is_over).is_some());
+        }
+        gone
+    }
+
+    #[test]
+    fn it_is_of_use_once_those_noted_go_and_no_more_where_they_stay() {
+        let mut queue = Queue::default();
+        assert!(!queue.is_of_use());
+        let gone = run(&mut queue, 4_000, true, |_| Verdict::Goes);
+        assert!(queue.is_of_use() && gone > 2_000, "{gone}");
+        assert_eq!(run(&mut queue, 4_000, true, |_| Verdict::Stays), 0);
+        assert!(!queue.is_of_use() && queue.keys.len() < 64);
+    }
+
+    /// As where only one partition may give, or only keys that expire.
+    #[test]
+    fn it_is_of_no_use_where_nobody_takes_from_it() {
+        let mut queue = Queue::default();
+        run(&mut queue, 4_000, true, |_| Verdict::Goes);
+        run(&mut queue, 4_000, false, |_| Verdict::Goes);
+        assert!(!queue.is_of_use());
+    }
+
+    #[test]
+    fn the_oldest_goes_once_others_have_come_and_names_are_few() {
+        let mut queue = Queue::default();
+        (0..16).for_each(|key| queue.came(key, LIMIT_BYTES));
+        assert_eq!(queue.take(LIMIT_BYTES, |_| Verdict::Goes), None, "too young");
+        (16..100).for_each(|key| queue.came(key, LIMIT_BYTES));
+        assert_eq!(queue.take(LIMIT_BYTES, |_| Verdict::Goes), Some(36), "64 are kept");
+        queue.forget_some();
+        assert!(queue.keys.is_empty());
+    }
 }

@@ -133,7 +133,7 @@ impl Tenure {
     /// On a busy main thread a newcomer may go later without a search. True where most victims are found so: this one
     /// need not be looked at now.
     fn note_unread(&mut self, db: u16, name: &ScannedName) -> bool {
-        if !self.is_busy() {
+        if !self.is_thrifty() {
             return false;
         }
         let unread = &mut self.evictor.unread;

@@ -128,8 +128,7 @@ impl Tenure {
         let sample_sizes = if self.sample_sizes().is_empty() { &[][..] } else { &published.sample_sizes };
         let bytes_max = need.bytes_max.unwrap_or(&UNBOUNDED[..self.observer.partitions.len()]);
         let (sample_size, basis) = (self.sample_size(when) as usize, self.ranking_basis());
-        let volatile_only = self.memory.policy.starts_with("volatile");
-        let thrifty = (self.is_busy() && !volatile_only).then_some(self.memory.limit_bytes);
+        let (thrifty, volatile_only) = (self.is_thrifty().then_some(self.memory.limit_bytes), self.volatile_only());
         let (rival, more_bytes) = (self.settings.policy.rival(), self.headroom_bytes() / MORE_OF_HEADROOM);
         let (partitions, sizes, costs) = self.observer.guides();
         partitions.keys.settle();

@@ -119,6 +119,16 @@ impl Tenure {
         100.0 * self.pressure.load.share() >= self.settings.watch_busy_percent as f64
     }
 
+    /// True where keys may go without a search: there is no time for one, and any key may go.
+    pub(super) fn is_thrifty(&self) -> bool {
+        self.settings.policy == Policy::Density && self.is_busy() && !self.volatile_only()
+    }
+
+    /// True where only keys that expire may go.
+    pub(super) fn volatile_only(&self) -> bool {
+        self.memory.policy.starts_with("volatile")
+    }
+
     /// Where keys go by rank, misses and new keys that the server tells of and the ages that it keeps will do for a
     /// while; where others need each command, they won't.
     fn may_slice(&self) -> bool {

@@ -2,7 +2,8 @@
 //! so that an idle server is left alone.
 //!
 //! A long nap ends as soon as the main thread has passed something on, and a short one once that fills a quarter of the
-//! queue ([`super::Worker::wake`]); a word that is missed costs the rest of that nap. Windows end as much later as the longest nap.
+//! queue ([`super::Worker::wake`]). A word that is missed costs the rest of that nap. Windows end as much later as the
+//! longest nap.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;

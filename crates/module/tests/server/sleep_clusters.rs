@@ -44,7 +44,7 @@ fn misses(connection: &mut ClusterConnection, version: u64) -> usize {
 }
 
 /// Puts all to sleep. Whoever is in a slot on its way, as nodes know it, stays awake, and is asked anew.
-fn all_asleep(nodes: &[Server]) {
+fn put_all_to_rest(nodes: &[Server]) {
     for node in nodes {
         let mut connection = node.connection().unwrap();
         wait_for("the partition to be known", || partition(&mut connection, "db0")["keys"] > 0.0);
@@ -67,14 +67,14 @@ fn there_and_back(binary: &ServerBinary, mv: impl Fn(&Cluster, usize, usize)) {
     let cluster = start(binary, sleeping());
     let mut connection = client(&cluster);
     write(&mut connection, 1);
-    all_asleep(cluster.primaries());
+    put_all_to_rest(cluster.primaries());
     mv(&cluster, 0, 1);
     let mut connection = client(&cluster);
     assert_eq!(misses(&mut connection, 1), 0, "what slept went along");
     assert_eq!(sum(&cluster, "spill_given_up"), 0.0);
     // The former owner's sleepers are of the first version, were there any left.
     write(&mut connection, 2);
-    all_asleep(cluster.primaries());
+    put_all_to_rest(cluster.primaries());
     mv(&cluster, 1, 0);
     let mut connection = client(&cluster);
     assert_eq!(misses(&mut connection, 2), 0);
@@ -110,7 +110,7 @@ fn slots_that_come_back_bring_nothing_old() {
     for binary in two() {
         let cluster = start(&binary, sleeping());
         write(&mut client(&cluster), 1);
-        all_asleep(cluster.primaries());
+        put_all_to_rest(cluster.primaries());
         let node = &cluster.nodes()[0];
         let key = (0..KEYS).find(|key| cluster.owner_of(slot(*key)).unwrap() == 0).unwrap();
         let (slot, asleep) = (slot(key).to_string(), info(node, "sleeping_keys"));
@@ -121,6 +121,33 @@ fn slots_that_come_back_bring_nothing_old() {
         assert_eq!(node.call::<Option<String>>(&["GET", &name(key)]).unwrap(), None, "{}", binary.label);
         let (left, given_up) = (info(node, "sleeping_keys"), info(node, "spill_given_up"));
         assert!(given_up >= 1.0 && left > 0.9 * asleep, "{given_up} were given up, {left} of {asleep} sleep");
+    }
+}
+
+/// Who may not move slots makes nothing wake by words that would, nor does whoever names other commands' keys so.
+#[test]
+fn who_may_not_move_slots_wakes_nothing() {
+    for binary in two() {
+        let cluster = start(&binary, sleeping());
+        write(&mut client(&cluster), 1);
+        put_all_to_rest(cluster.primaries());
+        let node = &cluster.nodes()[0];
+        let other = cluster.nodes()[1].cluster_id().unwrap();
+        let key = (0..KEYS).find(|key| cluster.owner_of(slot(*key)).unwrap() == 0).unwrap();
+        let (slot, asleep) = (slot(key).to_string(), info(node, "sleeping_keys"));
+        node.call::<()>(&["ACL", "SETUSER", "bob", "on", ">password", "~*", "+@all", "-cluster"]).unwrap();
+        let mut bob = node.connection().unwrap();
+        redis::cmd("AUTH").arg("bob").arg("password").exec(&mut bob).unwrap();
+        for words in
+            [["CLUSTER", "SETSLOT", &slot, "MIGRATING", &other], ["MGET", "SETSLOT", &slot, "MIGRATING", &other]]
+        {
+            let refused = redis::cmd(words[0]).arg(&words[1..]).exec(&mut bob).unwrap_err();
+            assert!(matches!(refused.code(), Some("NOPERM" | "CROSSSLOT")), "{refused}");
+            assert_eq!(info(node, "sleeping_keys"), asleep, "{words:?}");
+        }
+        // And for who may.
+        node.call::<()>(&["CLUSTER", "SETSLOT", &slot, "MIGRATING", &other]).unwrap();
+        assert!(info(node, "sleeping_keys") < asleep, "what sleeps there is awake");
     }
 }
 
@@ -137,7 +164,7 @@ fn a_replica_that_takes_over_has_nothing_old() {
         let mut cluster = start(&binary, sleeping());
         let mut connection = client(&cluster);
         write(&mut connection, 1);
-        all_asleep(cluster.primaries());
+        put_all_to_rest(cluster.primaries());
         // Some is awake again, with new values.
         for key in AWAKE {
             redis::cmd("APPEND").arg(name(key)).arg("!").exec(&mut connection).unwrap();

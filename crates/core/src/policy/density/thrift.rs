@@ -3,7 +3,8 @@
 //! A search meets several keys, which takes the main thread a few microseconds; whose commands are in line wait for
 //! that. What it can save is no more than the reads that the key at hand would still have had, times what a miss of it
 //! costs. Where hardly any key is ever read again, as in a stream of new keys, that is less. Reads are those that the
-//! learned densities lead to expect until the age at which keys go that were searched for. An own idea; S3-FIFO (Yang
+//! learned densities lead to expect until the age at which keys go that were searched for, and for at least as long again
+//! as the key was there. An own idea; S3-FIFO (Yang
 //! et al., SOSP'23) lets newcomers go early too, by a queue of fixed length. Cost: a comparison for a key that is like
 //! the last one, and O(ages) else.
 
@@ -68,7 +69,7 @@ impl Thrift {
     }
 
     fn look(&mut self, table: &DensityTable, alike: Alike, age: u64) -> f32 {
-        let reads = table.reads_until(alike.feature, age, self.age as u64);
+        let reads = table.reads_until(alike.feature, age, (self.age as u64).max(2 * age));
         self.last = Some((alike, reads));
         reads
     }
@@ -88,22 +89,26 @@ mod tests {
 
     const ONCE: u64 = 20_000;
 
-    /// What is learned of keys of which one in so many is read a second time, soon after it came.
-    fn learned(one_in: u64) -> (DensityTable, Feature) {
+    /// What is learned of keys of which one in so many is read a second time, so many ticks after it came.
+    fn learned(one_in: u64, after: u64) -> (DensityTable, Feature) {
         let mut model = DensityModel::new(DensityConfig::default()).unwrap();
         let feature = History::default().accessed(0, 0, 1e-6).feature(0);
         for i in 0..ONCE {
             model.record(KeyHash::of_number(i), Op::Write, i, feature);
-            if i >= 100 && i % one_in == 0 {
-                model.record(KeyHash::of_number(i - 100), Op::Read, i, feature);
+            if i >= after && i % one_in == 0 {
+                model.record(KeyHash::of_number(i - after), Op::Read, i, feature);
             }
         }
         (model.end_window(ONCE, 1 << 20), feature)
     }
 
-    /// Whether a key goes that came 50 ticks ago, where victims that are searched for are 10,000 ticks old.
+    /// Whether a key goes that came 50 ticks ago, where some are read soon after they came.
     fn goes(one_in: u64, penalty_us: f32, searched: u32) -> bool {
-        let (table, feature) = learned(one_in);
+        goes_at(50, learned(one_in, 100), penalty_us, searched)
+    }
+
+    /// The same of a key of that age, where victims that are searched for are 10,000 ticks old.
+    fn goes_at(age: u64, (table, feature): (DensityTable, Feature), penalty_us: f32, searched: u32) -> bool {
         let costs = MissCosts::default();
         let clock = AccessRing::<()>::new().clock();
         let basis = Basis { ranking: Ranking::Density, clock, idle_is_time: true, sees_part: false };
@@ -111,7 +116,7 @@ mod tests {
         ranks.clock.now = ONCE;
         let mut thrift = Thrift::default();
         (0..searched).for_each(|_| thrift.searched(10_000));
-        let last = ONCE - 50;
+        let last = ONCE - age;
         let subject = Subject { feature, last, expires: u64::MAX, n_requests: 1, size_bytes: 1_000, penalty_us };
         let goes = thrift.may_go(&ranks, &subject);
         assert_eq!(thrift.may_go(&ranks, &subject), goes, "the same again");
@@ -125,6 +130,12 @@ mod tests {
         assert!(!goes(4, 100.0, VICTIMS_MIN), "one in four is read again");
         assert!(!goes(4, 0.0, VICTIMS_MIN), "also where no miss was ever repaired");
         assert!(!goes(u64::MAX, 100.0, VICTIMS_MIN - 1), "too few were searched for");
+    }
+
+    #[test]
+    fn who_is_older_than_victims_are_may_be_read_all_the_same() {
+        assert!(!goes_at(11_000, learned(1, 15_000), 100.0, VICTIMS_MIN), "all are read, later");
+        assert!(goes_at(11_000, learned(u64::MAX, 15_000), 100.0, VICTIMS_MIN), "none is");
     }
 
     #[test]

@@ -132,7 +132,7 @@ impl Feature for Sleep {
             return;
         }
         let Some(mut server) = own_context(call) else { return };
-        if let Some(change) = change {
+        if let Some(change) = change.filter(|_| call.may_run()) {
             self.before_slots_change(&mut Turn { server: &mut server, now_us: now_us(), tenure }, change);
         }
         if let Some(touched) = touched {

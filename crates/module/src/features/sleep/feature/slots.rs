@@ -49,7 +49,7 @@ pub(super) enum Change {
 /// What `call` is about to do with slots of a cluster; `None` where nothing.
 pub(super) fn change_by(call: &impl Words) -> Option<Change> {
     let is = |i: usize, text: &[u8]| call.word(i).is_some_and(|word| word.eq_ignore_ascii_case(text));
-    if !CHANGES.iter().any(|text| is(1, text)) {
+    if !is(0, b"cluster") || !CHANGES.iter().any(|text| is(1, text)) {
         return None;
     }
     let slot = call.word(2).and_then(|word| std::str::from_utf8(word).ok()?.parse().ok());
@@ -231,6 +231,7 @@ mod tests {
         assert_eq!(change("CLUSTER ADDSLOTSRANGE 0 5"), Some(Change::Other));
         assert_eq!(change("CLUSTER GETKEYSINSLOT 77 10"), None);
         assert_eq!(change("CLUSTER"), None);
+        assert_eq!(change("MGET SETSLOT 77 MIGRATING id"), None);
     }
 
     #[test]

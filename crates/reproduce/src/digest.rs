@@ -269,25 +269,13 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::record::Run;
-
-    fn record(label: &str, result: Value) -> Record {
-        let run = Run { label: label.to_owned(), command: String::new(), result, over_run: Vec::new() };
-        Record {
-            name: "x".into(),
-            length: "quick".into(),
-            date: "2026-01-01".into(),
-            commit: "0".into(),
-            machine: "m".into(),
-            runs: vec![run],
-        }
-    }
+    use crate::record::record_of;
 
     #[test]
     fn a_policy_is_told_over_redis() {
         let row = |policy: &str, us: f64| json!({"policy": policy, "mean_latency_us": us});
         let rows = json!([row("redis", 100.0), row("redis", 50.0), row("predis", 80.0), row("predis", 45.0)]);
-        let record = record("four", rows);
+        let record = record_of("four", rows);
         assert_eq!(Ask::Simulated("four", "predis", [0, 0]).of(&record).unwrap(), "−20.0 %");
         assert_eq!(Ask::Simulated("four", "predis", [0, 1]).of(&record).unwrap(), "−20.0 to −10.0 %");
         let error = Ask::Simulated("four", "kredis", [0, 1]).of(&record).unwrap_err();
@@ -297,7 +285,7 @@ mod tests {
     #[test]
     fn several_commands_are_a_range() {
         let row = json!({"system": "tenure", "memory": "50%", "latency_against_first": {"median": 0.7}});
-        let record = record("A", json!({ "summary": [row] }));
+        let record = record_of("A", json!({ "summary": [row] }));
         assert_eq!(Ask::Latency(&["A", "B"], "50%", "tenure").of(&record).unwrap(), "−30.0 %");
         assert!(Ask::Latency(&["B"], "50%", "tenure").of(&record).is_err());
     }

@@ -226,6 +226,20 @@ fn machine() -> String {
     format!("{cores} cores of {processor}, {:.0} GB, {}", kib / 1e6, field("/etc/os-release", "PRETTY_NAME"))
 }
 
+/// A record of one run, for tests.
+#[cfg(test)]
+pub fn record_of(label: &str, result: Value) -> Record {
+    let run = Run { label: label.to_owned(), command: "tenure bench".to_owned(), result, over_run: Vec::new() };
+    Record {
+        name: "x".into(),
+        length: "quick".into(),
+        date: "2026-01-01".into(),
+        commit: "0".into(),
+        machine: "m".into(),
+        runs: vec![run],
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;

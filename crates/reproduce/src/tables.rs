@@ -370,20 +370,8 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::record::Run;
+    use crate::record::record_of;
     use crate::set::SET;
-
-    fn record(result: Value) -> Record {
-        let run = Run { label: "A".to_owned(), command: "tenure bench".to_owned(), result, over_run: Vec::new() };
-        Record {
-            name: "x".into(),
-            length: "quick".into(),
-            date: "2026-01-01".into(),
-            commit: "0".into(),
-            machine: "m".into(),
-            runs: vec![run],
-        }
-    }
 
     #[test]
     fn systems_stand_side_by_side() {
@@ -392,7 +380,7 @@ mod tests {
             json!({"system": system, "memory": "50%", "figures": figures, "latency_against_first": {"median": ratio}})
         };
         let made =
-            systems(&record(json!({"summary": [row("stock", 137.4, 1.0), row("tenure", 80.0, 0.582)]}))).unwrap();
+            systems(&record_of("A", json!({"summary": [row("stock", 137.4, 1.0), row("tenure", 80.0, 0.582)]}))).unwrap();
         assert!(made.contains("| mean latency, µs | stock | tenure |"), "{made}");
         assert!(made.contains("| A, 50% | 137 | 80.0 (−41.8 %) |"), "{made}");
         assert!(made.contains("| A, 50% | 0.250 | 0.250 |"), "{made}");
@@ -402,7 +390,7 @@ mod tests {
     fn tiers_are_named_with_their_division() {
         let row = json!({"system": "sdtmm", "division": "guided", "fast_bytes": 2_000_000, "fast_hit_ratio": 0.8,
             "promotions": 5, "requests": 1000, "throughput_modelled": 0.9});
-        let made = simulated_tiers(&record(json!([row]))).unwrap();
+        let made = simulated_tiers(&record_of("A", json!([row]))).unwrap();
         assert!(made.contains("| A | sdtmm, guided | 2.0 | 0.800 | 0.0050 | 0.900 |"), "{made}");
     }
 
@@ -411,14 +399,14 @@ mod tests {
         let one = json!({"median": 0.9, "min": 0.8, "max": 1.0});
         let row = json!({"load": "set-1", "throughput_ratio": one, "cpu_main_ratio": one, "evicted_by_module": 0.65,
             "ping_us_p999_more": {"median": 897.2}});
-        let made = full(&record(json!({ "rows": [row] }))).unwrap();
+        let made = full(&record_of("A", json!({ "rows": [row] }))).unwrap();
         let cells = "0.900 (0.800–1.000) | 0.900 (0.800–1.000) | 65 % | 897";
         assert!(made.contains(&format!("| set-1 | {cells} |")), "{made}");
     }
 
     #[test]
     fn a_missing_field_is_named() {
-        let error = pairs(&record(json!({"throughput_ratio": {"median": 1.0}}))).unwrap_err();
+        let error = pairs(&record_of("A", json!({"throughput_ratio": {"median": 1.0}}))).unwrap_err();
         assert_eq!(error.to_string(), "there is no number throughput_ratio.min");
     }
 

@@ -379,8 +379,8 @@ mod tests {
             let figures = json!({"latency_us_mean": {"median": mean}, "miss_ratio": {"median": 0.25}});
             json!({"system": system, "memory": "50%", "figures": figures, "latency_against_first": {"median": ratio}})
         };
-        let made =
-            systems(&record_of("A", json!({"summary": [row("stock", 137.4, 1.0), row("tenure", 80.0, 0.582)]}))).unwrap();
+        let made = systems(&record_of("A", json!({"summary": [row("stock", 137.4, 1.0), row("tenure", 80.0, 0.582)]})))
+            .unwrap();
         assert!(made.contains("| mean latency, µs | stock | tenure |"), "{made}");
         assert!(made.contains("| A, 50% | 137 | 80.0 (−41.8 %) |"), "{made}");
         assert!(made.contains("| A, 50% | 0.250 | 0.250 |"), "{made}");

@@ -396,6 +396,7 @@ impl Observer {
         self.misses.due -= 1;
         let hash = KeyHash::of(key);
         let partition = self.partitions.of_accessed(db, key, || hash, self.clients.user());
+        self.sampler.missed(hash);
         let counted = &mut self.counters[partition.index()];
         counted.misses += 1;
         if self.clients.are_unknown() {

@@ -22,6 +22,7 @@ struct Entry {
     effect: Effect,
     at: u64,
     is_answer: bool,
+    has_missed: bool,
 }
 
 /// One noted access.
@@ -38,6 +39,8 @@ pub struct Noted<'a> {
     pub at: u64,
     /// It is the write that answers a miss.
     pub is_answer: bool,
+    /// It is a read that found nothing, whatever is there by now.
+    pub has_missed: bool,
 }
 
 /// The ring. See the file's opening.
@@ -67,7 +70,7 @@ impl Ring {
         }
         let start = self.keys.len();
         self.keys.extend_from_slice(key);
-        self.entries.push(Entry { start, len: key.len(), hash, place, effect, at, is_answer });
+        self.entries.push(Entry { start, len: key.len(), hash, place, effect, at, is_answer, has_missed: false });
         true
     }
 
@@ -76,6 +79,14 @@ impl Ring {
         let is_it = |e: &&mut Entry| e.hash == hash && e.effect == effect && e.place.is_none();
         if let Some(entry) = self.entries.iter_mut().rev().take(LOOK_BACK).find(is_it) {
             entry.place = Some(place);
+        }
+    }
+
+    /// The last read of `hash` has found nothing.
+    pub fn missed(&mut self, hash: KeyHash) {
+        let is_it = |e: &&mut Entry| e.hash == hash && e.effect == Effect::Read && !e.has_missed;
+        if let Some(entry) = self.entries.iter_mut().rev().take(LOOK_BACK).find(is_it) {
+            entry.has_missed = true;
         }
     }
 
@@ -93,6 +104,7 @@ impl Ring {
             effect: e.effect,
             at: e.at,
             is_answer: e.is_answer,
+            has_missed: e.has_missed,
         })
     }
 
@@ -100,5 +112,26 @@ impl Ring {
     pub fn clear(&mut self) {
         self.entries.clear();
         self.keys.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A turn may bring a miss and its answer: by its end the key is there.
+    #[test]
+    fn a_read_that_found_nothing_is_told_from_those_that_found_what_came_after() {
+        let (mut ring, hash) = (Ring::new(), KeyHash::of(b"k"));
+        for effect in [Effect::Read, Effect::Write, Effect::Read] {
+            ring.push(b"k", hash, None, effect, (0, effect == Effect::Write));
+            ring.push(b"other", KeyHash::of(b"other"), None, Effect::Read, (0, false));
+            if effect == Effect::Read && ring.iter().count() == 2 {
+                ring.missed(hash);
+            }
+        }
+        let told: Vec<_> = ring.iter().filter(|noted| noted.key == b"k").map(|noted| noted.has_missed).collect();
+        assert_eq!(told, [true, false, false]);
+        assert!(ring.iter().filter(|noted| noted.key == b"other").all(|noted| !noted.has_missed));
     }
 }

@@ -103,6 +103,13 @@ impl Sampler {
         }
     }
 
+    /// The last read of that key has found nothing.
+    pub fn missed(&mut self, hash: KeyHash) {
+        if self.rate.takes(hash) {
+            self.ring.missed(hash);
+        }
+    }
+
     /// How many were dropped since this was last asked.
     pub fn take_dropped(&mut self) -> u64 {
         let dropped = self.losses.ring_full + self.losses.queue_full - self.dropped_before;
@@ -184,7 +191,7 @@ impl Lookup<'_> {
     /// one there is nothing that could have been kept.
     fn shown(&self, access: &Access, partition: PartitionId, noted: &Noted, is_there: bool) -> Option<Shown> {
         let accesses = &self.partitions.keys.accesses;
-        if !accesses.is_on() || (noted.effect == Effect::Read && !is_there) {
+        if !accesses.is_on() || (noted.effect == Effect::Read && (!is_there || noted.has_missed)) {
             return None;
         }
         let clock = accesses.clock();

@@ -150,6 +150,7 @@ impl Tenure {
                 slices: Slices::default(),
                 wanted: Wants::NOTHING,
                 each_turn_until_us: 0,
+                idle_turns_until_us: 0,
             },
             databases: Databases { sizes: Vec::new(), count: load::databases().min(crate::observe::DBS_MAX) },
             times: Times { started_at_us: now_us, ..Times::default() },
@@ -282,6 +283,7 @@ impl Tenure {
     pub fn tick(&mut self, server: &mut Server, now_us: u64) {
         self.times.ticked_at_us = now_us;
         self.pressure.own.tick();
+        self.pressure.growth.tick();
         self.look_after_worker(server);
         if self.observer.commands.is_stale {
             if let Ok(commands) = read_command_table(server) {

@@ -72,24 +72,48 @@ impl Own {
     }
 }
 
-/// How much a turn of the event loop may bring, learned from those that were: what the headroom is for.
+/// How much a turn of the event loop may bring, learned from those that were: what the headroom is for. What Tenure
+/// itself takes meanwhile is none of it: [`Own`] has a reserve for that.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Growth {
-    pub(super) last_used_bytes: Option<u64>,
-    pub(super) peak_bytes: f64,
+    /// Bytes in use when memory was last looked at, and of them those that are Tenure's.
+    last: Option<(u64, u64)>,
+    peak_bytes: f64,
 }
 
 impl Growth {
     /// A turn began with `used_bytes` before anything was freed.
     pub(super) fn turn(&mut self, used_bytes: u64) {
-        let grown = self.last_used_bytes.map_or(0, |last| used_bytes.saturating_sub(last)) as f64;
-        self.peak_bytes = grown.max(self.peak_bytes * 0.999);
-        self.last_used_bytes = Some(used_bytes);
+        let before = self.last;
+        self.look(used_bytes);
+        let of_others = |(used, own): (u64, u64)| used.saturating_sub(own);
+        let grown = before.zip(self.last).map_or(0, |(then, now)| of_others(now).saturating_sub(of_others(then)));
+        self.peak_bytes = self.peak_bytes.max(grown as f64);
+    }
+
+    /// Ten times a second. Half of a peak is forgotten in a second and a half, however few turns come.
+    pub(super) fn tick(&mut self) {
+        self.peak_bytes *= 0.95;
+    }
+
+    /// So many are in use.
+    pub(super) fn look(&mut self, used_bytes: u64) {
+        self.last = Some((used_bytes, alloc::allocated_bytes() as u64));
+    }
+
+    /// Bytes in use when memory was last looked at.
+    pub(super) fn last_used_bytes(&self) -> Option<u64> {
+        self.last.map(|(used_bytes, _)| used_bytes)
     }
 
     /// Bytes to stay below the limit: half as much again as the largest turn of late, between 1/400 and 1/20 of the
     /// limit.
     pub(super) fn headroom_bytes(&self, limit_bytes: u64) -> u64 {
         ((1.5 * self.peak_bytes) as u64).clamp(limit_bytes / 400, limit_bytes / 20)
+    }
+
+    /// True where a turn like the largest of late has no room left, as far as there is to be any for it.
+    pub(super) fn may_not_fit(&self, used_bytes: u64, limit_bytes: u64) -> bool {
+        used_bytes + (self.peak_bytes as u64).min(limit_bytes / 30) > limit_bytes
     }
 }

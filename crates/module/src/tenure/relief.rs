@@ -13,7 +13,6 @@ use crate::enforce::evict::{EVICTED_MIN, Orders, Relief, Scoring};
 use crate::enforce::walk::{Guides, SizesOf};
 use crate::feature::When;
 use crate::ffi::server::Server;
-use crate::ffi::soon;
 use crate::rivals::Rival;
 use crate::worker::Published;
 
@@ -51,7 +50,7 @@ impl Tenure {
     pub fn relieve(&mut self, server: &mut Server, now_us: u64, when: When) {
         let used_bytes = self.used_bytes(server);
         self.relieve_from(server, now_us, when, used_bytes);
-        let used_bytes = self.pressure.growth.last_used_bytes.unwrap_or(used_bytes);
+        let used_bytes = self.pressure.growth.last_used_bytes().unwrap_or(used_bytes);
         self.observer.turns.fit(self.bytes_until_turn_ends(used_bytes));
     }
 
@@ -100,7 +99,7 @@ impl Tenure {
             return;
         }
         let short_since_us = *self.pressure.short_since_us.get_or_insert(now_us);
-        let is_urgent = used_bytes as f64 + self.pressure.growth.peak_bytes > limit_bytes as f64;
+        let is_urgent = self.pressure.growth.may_not_fit(used_bytes, limit_bytes);
         let rests = now_us < self.pressure.rests_until_us;
         if when == When::BeforeReplies && !is_urgent {
             if rests {
@@ -108,9 +107,9 @@ impl Tenure {
             }
             // A busy main thread is never idle: what waited for it would go all at once. And while commands go unseen
             // none may find a timer of the module's: the server would refuse to unload it.
-            let may_be_idle = !self.pressure.load.is_busy() && !self.watching.slices.is_pausing();
+            let may_be_idle = !self.is_busy() && !self.watching.slices.is_pausing();
             if may_be_idle && now_us <= short_since_us + IDLE_WAIT_US {
-                return soon::call_soon(server);
+                return self.wait_for_idle_turn(server, now_us);
             }
         }
         let need = Need { free_bytes, target_bytes, bytes_max: maximums.as_deref(), is_urgent };
@@ -169,7 +168,8 @@ impl Tenure {
             // loop from sleeping.
             self.pressure.rests_until_us = now_us + if self.walk.visited > visited { WALK_REST_US } else { TICK_US };
         }
-        self.pressure.growth.last_used_bytes = Some(self.used_bytes(server));
+        let used_bytes = self.used_bytes(server);
+        self.pressure.growth.look(used_bytes);
     }
 
     /// How many bytes of keys have to go. Where clients have a limit of their own, keys make no room for their buffers

@@ -8,7 +8,7 @@ use crate::config::Policy;
 use crate::feature::Wants;
 use crate::ffi::clock::{now_us, thread_cpu_us};
 use crate::ffi::server::Server;
-use crate::ffi::{filtering, turns, wake};
+use crate::ffi::{filtering, soon, turns, wake};
 use crate::observe::duty::{Duty, Slices, Watched};
 
 /// Near the limit a turn ends once what is written may have taken this part of the room that is left.
@@ -26,6 +26,8 @@ pub struct Watching {
     pub(super) wanted: Wants,
     /// Until then each turn is heard of, since the server had to evict.
     pub(super) each_turn_until_us: u64,
+    /// Until then too, where the main thread isn't busy: keys went of late, and do so while the event loop is idle.
+    pub(super) idle_turns_until_us: u64,
 }
 
 impl Tenure {
@@ -59,11 +61,23 @@ impl Tenure {
         }
     }
 
+    /// Keys are to go while the event loop is idle. Whether it is, only who hears each turn can tell.
+    pub(super) fn wait_for_idle_turn(&mut self, server: &mut Server, now_us: u64) {
+        self.watching.idle_turns_until_us = now_us + EACH_TURN_US;
+        if turns::are_heard() {
+            soon::call_soon(server);
+        } else {
+            turns::hear(server, true);
+        }
+    }
+
     /// To be told of each turn takes more of the server than a turn of few commands does. So it is told of all only
-    /// where features need them, or while the server had to evict of late.
+    /// where features need them, while keys go and the main thread has time, or where the server had to evict of late.
     fn choose_turns(&mut self, server: &mut Server, now_us: u64, used_bytes: u64) {
-        let Watching { each_turn_until_us, wanted, .. } = self.watching;
-        let are_needed = wanted != Wants::NOTHING || now_us < each_turn_until_us;
+        let Watching { each_turn_until_us, idle_turns_until_us, wanted, .. } = self.watching;
+        let are_needed = wanted != Wants::NOTHING
+            || now_us < each_turn_until_us
+            || (now_us < idle_turns_until_us && !self.is_busy());
         turns::hear(server, are_needed);
         let bytes_max = self.pressure.may_be_short.then(|| self.bytes_until_turn_ends(used_bytes));
         self.observer.turns.expect(are_needed, bytes_max);

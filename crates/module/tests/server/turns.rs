@@ -1,5 +1,7 @@
 //! Turns of the event loop: where few commands come in each, Tenure hears of those alone that it asks for.
 
+use std::time::Duration;
+
 use redis::Connection;
 use tenure_servers::Server;
 
@@ -54,10 +56,12 @@ fn those_of_reads_are_asked_for_and_nothing_is_missed() {
     });
 }
 
-/// Keys come, for each of which another has to go: Tenure makes room for all, whether few commands write or all do.
+/// Keys come while the main thread counts as busy, for each of which another has to go: Tenure makes room for all,
+/// whether few commands write or all do.
 #[test]
 fn what_is_written_ends_turns_and_tenure_evicts() {
     let options = with_module().set("maxmemory-policy", "allkeys-lru");
+    let options = options.set("tenure.watch-busy-percent", 0).set("tenure.watch-percent", 100);
     on_oldest_and_newest(&options, |server| {
         let mut connection = server.connection().unwrap();
         read_until_asked(server, &mut connection);
@@ -77,6 +81,37 @@ fn what_is_written_ends_turns_and_tenure_evicts() {
         }
         assert_eq!(turns(server), "asked");
         assert_eq!(evicted_by_server(server), theirs, "Tenure has made room each time");
+    });
+}
+
+/// While keys go and the main thread has time, each turn is heard of: they go while the event loop is idle, and as many
+/// are looked at as is set. Asked for alone, no turn was ever told from an idle one, so fewer were.
+#[test]
+fn each_is_heard_while_keys_go_and_the_main_thread_has_time() {
+    const EVICTIONS: f64 = 600.0;
+    let options = with_module().set("maxmemory-policy", "allkeys-lru");
+    on_oldest_and_newest(&options, |server| {
+        let mut connection = server.connection().unwrap();
+        read_until_asked(server, &mut connection);
+        let value = "v".repeat(1000);
+        let mut n = 0;
+        let mut evict_until = |met: &dyn Fn() -> bool| {
+            wait_for("evictions", || {
+                for _ in 0..200 {
+                    n += 1;
+                    send::<()>(&mut connection, &format!("SET n:{n} {value}"));
+                    std::thread::sleep(Duration::from_micros(100));
+                }
+                met()
+            });
+        };
+        evict_until(&|| turns(server) == "each");
+        let seen = || (info(server, "evictions"), info(server, "visited_keys"));
+        let before = seen();
+        evict_until(&|| seen().0 >= before.0 + EVICTIONS);
+        let now = seen();
+        let visited = (now.1 - before.1) / (now.0 - before.0);
+        assert!(visited > 6.5, "{visited} of 10, of which one is the newcomer");
     });
 }
 

@@ -83,6 +83,8 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         seed: arguments.seed,
         duration: Duration::from_secs(arguments.duration),
         disturbances: arguments.disturb.clone(),
+        // That would leave a library in somebody's server.
+        calls_functions: false,
     };
     if let Some(server) = &arguments.server {
         let server = parse_address(server)?;

@@ -1,5 +1,5 @@
-//! A client: draws commands for keys of its own, sends them one by one, in pipelines, transactions and scripts, and
-//! checks each reply.
+//! A client: draws commands for keys of its own, sends them one by one, in pipelines, transactions, scripts and
+//! functions, and checks each reply.
 
 use std::sync::atomic::Ordering;
 use std::thread;
@@ -39,6 +39,7 @@ pub struct Client {
     /// The databases that are its own.
     databases: Vec<usize>,
     value_bytes_max: usize,
+    calls_functions: bool,
     n_events: usize,
 }
 
@@ -75,6 +76,7 @@ impl Client {
             n_keys,
             databases,
             value_bytes_max: torture.value_bytes_max.max(16),
+            calls_functions: torture.calls_functions,
             n_events: 0,
         };
         client.clean_up();
@@ -101,6 +103,7 @@ impl Client {
         let sent: Vec<Sent> = (0..n).map(|_| self.draw(own)).collect();
         let form = match way {
             18 => Form::Transaction,
+            19 if self.calls_functions && self.below(2) == 0 => Form::Function,
             19 => Form::Script,
             _ => Form::Pipeline,
         };

@@ -46,6 +46,8 @@ pub struct Torture {
     pub duration: Duration,
     /// What the server is asked for meanwhile.
     pub disturbances: Vec<Disturbance>,
+    /// Whether commands are sent by a function too. The server has to have [`wire::library`].
+    pub calls_functions: bool,
 }
 
 /// What came of it.

@@ -1,4 +1,4 @@
-//! Commands as they are sent and replies as they come: alone and in pipelines, in transactions, in scripts.
+//! Commands as they are sent and replies as they come: alone and in pipelines, in transactions, in scripts and functions.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -16,6 +16,8 @@ pub enum Form {
     Transaction,
     /// A script that runs them one by one and returns all replies.
     Script,
+    /// A function that does the same, of a library that the server has: [`library`].
+    Function,
 }
 
 /// Words of each command, each with their number before them: what a command answers, an error too, is what it
@@ -27,6 +29,11 @@ const SCRIPT: &str = "local replies, at = {}, 1 \
         at = at + n + 1 \
     end \
     return replies";
+
+/// What `FUNCTION LOAD` takes, for [`Form::Function`].
+pub fn library() -> String {
+    format!("#!lua name=torture\nredis.register_function('torture_each', function(KEYS, ARGV) {SCRIPT} end)")
+}
 
 /// Sends these commands, and returns as many replies.
 ///
@@ -41,9 +48,10 @@ pub fn send(connection: &mut Connection, form: Form, commands: &[Cmd], keys: &[S
             let bytes = [pack(&[redis::cmd("MULTI")]), pack(commands), pack(&[redis::cmd("EXEC")])].concat();
             connection.req_packed_commands(&bytes, 0, n + 2)?.pop()
         }
-        Form::Script => {
-            let mut script = redis::cmd("EVAL");
-            script.arg(SCRIPT).arg(keys.len()).arg(keys);
+        Form::Script | Form::Function => {
+            let [call, what] = if form == Form::Script { ["EVAL", SCRIPT] } else { ["FCALL", "torture_each"] };
+            let mut script = redis::cmd(call);
+            script.arg(what).arg(keys.len()).arg(keys);
             for command in commands {
                 let words: Vec<&[u8]> = command.args_iter().map(bytes_of_word).collect();
                 script.arg(words.len()).arg(words);

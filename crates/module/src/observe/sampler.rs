@@ -58,6 +58,8 @@ pub struct Sampler {
     pub kept: Option<Vec<(PartitionId, KeyHash)>>,
     /// Keys that several databases hold take turns.
     undecided: usize,
+    /// The turn's last request number of each partition, where places are told out of order.
+    latest: Latest,
     epoch: u32,
 }
 
@@ -72,6 +74,7 @@ impl Sampler {
             dropped_before: 0,
             kept: None,
             undecided: 0,
+            latest: Latest::default(),
             epoch: 0,
         }
     }
@@ -125,12 +128,15 @@ impl Sampler {
     /// The turn's commands have run: the sampled keys are looked at and passed on.
     pub fn pass_on(&mut self, mut lookup: Lookup) {
         lookup.stands_for = (1.0 / self.rate.rate()).round() as u64;
+        self.latest.0.clear();
+        let is_out_of_order = lookup.clients.are_unknown();
         for noted in self.ring.iter() {
             let place = noted.place.or_else(|| {
                 self.undecided = self.undecided.wrapping_add(1);
                 lookup.find_place(noted.key, noted.effect, self.undecided)
             });
             let Some((db, partition, at)) = place else { continue };
+            let at = if is_out_of_order { self.latest.in_order(partition, at) } else { at };
             let (access, is_there) = lookup.look_at(db, partition, &noted);
             if let Some(kept) = &mut self.kept {
                 kept.push((partition, access.key));
@@ -143,6 +149,28 @@ impl Sampler {
             }
         }
         self.ring.clear();
+    }
+}
+
+/// The last request number of each partition. Redis 7.0 doesn't tell the database of a command. Events tell it of some,
+/// in a transaction the last first, and of others it is found at the turn's end: so the numbers of one key's accesses
+/// may fall, and models know no time that goes back.
+#[derive(Debug, Default)]
+struct Latest(Vec<(PartitionId, u64)>);
+
+impl Latest {
+    /// `at`, or the number before it where that is higher.
+    fn in_order(&mut self, partition: PartitionId, at: u64) -> u64 {
+        match self.0.iter_mut().find(|(of, _)| *of == partition) {
+            Some((_, latest)) => {
+                *latest = at.max(*latest);
+                *latest
+            }
+            None => {
+                self.0.push((partition, at));
+                at
+            }
+        }
     }
 }
 
@@ -222,5 +250,17 @@ impl Lookup<'_> {
         let counted = &mut self.counters[partition.index()];
         counted.count(effect, self.stands_for);
         Some((db, partition, counted.requests()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_does_not_go_back_behind_a_place_that_was_told_out_of_order() {
+        let (mut latest, [a, b]) = (Latest::default(), [PartitionId(1), PartitionId(2)]);
+        let in_order = [(a, 106), (b, 7), (a, 103), (a, 107), (b, 8)].map(|(of, at)| latest.in_order(of, at));
+        assert_eq!(in_order, [106, 7, 106, 107, 8]);
     }
 }

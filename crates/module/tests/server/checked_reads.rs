@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use redis::{ConnectionInfo, IntoConnectionInfo};
 use tempfile::tempdir;
-use tenure_servers::{Server, ServerBinary, environment_for_tiers, module_path};
+use tenure_servers::{Server, ServerBinary, ServerOptions, environment_for_tiers, module_path};
 use tenure_torture::disturb::Disturbance;
 use tenure_torture::ordeal::Ordeal;
+use tenure_torture::wire::library;
 use tenure_torture::{Outcome, Progress, Torture};
 
-use crate::harness::{info, oldest_and_newest, start, wait_for, with_module};
+use crate::harness::{info, oldest_and_newest, servers, start, wait_for, with_module};
 use crate::replies::able_oldest_and_newest;
 
 /// A torture of some seconds; `TENURE_TORTURE_SEED` and `TENURE_TORTURE_SECONDS` have it try other draws, and longer.
@@ -22,6 +23,7 @@ fn torture(seconds: u64, disturbances: &[Disturbance]) -> Torture {
         seed: given("TENURE_TORTURE_SEED").unwrap_or(1),
         duration: Duration::from_secs(given("TENURE_TORTURE_SECONDS").unwrap_or(seconds)),
         disturbances: disturbances.to_vec(),
+        calls_functions: false,
     }
 }
 
@@ -41,20 +43,51 @@ fn assert_right(binary: &ServerBinary, torture: &Torture, outcome: &Outcome) {
 #[test]
 fn no_read_returns_what_was_not_written() {
     for binary in oldest_and_newest() {
-        let folder = tempdir().unwrap();
-        let mut options = with_module();
-        options.environment.extend(environment_for_tiers());
-        let options = options
-            .set("maxmemory", "16mb")
-            .set("maxmemory-policy", "allkeys-lru")
-            .set("tenure.spill-dir", folder.path().display());
-        let server = start(&binary, &options);
-        let torture = torture(6, &Disturbance::ALL);
-        assert_right(&binary, &torture, &torture.run(&address(&server), &Progress::default()).unwrap());
-        wait_for("the keys to be gone", || {
-            info(&server, "sleeping_keys") == 0.0 && server.info("keyspace").unwrap().is_empty()
+        check_reads(&binary, &with_module(), &torture(6, &Disturbance::ALL), address);
+    }
+}
+
+/// The same where threads of the server read requests and write replies, for a user whose rights end at its keys, in
+/// the newer protocol, with functions too: each of these has its own way to a command's end.
+#[test]
+fn nor_with_io_threads_rights_resp3_and_functions() {
+    let has_io_threads =
+        |binary: &ServerBinary| ["valkey-8.0", "valkey-9", "redis-8"].iter().any(|of| binary.label.starts_with(of));
+    let mut products: Vec<ServerBinary> = servers().into_iter().filter(has_io_threads).collect();
+    // Both of one version behave alike here.
+    products.dedup_by_key(|binary| (binary.product, binary.version.0, binary.version.1));
+    for (i, binary) in products.iter().enumerate() {
+        let torture = Torture { calls_functions: true, ..torture(3, &Disturbance::ALL) };
+        check_reads(binary, &with_module().set("io-threads", 2 + i % 3), &torture, |server| {
+            server.call::<()>(&["FUNCTION", "LOAD", &library()]).unwrap();
+            server.call::<()>(&["ACL", "SETUSER", "torturer", "on", ">secret", "~torture:*", "+@all"]).unwrap();
+            let url = format!("redis://torturer:secret@127.0.0.1:{}/?protocol=resp3", server.port());
+            url.into_connection_info().unwrap()
         });
     }
+}
+
+/// Tortures a small server that has all that Tenure does to values; `address` is how clients come to it.
+fn check_reads(
+    binary: &ServerBinary,
+    options: &ServerOptions,
+    torture: &Torture,
+    address: impl Fn(&Server) -> ConnectionInfo,
+) {
+    let folder = tempdir().unwrap();
+    let mut options = options.clone();
+    options.environment.extend(environment_for_tiers());
+    let options = options
+        .set("maxmemory", "16mb")
+        .set("maxmemory-policy", "allkeys-lru")
+        .set("tenure.spill-dir", folder.path().display());
+    let server = start(binary, &options);
+    assert_right(binary, torture, &torture.run(&address(&server), &Progress::default()).unwrap());
+    wait_for("the keys to be gone", || {
+        info(&server, "sleeping_keys") == 0.0 && server.info("keyspace").unwrap().is_empty()
+    });
+    let fields = server.info("tenure").unwrap();
+    assert_eq!(fields["tenure_panics"], "0", "{}: {}\n{}", binary.label, fields["tenure_last_panic"], server.log());
 }
 
 /// Servers of these are put through it beside all that it bears, and each read is checked.
@@ -114,6 +147,7 @@ fn a_value_of_somebody_else_is_wrong() {
                 seed: 1,
                 duration: Duration::from_secs(600),
                 disturbances: Vec::new(),
+                calls_functions: false,
             };
             torture.run(&address(&server), &progress).unwrap()
         });

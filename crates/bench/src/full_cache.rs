@@ -7,8 +7,7 @@
 
 use std::fmt;
 use std::str::FromStr;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
+use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context, bail, ensure};
 use serde::Serialize;
@@ -16,7 +15,7 @@ use tenure_servers::Server;
 
 use crate::client::Connection;
 use crate::client::load_generator::load_all_keys;
-use crate::client::probe::probe;
+use crate::client::probe::while_pinged;
 use crate::comparison::progress_bar;
 use crate::full_load::{FullLoad, RatioSpreads, Ratios, Side, Turns, spread};
 use crate::observation::Counters;
@@ -223,7 +222,7 @@ impl FullCache<'_> {
         let mut connections = full_load.begin_empty(&server)?;
         full_load.warm_up(&mut connections)?;
         let before = Counters::read(&server)?;
-        let (side, ping_us_p999) = self.while_pinged(&server, || {
+        let (side, pings) = while_pinged(server.port(), || {
             let (side, n_misses) = full_load.measure_with_misses(&server, &mut connections, None)?;
             ensure!(n_misses == 0, "{n_misses} reads missed, though all keys were there");
             Ok(side)
@@ -235,29 +234,13 @@ impl FullCache<'_> {
             side,
             n_evicted_by_server: counters.n_evicted_by_server,
             n_evicted_by_module: counters.n_evicted_by_module,
-            ping_us_p999,
-        })
-    }
-
-    /// Runs `body` beside the probe.
-    fn while_pinged(
-        &self,
-        server: &Server,
-        body: impl FnOnce() -> anyhow::Result<Side>,
-    ) -> anyhow::Result<(Side, f64)> {
-        let (connection, stop) = (Connection::open(server.port())?, AtomicBool::new(false));
-        thread::scope(|scope| {
-            let pinging = scope.spawn(|| probe(connection, &stop));
-            let side = body();
-            stop.store(true, Ordering::Relaxed);
-            let latencies_ns = pinging.join().ok().context("the probe has panicked")??;
-            Ok((side?, latencies_ns.value_at_quantile(0.999) as f64 / 1e3))
+            ping_us_p999: pings.value_at_quantile(0.999) as f64 / 1e3,
         })
     }
 }
 
 /// Sets the limit by what the keys take, so that the cache is as full as the load needs.
-fn limit(server: &Server, command: Command) -> anyhow::Result<()> {
+pub(crate) fn limit(server: &Server, command: Command) -> anyhow::Result<()> {
     let used_bytes: u64 = server.info("memory")?.get("used_memory").context("INFO has no used_memory")?.parse()?;
     let limit_bytes = if command == Command::Get { used_bytes * 100 / FULL_PERCENT } else { used_bytes };
     set(server, "maxmemory", &limit_bytes.to_string())

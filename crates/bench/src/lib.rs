@@ -6,7 +6,7 @@
 //! run), [`paced`] (in peaks and valleys), [`restart`] (before and after one), [`comparison`] (many runs in turn),
 //! [`report`] (what they came to). [`no_harm`], [`slot_map`] and [`replies`] are other kinds of runs: at full load
 //! without misses, of clients that remember slots, of writes and replicas; [`full_cache`] is what a cache costs that
-//! is full; [`tiers`] is what two tiers of memory cost; [`predict`] asks the simulator.
+//! is full; [`scale`] is what keys cost as they grow; [`tiers`] is what two tiers of memory cost; [`predict`] asks the simulator.
 #![forbid(unsafe_code)]
 
 pub mod backend;
@@ -25,6 +25,7 @@ pub mod report;
 pub mod resize;
 pub mod restart;
 pub mod run;
+pub mod scale;
 pub mod slot_map;
 pub mod statistics;
 pub mod system;

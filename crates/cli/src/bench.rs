@@ -5,6 +5,7 @@
 //! which both locality and penalty matter, and it is the one the papers report.
 
 mod full;
+mod scale;
 mod tiers;
 
 use std::path::PathBuf;
@@ -34,7 +35,7 @@ use crate::measuring::{print_report, told_to_stop, write_report};
 #[derive(clap::Args)]
 pub struct Arguments {
     /// ycsb-a … ycsb-f, tenants, diurnal (a tenant asked for in peaks beside one always asked for), full (what a full
-    /// cache costs), no-miss, slots (of clusters, what it is worth that clients remember slots), tiers (what two
+    /// cache costs), scale (what keys cost as they grow), no-miss, slots (of clusters, what it is worth that clients remember slots), tiers (what two
     /// tiers of memory cost), or the path of a trace.
     #[arg(long, value_name = "NAME|TRACE", default_value = "ycsb-a", value_parser = parse::<Workload>)]
     workload: Workload,
@@ -74,7 +75,7 @@ pub struct Arguments {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     repetitions: Option<u32>,
 
-    /// Clients that ask at once. Default: 4, of tenants 8, of diurnal 16, of full, no-miss and tiers 50; of slots
+    /// Clients that ask at once. Default: 4, of tenants 8, of diurnal 16, of full, scale, no-miss and tiers 50; of slots
     /// several, 1,4,16,64,256.
     #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=1000))]
     connections: Option<Vec<u32>>,
@@ -173,6 +174,9 @@ pub struct Arguments {
 
     #[command(flatten)]
     full: full::FullArgs,
+
+    #[command(flatten)]
+    scale: scale::ScaleArgs,
 }
 
 /// A system that is named.
@@ -225,14 +229,23 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     {
         bail!("{name} is of the workload tiers");
     }
-    if arguments.workload != Workload::Full
-        && let Some(name) = arguments.full.first_given()
-    {
+    let of_full = match arguments.workload {
+        Workload::Full => None,
+        Workload::Scale => arguments.full.first_not_of_scale(),
+        _ => arguments.full.first_given(),
+    };
+    if let Some(name) = of_full {
         bail!("{name} is of the workload full");
+    }
+    if arguments.workload != Workload::Scale
+        && let Some(name) = arguments.scale.first_given()
+    {
+        bail!("{name} is of the workload scale");
     }
     match arguments.workload {
         _ if arguments.resize => run_resize(arguments, &setup),
         Workload::Full => full::run(arguments, &setup, &interrupted),
+        Workload::Scale => scale::run(arguments, &setup, &interrupted),
         Workload::Tiers => tiers::run(arguments, &setup, &interrupted),
         Workload::NoMiss => run_no_harm(arguments, &setup, &interrupted),
         Workload::Slots => run_slot_map(arguments, &setup, &interrupted),

@@ -137,21 +137,40 @@ fn tiers_and_other_workloads_refuse_each_others_options() {
 }
 
 #[test]
-fn full_and_other_workloads_refuse_each_others_options() {
+fn full_scale_and_other_workloads_refuse_each_others_options() {
     for (arguments, expected) in [
-        ("--cluster 2", "full runs on one server"),
-        ("--memory 50%", "--records says how many"),
-        ("--backend delay:1", "its GETs hit"),
-        ("--pipeline 16", "--loads says"),
+        ("--cluster 2", "there is one server"),
+        ("--memory 50%", "of full --records, of scale --sizes"),
+        ("--backend delay:1", "GETs hit"),
+        ("--pipeline 16", "full has --loads"),
         ("--repetitions 3", "--pairs says"),
         ("--systems stock", "compares stock with one system"),
     ] {
-        check_failure(&format!("bench --workload full {arguments}"), 1, expected);
+        for workload in ["full", "scale"] {
+            check_failure(&format!("bench --workload {workload} {arguments}"), 1, expected);
+        }
     }
     for option in ["--loads get-1", "--pairs 2", "--io-threads 2"] {
         check_failure(&format!("bench --workload no-miss {option}"), 1, "is of the workload full");
     }
     check_failure("bench --workload full --loads get", 2, "get-DEPTH");
+    check_failure("bench --workload full --sizes 1000", 1, "is of the workload scale");
+    check_failure("bench --workload scale --loads get-1", 1, "is of the workload full");
+    check_failure("bench --workload scale --records 1000", 1, "--sizes says");
+    check_failure("bench --workload scale --warmup 1000", 1, "it has its own");
+    check_failure("bench --workload scale --sizes 999", 2, "1000..=200000000");
+}
+
+#[test]
+fn scale_measures_each_part() {
+    let folder = tempfile::tempdir().unwrap();
+    let small = "--sizes 3000 --requests 20000 --connections 3 --out out";
+    let output = tenure(folder.path(), &format!("bench --workload scale {small}"));
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let table = text(&output.stdout);
+    for figure in ["load, s", "a round of the census", "SET: evicted by", "of the module, MB", "fork, ms", "start, s"] {
+        assert!(table.contains(figure), "{figure}: {table}");
+    }
 }
 
 /// Two nodes: half of the requests of a client without a slot map come to the wrong one first.

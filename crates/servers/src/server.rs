@@ -17,11 +17,14 @@ use std::process::{self, Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 /// Time a server may take to answer PING; most take 10 ms, one under valgrind or with a long append-only file more.
+/// One that says that it loads its data has so long again.
 const START_DEADLINE: Duration = Duration::from_secs(60);
+/// Time it may take to load them: twelve gigabytes take a minute or more.
+const LOAD_DEADLINE: Duration = Duration::from_secs(1800);
 /// Time a server may take to exit; it waits up to 10 s for replicas that lag.
 const STOP_DEADLINE: Duration = Duration::from_secs(30);
 /// Time a replica may take to have the whole data set.
@@ -92,8 +95,12 @@ impl Server {
 
     /// Waits for PONG from this very process. A server that does not get there is killed.
     fn wait_until_it_answers(&mut self) -> Result<()> {
-        let waited = wait_for(START_DEADLINE, "the first PONG", || !self.is_alive() || self.answers());
-        if waited.is_ok() && self.is_alive() {
+        let (mut heard, mut is_ready) = (Instant::now(), false);
+        let waited = wait_for(LOAD_DEADLINE, "the first PONG", || {
+            is_ready = self.answers(&mut heard);
+            is_ready || !self.is_alive() || heard.elapsed() > START_DEADLINE
+        });
+        if waited.is_ok() && is_ready && self.is_alive() {
             return Ok(());
         }
         let end = match self.exit_status() {
@@ -107,9 +114,14 @@ impl Server {
     }
 
     /// True when PING is answered (it is not while a data set loads) by the process started here and not by another
-    /// that holds the port.
-    fn answers(&self) -> bool {
-        let is_ready = self.call::<String>(&["PING"]).is_ok_and(|reply| reply == "PONG");
+    /// that holds the port. `heard` becomes now where the answer is that it loads.
+    fn answers(&self, heard: &mut Instant) -> bool {
+        let reply = self.call::<String>(&["PING"]);
+        let error = reply.as_ref().err().and_then(|why| why.downcast_ref::<redis::RedisError>());
+        if error.and_then(redis::RedisError::code) == Some("LOADING") {
+            *heard = Instant::now();
+        }
+        let is_ready = reply.is_ok_and(|reply| reply == "PONG");
         is_ready && self.info("server").is_ok_and(|info| info.get("process_id") == Some(&self.pid().to_string()))
     }
 

@@ -4,8 +4,10 @@
 //! client core's own delays, which is why only figures of one placement are compared).
 
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
 
+use anyhow::Context;
 use hdrhistogram::Histogram;
 
 use super::connection::Connection;
@@ -33,4 +35,19 @@ pub fn probe(mut connection: Connection, stop: &AtomicBool) -> anyhow::Result<Hi
         wait_until(next);
     }
     Ok(latencies_ns)
+}
+
+/// Runs `body` beside a probe of the server on `port`; what it returns, and the PINGs' latencies in ns.
+///
+/// # Errors
+/// Those of `body`, and when the server fails.
+pub fn while_pinged<T>(port: u16, body: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<(T, Histogram<u64>)> {
+    let (connection, stop) = (Connection::open(port)?, AtomicBool::new(false));
+    thread::scope(|scope| {
+        let pinging = scope.spawn(|| probe(connection, &stop));
+        let done = body();
+        stop.store(true, Ordering::Relaxed);
+        let latencies_ns = pinging.join().ok().context("the probe has panicked")??;
+        Ok((done?, latencies_ns))
+    })
 }

@@ -105,6 +105,8 @@ pub enum Workload {
     Diurnal,
     /// A cache that is full; throughput, CPU and evictions only.
     Full,
+    /// Caches of several sizes; what each of them costs.
+    Scale,
     /// All keys fit; throughput and CPU only.
     NoMiss,
     /// All keys fit, in a cluster; throughput, redirects and CPU only.
@@ -126,13 +128,14 @@ impl FromStr for Workload {
             "tenants" => Ok(Workload::Tenants),
             "diurnal" => Ok(Workload::Diurnal),
             "full" => Ok(Workload::Full),
+            "scale" => Ok(Workload::Scale),
             "no-miss" => Ok(Workload::NoMiss),
             "slots" => Ok(Workload::Slots),
             "tiers" => Ok(Workload::Tiers),
             path if path == "-" || PathBuf::from(path).is_file() => Ok(Workload::Trace(path.into())),
             _ => bail!(
-                "workload '{text}' is none of ycsb-a to ycsb-f, tenants, diurnal, full, no-miss, slots, tiers, - or \
-                 the path of a trace"
+                "workload '{text}' is none of ycsb-a to ycsb-f, tenants, diurnal, full, scale, no-miss, slots, tiers, - \
+                 or the path of a trace"
             ),
         }
     }
@@ -145,6 +148,7 @@ impl fmt::Display for Workload {
             Workload::Tenants => f.write_str("tenants"),
             Workload::Diurnal => f.write_str("diurnal"),
             Workload::Full => f.write_str("full"),
+            Workload::Scale => f.write_str("scale"),
             Workload::NoMiss => f.write_str("no-miss"),
             Workload::Slots => f.write_str("slots"),
             Workload::Tiers => f.write_str("tiers"),
@@ -220,7 +224,7 @@ impl WorkloadOptions {
                 let period_s = self.period_s.unwrap_or(diurnal::PERIOD_S);
                 diurnal::generate(self.n_backends, self.size(diurnal::size(period_s))?, period_s, self.seed)
             }
-            Workload::Full => bail!("full has a stream for each of its loads"),
+            Workload::Full | Workload::Scale => bail!("{} has a stream for each of its loads", self.workload),
             Workload::NoMiss => {
                 let size = self.size(no_miss::SIZE)?;
                 no_miss::generate(keys(Assignment::ByKey), &no_miss::NO_MISS, size, self.seed)

@@ -22,7 +22,7 @@ pub struct FullArgs {
     #[arg(long, value_name = "NAME,NAME…", value_delimiter = ',', value_parser = parse::<Load>)]
     loads: Option<Vec<Load>>,
 
-    /// How many pairs of servers are run of each load. Default: 5.
+    /// How many pairs of servers are run of each load; of scale, of each size. Default: 5, of scale 1.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pairs: Option<u32>,
 
@@ -42,6 +42,16 @@ impl FullArgs {
         given.into_iter().find(|(_, is_given)| *is_given).map(|(name, _)| name)
     }
 
+    /// How many pairs were asked for.
+    pub fn pairs(&self) -> Option<u32> {
+        self.pairs
+    }
+
+    /// Of those that were given, one that the workload scale has no use for.
+    pub fn first_not_of_scale(&self) -> Option<&'static str> {
+        self.loads.as_ref().map(|_| "--loads")
+    }
+
     /// What the servers are told.
     pub fn server_settings(&self) -> Vec<(String, String)> {
         self.io_threads.map(|n| ("io-threads".to_string(), n.to_string())).into_iter().collect()
@@ -53,7 +63,7 @@ impl FullArgs {
 /// # Errors
 /// Options of other workloads, and those of the run.
 pub fn run(arguments: &Arguments, setup: &Setup, interrupted: &AtomicBool) -> anyhow::Result<()> {
-    refuse_others(arguments)?;
+    refuse_others(arguments, "full")?;
     let full = FullCache {
         loads: arguments.full.loads.as_deref().unwrap_or(&Load::SMALL),
         n_keys: arguments.records,
@@ -71,24 +81,27 @@ pub fn run(arguments: &Arguments, setup: &Setup, interrupted: &AtomicBool) -> an
 }
 
 /// One server, no backend, and its own words for depth, pairs and memory.
-fn refuse_others(arguments: &Arguments) -> anyhow::Result<()> {
-    let no_backend = "full has no backend: its GETs hit";
+///
+/// # Errors
+/// Options that the workload of that name, full or scale, has no use for.
+pub fn refuse_others(arguments: &Arguments, name: &str) -> anyhow::Result<()> {
+    let no_backend = "there is no backend: GETs hit";
     let refused = [
+        (arguments.cluster.is_some() || arguments.routes.is_some(), "--cluster and --routes", "there is one server"),
         (
-            arguments.cluster.is_some() || arguments.routes.is_some(),
-            "--cluster and --routes",
-            "full runs on one server",
+            arguments.memory.is_some(),
+            "--memory",
+            "the limit follows from the keys, of full --records, of scale --sizes",
         ),
-        (arguments.memory.is_some(), "--memory", "the limit of full follows from its keys; --records says how many"),
         (arguments.backend.is_some() || arguments.backend_by.is_some(), "--backend and --backend-by", no_backend),
         (arguments.slow_down.is_some() || arguments.restart.is_some(), "--slow-down and --restart", no_backend),
-        (arguments.predict, "--predict", "full has no misses to predict"),
+        (arguments.predict, "--predict", "there are no misses to predict"),
         (arguments.period.is_some(), "--period", "that is of diurnal"),
-        (arguments.pipeline != 1, "--pipeline", "--loads says how many commands are sent at once"),
+        (arguments.pipeline != 1, "--pipeline", "full has --loads, and scale sends 16 at once"),
         (arguments.repetitions.is_some(), "--repetitions", "--pairs says how many pairs are run"),
     ];
     for (is_given, names, why) in refused {
-        ensure!(!is_given, "{names}: {why}");
+        ensure!(!is_given, "{names} with the workload {name}: {why}");
     }
     Ok(())
 }

@@ -6,7 +6,8 @@
 //! run), [`paced`] (in peaks and valleys), [`restart`] (before and after one), [`comparison`] (many runs in turn),
 //! [`report`] (what they came to). [`no_harm`], [`slot_map`] and [`replies`] are other kinds of runs: at full load
 //! without misses, of clients that remember slots, of writes and replicas; [`full_cache`] is what a cache costs that
-//! is full; [`scale`] is what keys cost as they grow; [`tiers`] is what two tiers of memory cost; [`predict`] asks the simulator.
+//! is full; [`scale`] is what keys cost as they grow; [`tiers`] is what two tiers of memory cost; [`predict`] asks the
+//! simulator.
 #![forbid(unsafe_code)]
 
 pub mod backend;

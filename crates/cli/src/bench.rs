@@ -35,8 +35,8 @@ use crate::measuring::{print_report, told_to_stop, write_report};
 #[derive(clap::Args)]
 pub struct Arguments {
     /// ycsb-a … ycsb-f, tenants, diurnal (a tenant asked for in peaks beside one always asked for), full (what a full
-    /// cache costs), scale (what keys cost as they grow), no-miss, slots (of clusters, what it is worth that clients remember slots), tiers (what two
-    /// tiers of memory cost), or the path of a trace.
+    /// cache costs), scale (what keys cost as they grow), no-miss, slots (of clusters, what it is worth that clients
+    /// remember slots), tiers (what two tiers of memory cost), or the path of a trace.
     #[arg(long, value_name = "NAME|TRACE", default_value = "ycsb-a", value_parser = parse::<Workload>)]
     workload: Workload,
 
@@ -75,8 +75,8 @@ pub struct Arguments {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     repetitions: Option<u32>,
 
-    /// Clients that ask at once. Default: 4, of tenants 8, of diurnal 16, of full, scale, no-miss and tiers 50; of slots
-    /// several, 1,4,16,64,256.
+    /// Clients that ask at once. Default: 4, of tenants 8, of diurnal 16, of full, scale, no-miss and tiers 50; of
+    /// slots several, 1,4,16,64,256.
     #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=1000))]
     connections: Option<Vec<u32>>,
 

@@ -1,4 +1,4 @@
-//! Commands as they are sent and replies as they come: alone and in pipelines, in transactions, in scripts and functions.
+//! Commands as they are sent and replies as they come: alone and in pipelines, in transactions, scripts and functions.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

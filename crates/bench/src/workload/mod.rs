@@ -134,8 +134,8 @@ impl FromStr for Workload {
             "tiers" => Ok(Workload::Tiers),
             path if path == "-" || PathBuf::from(path).is_file() => Ok(Workload::Trace(path.into())),
             _ => bail!(
-                "workload '{text}' is none of ycsb-a to ycsb-f, tenants, diurnal, full, scale, no-miss, slots, tiers, - \
-                 or the path of a trace"
+                "workload '{text}' is none of ycsb-a to ycsb-f, tenants, diurnal, full, scale, no-miss, slots, tiers, \
+                 - or the path of a trace"
             ),
         }
     }

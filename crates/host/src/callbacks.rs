@@ -1,7 +1,7 @@
 //! What the server calls: the filter, key events, the end of an event loop's turn, INFO, commands. Each enters
 //! through the guard and hands over to the module's safe code at once.
 
-use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use valkey_module::raw;
@@ -131,7 +131,7 @@ static IS_SERVER_START: AtomicBool = AtomicBool::new(false);
 /// Starts with the module. Where the server itself starts, when it begins to serve: what is held before counts as its
 /// own memory for ever, and `MEMORY STATS` is wrong once the module gives it back.
 pub(super) fn start_with_module<M: Module>(server: &mut Server) {
-    let is_server_start = server.info_field(b"stats", "total_connections_received").is_some_and(|n| n == "0");
+    let is_server_start = server.info_field(c"stats", c"total_connections_received").is_some_and(|n| n == "0");
     IS_SERVER_START.store(is_server_start, Ordering::Relaxed);
     if is_server_start {
         config::ask_start::<M>(server);
@@ -194,7 +194,9 @@ pub(super) unsafe extern "C" fn on_config_change<M: Module>(
     // SAFETY: the server runs this callback now, with this context.
     let mut server = unsafe { Server::new(ctx) };
     // SAFETY: the data of this event is a list of the settings that were set.
-    if unsafe { names_setting(data, M::ENABLED) } {
+    let was_set = |name: &CStr| unsafe { names_setting(data, name) };
+    config::forget_of_server(|name| CString::new(name).is_ok_and(|name| was_set(name.as_c_str())));
+    if was_set(M::ENABLED) {
         config::ask_start::<M>(&server);
     }
     guarded("a configuration change", || with(&server.proof(), |module: &mut M| module.on_config_change(&mut server)));

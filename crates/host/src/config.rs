@@ -1,8 +1,11 @@
 //! The settings in force, registered with the server: `CONFIG GET`, `SET` and `REWRITE` of them.
 
+use std::collections::BTreeMap;
 use std::ffi::{CStr, CString, c_char, c_int, c_longlong, c_void};
+use std::path::Path;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use valkey_module::raw;
 
@@ -11,7 +14,7 @@ use super::guard::{MainCell, counted};
 use super::module::{Module, with};
 use super::server::{Level, Server, Text, bytes_of};
 use super::settings::{Declared, Given, Kind, Settings, closest};
-use super::{MainThread, api, loaded};
+use super::{MainThread, api, config_files, loaded};
 
 /// The string that the server was last given for a text setting; it copies it at once, and it is ours to free.
 static LAST_TEXT: MainCell<Text> = MainCell::empty();
@@ -19,6 +22,8 @@ static VERSION: AtomicU64 = AtomicU64::new(1);
 static START_ASKED: AtomicBool = AtomicBool::new(false);
 /// The server has taken the subscription to changes of its configuration.
 static CHANGES_ARE_TOLD: AtomicBool = AtomicBool::new(false);
+/// Settings of the server's that were asked for.
+static SERVERS: Mutex<BTreeMap<String, Option<String>>> = Mutex::new(BTreeMap::new());
 
 const OK: c_int = raw::REDISMODULE_OK as c_int;
 const ERR: c_int = raw::REDISMODULE_ERR as c_int;
@@ -50,6 +55,28 @@ pub fn changes_are_told() -> bool {
 /// At load.
 pub(super) fn note_changes_are_told(are_told: bool) {
     CHANGES_ARE_TOLD.store(are_told, Ordering::Relaxed);
+    forget_of_server(|_| true);
+}
+
+/// One setting of the server's, remembered until that one is set where the server tells of it: each question is a line
+/// in its `MONITOR`. `None` where it has none of that name.
+pub(super) fn of_server(server: &mut Server, name: &str) -> Option<String> {
+    let known = servers_settings().get(name).filter(|_| changes_are_told()).cloned();
+    known.unwrap_or_else(|| {
+        let reply = server.call(c"CONFIG", &[b"GET", name.as_bytes()]);
+        let value = reply.and_then(|reply| reply.get(name)?.text().map(str::to_owned));
+        servers_settings().insert(name.to_owned(), value.clone());
+        value
+    })
+}
+
+/// Settings of the server's were set, those of which `was_set` is true.
+pub(super) fn forget_of_server(was_set: impl Fn(&str) -> bool) {
+    servers_settings().retain(|name, _| !was_set(name));
+}
+
+fn servers_settings() -> MutexGuard<'static, BTreeMap<String, Option<String>>> {
+    SERVERS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// True once after [`Module::ENABLED`] was set to `yes`, whatever it was before.
@@ -109,22 +136,22 @@ pub(super) fn register<M: Module>(server: &mut Server, arguments: &[String]) -> 
     }
 }
 
-/// A setting of the server's file that there is none of ends its start with no word about which: the log has it, and
+/// A setting of the server's files that there is none of ends its start with no word about which: the log has it, and
 /// the closest that there is.
 fn name_unknown<M: Module>(server: &mut Server) {
-    let Some(path) = server.info_field(b"server", "config_file").filter(|path| !path.is_empty()) else { return };
-    let Ok(text) = std::fs::read_to_string(&path) else { return };
+    let Some(path) = server.info_field(c"server", c"config_file").filter(|path| !path.is_empty()) else { return };
     let prefix = format!("{}.", plain::<M>());
     let declared = M::Settings::declared();
     let names: Vec<_> = declared.iter().map(|setting| setting.name.to_string_lossy()).collect();
-    for (i, line) in text.lines().enumerate() {
-        let word = line.split_whitespace().next().unwrap_or_default().to_ascii_lowercase();
+    for line in config_files::lines(Path::new(&path)) {
+        let word = &line.name;
         let Some(name) = word.strip_prefix(&prefix).filter(|name| names.iter().all(|known| known != name)) else {
             continue;
         };
         let hint =
             closest(name, names.iter().map(AsRef::as_ref)).map(|known| format!("; did you mean {prefix}{known}?"));
-        let text = format!("{path}:{}: there is no setting {word}{}", i + 1, hint.unwrap_or_default());
+        let at = format!("{}:{}", line.file.display(), line.number);
+        let text = format!("{at}: there is no setting {word}{}", hint.unwrap_or_default());
         server.log(Level::Warning, &text);
     }
 }
@@ -311,6 +338,7 @@ unsafe extern "C" fn apply_text<M: Module>(
 
 /// Frees what the callbacks keep, before the module is unloaded.
 pub(super) fn release<M: Module>(proof: &impl MainThread) {
+    forget_of_server(|_| true);
     drop(LAST_TEXT.set(proof, None));
     drop(M::cells().settings.set(proof, None));
 }

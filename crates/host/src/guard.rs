@@ -45,7 +45,7 @@ fn note_panic(callback: &'static str) {
 /// Keeps a panic's message and place for INFO and the log, in place of printing it to the server's standard error.
 pub fn catch_panic_messages() {
     std::panic::set_hook(Box::new(|info| {
-        let text = text_of(info.payload());
+        let text = in_one_line(text_of(info.payload()));
         let place = info.location().map(|l| format!(" at {}:{}", l.file(), l.line())).unwrap_or_default();
         if let Ok(mut last) = LAST_PANIC.lock() {
             *last = format!("{text}{place}");
@@ -56,6 +56,11 @@ pub fn catch_panic_messages() {
 fn text_of(payload: &(dyn std::any::Any + Send)) -> &str {
     let text = payload.downcast_ref::<&str>().copied();
     text.or_else(|| payload.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")
+}
+
+/// What breaks a line would break INFO, and one of the log into two: an assertion says what was left and right so.
+fn in_one_line(text: &str) -> String {
+    text.split(|c: char| c.is_control()).map(str::trim).filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ")
 }
 
 /// Lets go of the hook, whose code is about to be unloaded.
@@ -147,6 +152,13 @@ mod tests {
         // What runs on after a fault counts its panics and turns nothing off.
         assert_eq!(counted("test", || panic!("on purpose")), None::<()>);
         assert_eq!((panics(), is_off()), (before + 2, false));
+    }
+
+    #[test]
+    fn a_message_of_several_lines_is_one() {
+        let text = "assertion `left == right` failed: why\n  left: 1\r\n right: 2\n";
+        assert_eq!(in_one_line(text), "assertion `left == right` failed: why left: 1 right: 2");
+        assert_eq!(in_one_line("plain"), "plain");
     }
 
     #[test]

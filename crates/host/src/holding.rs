@@ -53,10 +53,10 @@ const TRIED_TEXT: &str = "Valkey 8.0, 8.1 and 9.1 and Redis 8.0";
 /// At load: looks the functions up.
 pub(super) fn prepare(server: &mut Server) {
     FOUND.get_or_init(|| {
-        let mut field = |name| server.info_field(b"server", name);
-        let (product, text) = match field("valkey_version") {
+        let section = server.section(c"server");
+        let (product, text) = match section.field(c"valkey_version") {
             Some(text) => ("Valkey", text),
-            None => ("Redis", field("redis_version").unwrap_or_default()),
+            None => ("Redis", section.field(c"redis_version").unwrap_or_default()),
         };
         let mut numbers = text.split('.').map(|number| number.parse().unwrap_or(0));
         let version = (product, numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));

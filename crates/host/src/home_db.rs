@@ -20,7 +20,7 @@ static DB: AtomicU16 = AtomicU16::new(0);
 
 /// At load: whether this server needs it.
 pub(super) fn look_at(server: &mut Server) {
-    let version = server.info_field(b"server", "valkey_version").unwrap_or_default();
+    let version = server.info_field(c"server", c"valkey_version").unwrap_or_default();
     let is_needed = ["8.1.", "9.0."].iter().any(|of| version.starts_with(of));
     IS_NEEDED.store(is_needed, Ordering::Relaxed);
 }

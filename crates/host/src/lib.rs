@@ -20,6 +20,7 @@ mod callbacks;
 pub mod clock;
 pub mod commands;
 pub mod config;
+mod config_files;
 pub mod context;
 pub mod filter;
 pub mod filtering;

@@ -61,7 +61,7 @@ pub(super) struct Told {
 
 /// True where the server moves slots so.
 pub(super) fn is_known(server: &mut Server) -> bool {
-    let version = server.info_field(b"server", "valkey_version").unwrap_or_default();
+    let version = server.info_field(c"server", c"valkey_version").unwrap_or_default();
     version.split('.').next().and_then(|major| major.parse::<u32>().ok()).is_some_and(|major| major >= 9)
 }
 

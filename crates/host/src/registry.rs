@@ -36,6 +36,8 @@ pub(super) fn register<M: Module>(server: &Server) -> Result<(), String> {
     create(server, M::AWAIT, Some(awaits::on_await::<M>), c"readonly")?;
     let lost = || refused(&M::AWAIT.to_string_lossy());
     let made = named(server, M::AWAIT).ok_or_else(lost)?;
+    let summary = format!("{}'s own: it stands before a command whose client waits. No client can send it.", M::TITLE);
+    describe_plainly::<M>(made, &summary, c"O(1)", 0).ok_or_else(lost)?;
     categorise(made, &format!("read slow blocking{own}")).ok_or_else(lost)
 }
 
@@ -63,6 +65,11 @@ fn make<M: Module>(server: &Server, command: &Command) -> Result<*mut raw::Redis
     };
     if named(server, name).is_none() {
         create(server, name, None, c"")?;
+        let container = named(server, name).ok_or_else(lost)?;
+        let upper = name.to_string_lossy().to_ascii_uppercase();
+        let summary = format!("A container for commands: {upper} HELP lists them.");
+        // As the server's own containers: a name, and that of a subcommand.
+        describe_plainly::<M>(container, &summary, c"Depends on the subcommand.", -2).ok_or_else(lost)?;
     }
     let container = named(server, name).ok_or_else(lost)?;
     let run: Option<Function> = Some(callbacks::on_own_command::<M>);
@@ -121,30 +128,52 @@ fn categorise(command: *mut raw::RedisModuleCommand, categories: &str) -> Option
 
 /// Tells the server what `COMMAND` answers of it, how many words it has, and which is a key. `None` where it refused.
 fn describe<M: Module>(command: *mut raw::RedisModuleCommand, row: &Command) -> Option<()> {
-    let version = raw::RedisModuleCommandInfoVersion {
-        version: 1,
-        sizeof_historyentry: size_of::<raw::RedisModuleCommandHistoryEntry>(),
-        sizeof_keyspec: size_of::<raw::RedisModuleCommandKeySpec>(),
-        sizeof_arg: size_of::<raw::RedisModuleCommandArg>(),
-    };
     let mut key_specs = row.key_at().map(|at| [key_spec(at, row.kind), no_key_spec()]);
     let words: Vec<CString> = row.arguments.iter().filter_map(|argument| upper_case(argument.name)).collect();
     let mut arguments: Vec<_> = row.arguments.iter().zip(&words).map(|(row, word)| argument(row, word)).collect();
     arguments.push(no_argument());
     let info = raw::RedisModuleCommandInfo {
-        version: &raw const version,
-        summary: row.summary.as_ptr(),
-        complexity: row.complexity.as_ptr(),
-        since: M::SINCE.as_ptr(),
-        history: ptr::null_mut(),
-        tips: ptr::null(),
-        arity: row.arity(),
         key_specs: key_specs.as_mut().map_or(ptr::null_mut(), |specs| specs.as_mut_ptr()),
         args: arguments.as_mut_ptr(),
+        ..info::<M>(row.summary, row.complexity, row.arity())
     };
     // SAFETY: the command is ours and not described yet; both lists end as the server wants it; it copies all it is
     // given.
     (unsafe { api!(RedisModule_SetCommandInfo(command, &raw const info)) } == OK).then_some(())
+}
+
+/// The same of one without arguments of its own; an arity of 0 leaves what it was made with.
+fn describe_plainly<M: Module>(
+    command: *mut raw::RedisModuleCommand,
+    summary: &str,
+    complexity: &CStr,
+    arity: c_int,
+) -> Option<()> {
+    let summary = CString::new(summary).ok()?;
+    let info = info::<M>(&summary, complexity, arity);
+    // SAFETY: as above.
+    (unsafe { api!(RedisModule_SetCommandInfo(command, &raw const info)) } == OK).then_some(())
+}
+
+/// What all have, without keys and arguments.
+fn info<M: Module>(summary: &CStr, complexity: &CStr, arity: c_int) -> raw::RedisModuleCommandInfo {
+    const VERSION: raw::RedisModuleCommandInfoVersion = raw::RedisModuleCommandInfoVersion {
+        version: 1,
+        sizeof_historyentry: size_of::<raw::RedisModuleCommandHistoryEntry>(),
+        sizeof_keyspec: size_of::<raw::RedisModuleCommandKeySpec>(),
+        sizeof_arg: size_of::<raw::RedisModuleCommandArg>(),
+    };
+    raw::RedisModuleCommandInfo {
+        version: &VERSION,
+        summary: summary.as_ptr(),
+        complexity: complexity.as_ptr(),
+        since: M::SINCE.as_ptr(),
+        history: ptr::null_mut(),
+        tips: ptr::null(),
+        arity,
+        key_specs: ptr::null_mut(),
+        args: ptr::null_mut(),
+    }
 }
 
 fn upper_case(name: &CStr) -> Option<CString> {

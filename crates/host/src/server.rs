@@ -4,6 +4,7 @@
 mod key;
 pub mod listeners;
 mod scan;
+mod section;
 mod text;
 mod unlinks;
 
@@ -14,12 +15,13 @@ use valkey_module::raw;
 
 pub use self::key::{Age, Key, Kind};
 pub use self::scan::ScanCursor;
+pub use self::section::Section;
 pub use self::text::{Name, ScannedName, Text};
 pub(crate) use self::text::{bytes_of, words_of};
 pub use self::unlinks::Unlinks;
-use super::api;
 use super::main_thread::{MainThread, OnMain};
 use super::reply::Value;
+use super::{api, config};
 
 /// Redis 8.6 looks a key up before it tells of its change, which counts as any look-up until redis#14925. None of the
 /// servers here does.
@@ -27,9 +29,10 @@ static LOOKS_UP_MODIFIED: AtomicBool = AtomicBool::new(false);
 
 /// At load: how this server tells of changes.
 pub(super) fn look_at_version(server: &mut Server) {
-    let is_redis = server.info_field(b"server", "valkey_version").is_none();
-    let version = server.info_field(b"server", "redis_version").unwrap_or_default();
-    LOOKS_UP_MODIFIED.store(is_redis && looks_up_modified(&version), Ordering::Relaxed);
+    let section = server.section(c"server");
+    let is_redis = section.field(c"valkey_version").is_none();
+    let version = section.field(c"redis_version").unwrap_or_default();
+    LOOKS_UP_MODIFIED.store(is_redis && looks_up_modified(version), Ordering::Relaxed);
 }
 
 fn looks_up_modified(version: &str) -> bool {
@@ -262,26 +265,9 @@ impl Server {
         Some(value)
     }
 
-    /// One field of `INFO section`.
-    pub fn info_field(&mut self, section: &[u8], field: &str) -> Option<String> {
-        self.info_fields(section, [field]).map(|[value]| value)
-    }
-
-    /// Several fields of `INFO section`; `None` where one of them isn't there.
-    pub fn info_fields<const N: usize>(&mut self, section: &[u8], fields: [&str; N]) -> Option<[String; N]> {
-        let reply = self.call(c"INFO", &[section])?;
-        let text = reply.text()?;
-        let value = |field| {
-            let mut lines = text.lines().filter_map(|line| line.split_once(':'));
-            lines.find(|(name, _)| *name == field).map(|(_, value)| value.to_owned())
-        };
-        let values: Vec<String> = fields.into_iter().map_while(value).collect();
-        values.try_into().ok()
-    }
-
     /// One setting of the server.
     pub fn setting(&mut self, name: &str) -> Option<String> {
-        self.call(c"CONFIG", &[b"GET", name.as_bytes()])?.get(name)?.text().map(str::to_owned)
+        config::of_server(self, name)
     }
 
     /// Sets one; false where the server refused.

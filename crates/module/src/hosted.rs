@@ -56,7 +56,7 @@ impl Module for Runtime {
 
     /// Minimums have to fit into the limit as it is now.
     fn check(running: Option<&mut Runtime>, server: &mut Server, settings: &Settings) -> Result<(), String> {
-        let limit_bytes = server.info_field(b"memory", "maxmemory").and_then(|bytes| bytes.parse().ok()).unwrap_or(0);
+        let limit_bytes = server.info_field(c"memory", c"maxmemory").and_then(|bytes| bytes.parse().ok()).unwrap_or(0);
         let room_bytes = running.and_then(|runtime| runtime.tenure.room_for_keys(server, limit_bytes));
         minimums::check(settings, limit_bytes, room_bytes)
     }

@@ -1,12 +1,15 @@
 //! The server's memory limit, and what it lets be evicted: asked about once a second, and after each change. Settings
 //! that INFO doesn't tell are asked for after a change alone, where the server tells of changes.
 
+use std::ffi::CString;
+
 use tenure_core::tiers::division::Division;
 
 use super::Tenure;
 use super::room;
 use super::samples::ServerSamples;
 use crate::ffi::config;
+use crate::ffi::load::databases;
 use crate::ffi::server::Server;
 
 /// The server's memory limit and what it lets be evicted.
@@ -40,6 +43,16 @@ pub struct Memory {
     pub fast_to_divide: Option<(Division, u64)>,
 }
 
+/// Some key of some database expires.
+fn any_expires(server: &Server) -> bool {
+    let keyspace = server.section(c"keyspace");
+    let expire = |text: &str| text.split(',').any(|field| field.starts_with("expires=") && field != "expires=0");
+    (0..databases()).any(|db| {
+        let name = CString::new(format!("db{db}")).expect("there is no zero in it");
+        keyspace.field(&name).is_some_and(expire)
+    })
+}
+
 impl Tenure {
     /// What the server counts against its limit, in bytes; 0 without a limit.
     pub fn used_bytes(&self, server: &mut Server) -> u64 {
@@ -56,33 +69,22 @@ impl Tenure {
         self.memory.read_at_us = now_us;
         self.pressure.may_be_short |= self.memory.stale;
         self.memory.stale = false;
-        let Some(reply) = server.call(c"INFO", &[b"memory", b"stats", b"keyspace"]) else { return };
-        let Some(text) = reply.text() else { return };
         let (n_commands, limit_bytes) = (self.memory.n_commands, self.memory.limit_bytes);
-        let mut expire = false;
-        self.pressure.room.buffers_bytes = 0;
-        for line in text.lines() {
-            match line.split_once(':') {
-                Some(("maxmemory", value)) => self.memory.limit_bytes = value.parse().unwrap_or(0),
-                Some(("maxmemory_policy", value)) => value.clone_into(&mut self.memory.policy),
-                Some(("evicted_keys", value)) => self.memory.evicted_by_server = value.parse().unwrap_or(0),
-                Some(("total_commands_processed", value)) => self.memory.n_commands = value.parse().unwrap_or(0),
-                Some((name, value)) if room::BUFFERS.contains(&name) => {
-                    self.pressure.room.buffers_bytes += value.parse().unwrap_or(0);
-                }
-                Some((db, value)) if db.starts_with("db") => {
-                    expire |= value.split(',').any(|field| field.starts_with("expires=") && field != "expires=0");
-                }
-                _ => {}
-            }
-        }
+        let of_memory = server.section(c"memory");
+        self.memory.limit_bytes = of_memory.number(c"maxmemory").unwrap_or(0);
+        of_memory.field(c"maxmemory_policy").unwrap_or_default().clone_into(&mut self.memory.policy);
+        self.pressure.room.buffers_bytes =
+            room::BUFFERS.into_iter().filter_map(|name| of_memory.number::<u64>(name)).sum();
+        let stats = server.section(c"stats");
+        self.memory.evicted_by_server = stats.number(c"evicted_keys").unwrap_or(0);
+        self.memory.n_commands = stats.number(c"total_commands_processed").unwrap_or(0);
+        self.memory.nothing_expires = self.memory.policy.starts_with("volatile") && !any_expires(server);
         self.read_settings(server);
         if self.memory.limit_bytes != limit_bytes {
             // What is sized by the limit is fitted to it now, not in a tenth of a second: until then the server would
             // evict for it.
             self.times.ticked_at_us = 0;
         }
-        self.memory.nothing_expires = self.memory.policy.starts_with("volatile") && !expire;
         // No event tells of CONFIG RESETSTAT, but it alone makes this smaller.
         if self.memory.n_commands < n_commands {
             self.forget_longest_times();

@@ -180,7 +180,7 @@ impl Tenure {
         let clients_limit_bytes = self.memory.clients_limit.bytes(limit_bytes);
         let clients_bytes = match clients_limit_bytes {
             0 => None,
-            _ => server.info_field(b"memory", "mem_clients_normal").and_then(|bytes| bytes.parse::<u64>().ok()),
+            _ => server.info_field(c"memory", c"mem_clients_normal").and_then(|bytes| bytes.parse::<u64>().ok()),
         };
         let Some(clients_bytes) = clients_bytes else { return used_bytes.saturating_sub(keys_limit_bytes) };
         let to_be_closed = clients_bytes.saturating_sub(clients_limit_bytes);

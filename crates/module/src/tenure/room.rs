@@ -5,6 +5,8 @@
 //! once a second. Data is what all keys with their values are estimated to take. What is left is the server's own:
 //! its tables of keys, scripts, and what it takes empty.
 
+use std::ffi::CStr;
+
 use tenure_core::units::format_bytes;
 
 /// The pace is that of the last so many µs.
@@ -29,8 +31,8 @@ pub struct Room {
 }
 
 /// The fields of `INFO memory` that are buffers.
-pub const BUFFERS: [&str; 5] =
-    ["mem_clients_normal", "mem_clients_slaves", "mem_replication_backlog", "mem_aof_buffer", "mem_cluster_links"];
+pub const BUFFERS: [&CStr; 5] =
+    [c"mem_clients_normal", c"mem_clients_slaves", c"mem_replication_backlog", c"mem_aof_buffer", c"mem_cluster_links"];
 
 impl Room {
     /// Ten times a second: so much is used, and eviction begins there.

@@ -1,13 +1,14 @@
 //! `TENURE.*` and `INFO tenure`: their shapes in both protocols, and errors that say what is allowed.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 
 use redis::{Connection, Value};
 use tenure_servers::Server;
 
-use crate::harness::{error_of, info, on_every_server, send, wait_for, with_module};
+use crate::harness::{command, config_set, error_of, info, on_every_server, send, wait_for, with_module};
+use crate::tiers::without_tiers;
 
 /// A plan's worth of traffic: reads, misses and their writes, in a server with a limit.
 fn warm_up(server: &Server) {
@@ -223,6 +224,73 @@ fn info_has_every_field_and_its_numbers_are_numbers() {
             let text: String = send(&mut connection, &format!("INFO {section}"));
             assert_eq!(text.contains("tenure_state:running"), is_there, "INFO {section}");
         }
+    });
+}
+
+/// What a monitor makes of a value: a number, fields, or text.
+fn kind_of(name: &str, value: &str) -> &'static str {
+    let is_row = ["tenure_tenant_", "tenure_partition_"].iter().any(|prefix| name.starts_with(prefix));
+    let is_number = |text: &str| text.parse::<f64>().is_ok_and(f64::is_finite);
+    match value {
+        _ if is_row && value.split(',').all(|field| field.split_once('=').is_some_and(|(_, n)| is_number(n))) => {
+            "fields"
+        }
+        _ if is_number(value) => "a number",
+        _ => "text",
+    }
+}
+
+/// A monitor that has once seen a field as a number, or as text, sees it so whatever runs and whatever doesn't. Fields
+/// neither come nor go, but for those of tenants and partitions.
+#[test]
+fn a_field_of_info_is_there_and_of_one_type_in_every_state() {
+    let options = without_tiers().set("maxmemory", "32mb").set("maxmemory-policy", "allkeys-lru");
+    on_every_server(&options, |server| {
+        let folder = tempfile::tempdir().unwrap();
+        let mut connection = server.connection().unwrap();
+        let mut kinds: BTreeMap<String, &'static str> = BTreeMap::new();
+        let mut check = |what: &str| {
+            let fields = server.info("tenure").unwrap();
+            for (name, value) in &fields {
+                let kind = kind_of(name, value);
+                assert_eq!(*kinds.entry(name.clone()).or_insert(kind), kind, "{what}: {name}:{value}");
+            }
+            let is_row = |name: &String| kinds[name] == "fields";
+            let gone: Vec<&String> = kinds.keys().filter(|name| !fields.contains_key(*name) && !is_row(name)).collect();
+            assert!(gone.is_empty(), "{what}: {gone:?}");
+            fields.keys().filter(|name| !is_row(name)).count()
+        };
+        let n = check("begun");
+        warm_up(server);
+        let states = [
+            "policy predis",
+            "policy kredis",
+            "policy dlru",
+            "policy hyperbolic",
+            "policy lru",
+            "policy off",
+            "policy density",
+            "classes auto",
+            "auto-tenants-delimiter :",
+            "tier-slow anon",
+            "replies sent",
+            "teach-replicas no",
+            "enabled no",
+            "enabled yes",
+        ];
+        for state in states {
+            // Some servers can't hold replies, or have one tier alone.
+            _ = command(&format!("CONFIG SET tenure.{state}")).exec(&mut connection);
+            (0..50).for_each(|key| send::<()>(&mut connection, &format!("SET a:{key} value")));
+            assert_eq!(check(state), n, "{state}");
+        }
+        config_set(&mut connection, "tenure.spill-dir", folder.path().display());
+        assert_eq!(check("a folder for sleep"), n);
+        send::<()>(&mut connection, "TENURE.DEBUG PANIC TURN");
+        wait_for("the fault", || server.info("tenure").unwrap()["tenure_state"] == "failed");
+        assert_eq!(check("a fault"), n);
+        config_set(&mut connection, "tenure.enabled", "no");
+        assert_eq!(check("off after a fault"), n);
     });
 }
 

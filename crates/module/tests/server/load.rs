@@ -81,6 +81,24 @@ fn a_wrong_argument_ends_the_start_with_a_line_that_says_what_is_allowed() {
     }
 }
 
+/// As the packages have it: the settings stand in a file that the server's own includes.
+#[test]
+fn an_unknown_setting_of_an_included_file_is_named_with_the_closest() {
+    let folder = tempfile::tempdir().unwrap();
+    let included = folder.path().join("tenure.conf");
+    std::fs::write(&included, "# Settings.\n\ntenure.tenant a=x:*\n").unwrap();
+    for binary in servers() {
+        for include in [included.clone(), folder.path().join("*.conf")] {
+            let Err(why) = Server::start(&binary, &with_module().set("include", include.display())) else {
+                panic!("{} started", binary.label)
+            };
+            let expected =
+                format!("{}:3: there is no setting tenure.tenant; did you mean tenure.tenants?", included.display());
+            assert!(why.to_string().contains(&expected), "{}: {why}", binary.label);
+        }
+    }
+}
+
 #[test]
 fn a_running_server_survives_a_module_that_it_cannot_load_and_loads_it_afterwards() {
     on_every_server(&ServerOptions::default().set("enable-module-command", "yes"), |server| {

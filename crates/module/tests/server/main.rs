@@ -26,6 +26,7 @@ mod migration;
 mod objectives;
 mod observe;
 mod origins;
+mod own_calls;
 mod penalties;
 mod replication;
 mod replies;

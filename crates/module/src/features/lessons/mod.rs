@@ -237,7 +237,7 @@ fn address_of_primary(server: &mut Server) -> Option<(String, u16)> {
         return None;
     }
     let [host, port, link] =
-        server.info_fields(b"replication", ["master_host", "master_port", "master_link_status"])?;
+        server.info_fields(c"replication", [c"master_host", c"master_port", c"master_link_status"])?;
     (link == "up").then_some((host, port.parse().ok()?))
 }
 

@@ -251,7 +251,7 @@ fn refusal(server: &mut Server) -> Option<&'static str> {
     if flags.is_replica() && !flags.is_read_only() {
         return Some("this replica may be written to");
     }
-    let Some([watching, tracking]) = server.info_fields(b"clients", ["watching_clients", "tracking_clients"]) else {
+    let Some([watching, tracking]) = server.info_fields(c"clients", [c"watching_clients", c"tracking_clients"]) else {
         return Some("this server doesn't say whether keys are watched (Valkey 8 and Redis 7.4 do)");
     };
     if watching != "0" {

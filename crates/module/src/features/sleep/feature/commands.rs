@@ -50,7 +50,7 @@ impl Sleep {
             return;
         }
         // Servers that don't say how many watch may have some.
-        if server.info_fields(b"clients", ["watching_clients"]).is_some_and(|[watching]| watching == "0") {
+        if server.info_field(c"clients", c"watching_clients").is_some_and(|watching| watching == "0") {
             return;
         }
         while let Some(sleeper) = sleepers.take_ended(now_ms) {

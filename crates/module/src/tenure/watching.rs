@@ -133,9 +133,11 @@ impl Tenure {
         100.0 * self.pressure.load.share() >= self.settings.watch_busy_percent as f64
     }
 
-    /// True where keys may go without a search: there is no time for one, and any key may go.
+    /// True where keys may go without a search: there is no time for one, and any key may go. A burst shows by slices
+    /// that run out of time before the main thread's share of it does.
     pub(super) fn is_thrifty(&self) -> bool {
-        self.settings.policy == Policy::Density && self.is_busy() && !self.volatile_only()
+        let has_no_time = self.is_busy() || self.pressure.load.runs_out();
+        self.settings.policy == Policy::Density && has_no_time && !self.volatile_only()
     }
 
     /// True where only keys that expire may go.

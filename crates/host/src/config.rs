@@ -150,8 +150,8 @@ fn name_unknown<M: Module>(server: &mut Server) {
         };
         let hint =
             closest(name, names.iter().map(AsRef::as_ref)).map(|known| format!("; did you mean {prefix}{known}?"));
-        let at = format!("{}:{}", line.file.display(), line.number);
-        let text = format!("{at}: there is no setting {word}{}", hint.unwrap_or_default());
+        let (file, hint) = (line.file.display(), hint.unwrap_or_default());
+        let text = format!("{file}:{}: there is no setting {word}{hint}", line.number);
         server.log(Level::Warning, &text);
     }
 }

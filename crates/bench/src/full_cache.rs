@@ -16,12 +16,11 @@ use tenure_servers::Server;
 use crate::client::Connection;
 use crate::client::load_generator::load_all_keys;
 use crate::client::probe::while_pinged;
-use crate::comparison::progress_bar;
 use crate::full_load::{FullLoad, RatioSpreads, Ratios, Side, Turns, spread};
 use crate::observation::Counters;
 use crate::report::columns;
 use crate::statistics::Spread;
-use crate::system::{Setup, System, set};
+use crate::system::{Setup, System, Venue, set};
 use crate::workload::Stream;
 use crate::workload::full::{Command, Size, streams};
 
@@ -147,14 +146,11 @@ pub struct FullRow {
 /// All rows.
 #[derive(Clone, Debug, Serialize)]
 pub struct FullReport {
-    /// When the report was made, in UTC.
-    pub date: String,
-    /// The server, such as `redis-7.0.15`.
-    pub server: String,
+    /// When, which server, and where.
+    #[serde(flatten)]
+    pub venue: Venue,
     /// The system beside stock.
     pub system: String,
-    /// Where both ends ran.
-    pub placement: String,
     /// Settings of the server beside its own.
     pub server_settings: Vec<(String, String)>,
     /// How many connections there were.
@@ -169,17 +165,11 @@ impl FullCache<'_> {
     /// # Errors
     /// When a server fails or a read misses, or the user interrupts.
     pub fn run(&self, interrupted: &AtomicBool) -> anyhow::Result<FullReport> {
-        ensure!(self.n_pairs > 0 && !self.loads.is_empty(), "0 pairs or rows");
-        self.setup.placement.pin_this_thread()?;
-        let progress = progress_bar((2 * self.n_pairs * self.loads.len()) as u64);
-        let turns = Turns { progress: &progress, interrupted };
-        let rows = self.loads.iter().map(|&load| self.row(load, &turns)).collect::<anyhow::Result<_>>()?;
-        progress.finish_and_clear();
+        let row = |item, turns: &Turns| self.row(item, turns);
+        let rows = Turns::in_rows((self.loads, self.n_pairs), &self.setup.placement, interrupted, row)?;
         Ok(FullReport {
-            date: jiff::Timestamp::now().strftime("%Y-%m-%d %H:%M:%S UTC").to_string(),
-            server: self.setup.binary.label.clone(),
+            venue: self.setup.venue(),
             system: self.system.label.to_string(),
-            placement: self.setup.placement.to_string(),
             server_settings: self.setup.server_settings.clone(),
             n_connections: self.n_connections,
             rows,
@@ -288,13 +278,13 @@ impl FullReport {
         let settings = self.server_settings.iter().map(|(name, value)| format!(", {name} {value}"));
         let head = format!(
             "full on {}, {}: {} against stock, {} pairs a row, {} connections{}; {}\n\n",
-            self.server,
-            self.date,
+            self.venue.server,
+            self.venue.date,
             self.system,
             self.rows.first().map_or(0, |row| row.pairs.len()),
             self.n_connections,
             settings.collect::<String>(),
-            self.placement,
+            self.venue.placement,
         );
         let header = [
             "load",

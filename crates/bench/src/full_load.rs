@@ -15,7 +15,9 @@ use tenure_servers::Server;
 
 use crate::client::Connection;
 use crate::client::load_generator::{Batches, Latencies, drive, load_all_keys};
+use crate::comparison::progress_bar;
 use crate::observation::{Counters, this_thread_s};
+use crate::placement::Placement;
 use crate::statistics::Spread;
 use crate::workload::Stream;
 
@@ -202,6 +204,25 @@ impl Turns<'_> {
         let done = run();
         self.progress.inc(1);
         done
+    }
+
+    /// Pairs of servers for each of `items`, as `row` measures them. Pins this thread to the clients' core.
+    ///
+    /// # Errors
+    /// Those of `row`, and of pinning.
+    pub fn in_rows<T: Copy, R>(
+        (items, n_pairs): (&[T], usize),
+        placement: &Placement,
+        interrupted: &AtomicBool,
+        row: impl Fn(T, &Turns) -> anyhow::Result<R>,
+    ) -> anyhow::Result<Vec<R>> {
+        ensure!(n_pairs > 0 && !items.is_empty(), "0 pairs or rows");
+        placement.pin_this_thread()?;
+        let progress = progress_bar((2 * n_pairs * items.len()) as u64);
+        let turns = Turns { progress: &progress, interrupted };
+        let rows = items.iter().map(|&item| row(item, &turns)).collect::<anyhow::Result<_>>()?;
+        progress.finish_and_clear();
+        Ok(rows)
     }
 
     /// `n` pairs of two servers, each with its name, the order turned round every other time.

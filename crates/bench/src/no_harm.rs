@@ -12,7 +12,7 @@ use crate::comparison::progress_bar;
 use crate::full_load::{FullLoad, RatioSpreads, Ratios, Side, Turns};
 use crate::report::columns;
 use crate::statistics::Spread;
-use crate::system::{Setup, System};
+use crate::system::{Setup, System, Venue};
 use crate::workload::Stream;
 
 /// What is to be compared, and how often.
@@ -46,14 +46,11 @@ pub struct Pair {
 /// All pairs and what they say together.
 #[derive(Clone, Debug, Serialize)]
 pub struct NoHarmReport {
-    /// When the report was made, in UTC.
-    pub date: String,
-    /// The server, such as `redis-7.0.15`.
-    pub server: String,
+    /// When, which server, and where.
+    #[serde(flatten)]
+    pub venue: Venue,
     /// The system beside stock.
     pub system: String,
-    /// Where both ends ran.
-    pub placement: String,
     /// Commands that each connection sent at once.
     pub pipeline: usize,
     /// How many connections there were.
@@ -100,10 +97,8 @@ impl NoHarm<'_> {
 
     fn report(&self, pairs: Vec<Pair>) -> NoHarmReport {
         NoHarmReport {
-            date: jiff::Timestamp::now().strftime("%Y-%m-%d %H:%M:%S UTC").to_string(),
-            server: self.setup.binary.label.clone(),
+            venue: self.setup.venue(),
             system: self.system.label.to_string(),
-            placement: self.setup.placement.to_string(),
             pipeline: self.depth,
             n_connections: self.n_connections,
             n_keys: self.stream.keys.len(),
@@ -120,15 +115,15 @@ impl NoHarmReport {
         let head = format!(
             "no-miss on {}, {}: {} against stock, {} pairs\n\
              {} keys of 32 bytes, GET:SET 10:1, {} connections, {} commands at once, {} commands per server; {}\n\n",
-            self.server,
-            self.date,
+            self.venue.server,
+            self.venue.date,
             self.system,
             self.pairs.len(),
             self.n_keys,
             self.n_connections,
             self.pipeline,
             self.n_commands,
-            self.placement,
+            self.venue.placement,
         );
         let header =
             ["pair", "", "stock/s", "with module/s", "ratio", "CPU ns", "with module ns", "ratio", "main thread ratio"];

@@ -17,13 +17,12 @@ use tenure_servers::Server;
 use crate::client::Connection;
 use crate::client::load_generator::load_all_keys;
 use crate::client::probe::while_pinged;
-use crate::comparison::progress_bar;
 use crate::full_cache::limit;
 use crate::full_load::{FullLoad, Turns, spread};
 use crate::observation::{Counters, Memory, cpu_s};
 use crate::report::columns;
 use crate::statistics::Spread;
-use crate::system::{Setup, System};
+use crate::system::{Setup, System, Venue};
 use crate::workload::Stream;
 use crate::workload::full::{Command, Size, streams};
 
@@ -82,14 +81,11 @@ pub struct ScaleRow {
 /// All sizes.
 #[derive(Clone, Debug, Serialize)]
 pub struct ScaleReport {
-    /// When the report was made, in UTC.
-    pub date: String,
-    /// The server, such as `redis-7.0.15`.
-    pub server: String,
+    /// When, which server, and where.
+    #[serde(flatten)]
+    pub venue: Venue,
     /// The system beside stock.
     pub system: String,
-    /// Where both ends ran.
-    pub placement: String,
     /// How many pairs were run of each size.
     pub n_pairs: usize,
     /// Size by size.
@@ -102,17 +98,11 @@ impl Scale<'_> {
     /// # Errors
     /// When a server fails or a read misses, or the user interrupts.
     pub fn run(&self, interrupted: &AtomicBool) -> anyhow::Result<ScaleReport> {
-        ensure!(self.n_pairs > 0 && !self.sizes.is_empty(), "0 pairs or sizes");
-        self.setup.placement.pin_this_thread()?;
-        let progress = progress_bar((2 * self.n_pairs * self.sizes.len()) as u64);
-        let turns = Turns { progress: &progress, interrupted };
-        let rows = self.sizes.iter().map(|&n_keys| self.row(n_keys, &turns)).collect::<anyhow::Result<_>>()?;
-        progress.finish_and_clear();
+        let row = |item, turns: &Turns| self.row(item, turns);
+        let rows = Turns::in_rows((self.sizes, self.n_pairs), &self.setup.placement, interrupted, row)?;
         Ok(ScaleReport {
-            date: jiff::Timestamp::now().strftime("%Y-%m-%d %H:%M:%S UTC").to_string(),
-            server: self.setup.binary.label.clone(),
+            venue: self.setup.venue(),
             system: self.system.label.to_string(),
-            placement: self.setup.placement.to_string(),
             n_pairs: self.n_pairs,
             rows,
         })
@@ -332,7 +322,7 @@ impl ScaleReport {
     pub fn table(&self) -> String {
         let mut text = format!(
             "scale on {}, {}: {} against stock, {} pairs a size; {}\n",
-            self.server, self.date, self.system, self.n_pairs, self.placement,
+            self.venue.server, self.venue.date, self.system, self.n_pairs, self.venue.placement,
         );
         let number = |value: f64| if value.abs() < 100.0 { format!("{value:.2}") } else { format!("{value:.0}") };
         let optional = |value: Option<f64>| value.map_or_else(|| "–".to_string(), number);
@@ -378,10 +368,8 @@ mod tests {
             ScaleRow::of(n_keys, &[(vec![("start, s", stock)], vec![("start, s", module), ("plan, ms", 2.0 * module)])])
         };
         let mut report = ScaleReport {
-            date: String::new(),
-            server: String::new(),
+            venue: Venue::default(),
             system: String::new(),
-            placement: String::new(),
             n_pairs: 1,
             rows: vec![row(2_000_000, 1.0, 1.5), row(12_000_000, 11.0, 21.5)],
         };

@@ -18,7 +18,7 @@ use crate::client::{Cache, Queue, Reply, Route};
 use crate::comparison::progress_bar;
 use crate::observation::Counters;
 use crate::report::columns;
-use crate::system::{Clustering, Serving, Setup, System};
+use crate::system::{Clustering, Serving, Setup, System, Venue};
 use crate::workload::{Operation, Request, Stream};
 
 /// What is to be run.
@@ -69,14 +69,11 @@ impl Row {
 /// All rows.
 #[derive(Clone, Debug, Serialize)]
 pub struct SlotMapReport {
-    /// When the report was made, in UTC.
-    pub date: String,
-    /// The server, such as `redis-7.0.15`.
-    pub server: String,
+    /// When, which server, and where.
+    #[serde(flatten)]
+    pub venue: Venue,
     /// The system on each node.
     pub system: String,
-    /// Where both ends ran.
-    pub placement: String,
     /// Keys of the workload.
     pub n_keys: usize,
     /// Measured requests per row.
@@ -109,10 +106,8 @@ impl SlotMapRuns<'_> {
         }
         progress.finish_and_clear();
         Ok(SlotMapReport {
-            date: jiff::Timestamp::now().strftime("%Y-%m-%d %H:%M:%S UTC").to_string(),
-            server: self.setup.binary.label.clone(),
+            venue: self.setup.venue(),
             system: self.system.label.to_string(),
-            placement: self.setup.placement.to_string(),
             n_keys: self.stream.keys.len(),
             n_requests: self.stream.n_measured(),
             rows,
@@ -192,7 +187,7 @@ impl SlotMapReport {
     pub fn table(&self) -> String {
         let head = format!(
             "{} on {}, {}: {} keys of 100 bytes, GET:SET 9:1, {} requests per row; {}\n\n",
-            self.system, self.server, self.date, self.n_keys, self.n_requests, self.placement
+            self.system, self.venue.server, self.venue.date, self.n_keys, self.n_requests, self.venue.placement
         );
         let header = [
             "primaries",
@@ -247,7 +242,7 @@ impl SlotMapReport {
                 }
             }
             LineChart {
-                title: format!("{what} ({}, {}, {})", self.system, self.server, &self.date[..10]),
+                title: format!("{what} ({}, {}, {})", self.system, self.venue.server, &self.venue.date[..10]),
                 x_label: "connections".to_string(),
                 y_label: "1000 requests/s".to_string(),
                 x_log: true,

@@ -7,6 +7,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
+use serde::Serialize;
 use tenure_servers::{Cluster, Server, ServerBinary, ServerOptions, clock_path, module_path, wait_for};
 
 use crate::client::{Cache, Connection, Route, SlotMap};
@@ -319,7 +320,27 @@ pub struct Clustering {
     pub route: Route,
 }
 
+/// When, which server, and where: what reports begin with.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Venue {
+    /// When the report was made, in UTC.
+    pub date: String,
+    /// The server, such as `redis-7.0.15`.
+    pub server: String,
+    /// Where both ends ran.
+    pub placement: String,
+}
+
 impl Setup {
+    /// What a report of now begins with.
+    pub fn venue(&self) -> Venue {
+        Venue {
+            date: jiff::Timestamp::now().strftime("%Y-%m-%d %H:%M:%S UTC").to_string(),
+            server: self.binary.label.clone(),
+            placement: self.placement.to_string(),
+        }
+    }
+
     /// How many servers share the memory.
     pub fn n_nodes(&self) -> u64 {
         self.cluster.map_or(1, |cluster| cluster.n_primaries as u64)

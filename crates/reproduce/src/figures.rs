@@ -47,7 +47,7 @@ pub fn readme() -> anyhow::Result<String> {
     let record = Record::read(of)?;
     let is_drawn = record.is_some_and(|record| record.runs.iter().any(|run| !run.over_run.is_empty()));
     Ok(if is_drawn {
-        let text = "Mean latency over a run; the far backend slows down after 40 %";
+        let text = "Mean latency over a run in which a backend slows down";
         format!("![{text}: {}]({FOLDER}/{name}.svg)\n", systems.join(" and "))
     } else {
         format!("![The dashboard: memory and time lost by tenant, miss ratios, evictions]({FOLDER}/dashboard.png)\n")

@@ -34,7 +34,8 @@ pub fn markdown(one: &Measurement, record: &Record) -> anyhow::Result<String> {
     };
     let commands: Vec<String> = record.runs.iter().flat_map(|run| wrapped(&run.command, "    ", "      ")).collect();
     let old = record.commits_since(one.measures);
-    let old = old.map_or(String::new(), |n| format!("\n{OLD}: {n} commits since have changed what it measures.\n"));
+    let since = |n| if n == 1 { "1 commit since has".to_string() } else { format!("{n} commits since have") };
+    let old = old.map_or(String::new(), |n| format!("\n{OLD}: {} changed what it measures.\n", since(n)));
     let server = server(record).map_or(String::new(), |server| format!(" {server}."));
     let from =
         format!("{}, commit {}, {} version.{server} {}.", record.date, record.commit, record.length, record.machine);

@@ -18,7 +18,7 @@ use super::writers::{Load, Writers, key};
 use crate::client::{Connection, Reply};
 use crate::comparison::progress_bar;
 use crate::report::columns;
-use crate::system::Setup;
+use crate::system::{Setup, Venue};
 
 const VALUE_BYTES: usize = 100;
 /// The primary lives so long under load, in ms, at the least and at the most.
@@ -129,12 +129,9 @@ impl LossRow {
 /// All of them.
 #[derive(Clone, Debug, Serialize)]
 pub struct LossReport {
-    /// When the report was made, in UTC.
-    pub date: String,
-    /// The server, such as `valkey-8.0.1`.
-    pub server: String,
-    /// Where both ends ran.
-    pub placement: String,
+    /// When, which server, and where.
+    #[serde(flatten)]
+    pub venue: Venue,
     /// Clients.
     pub n_connections: usize,
     /// Writes sent at once where they were pipelined.
@@ -171,9 +168,7 @@ impl Loss<'_> {
         }
         progress.finish_and_clear();
         Ok(LossReport {
-            date: jiff::Timestamp::now().strftime("%Y-%m-%d %H:%M:%S UTC").to_string(),
-            server: self.setup.binary.label.clone(),
-            placement: self.setup.placement.to_string(),
+            venue: self.setup.venue(),
             n_connections: self.n_connections,
             depth: self.depth,
             seed: self.seed,
@@ -251,7 +246,7 @@ impl LossReport {
         let head = format!(
             "acknowledged writes lost with the primary (SIGKILL), on {}, {}\n\
              two replicas, {} connections, pipelined: {} writes at once, seed {}; {}\n\n",
-            self.server, self.date, self.n_connections, self.depth, self.seed, self.placement
+            self.venue.server, self.venue.date, self.n_connections, self.depth, self.seed, self.venue.placement
         );
         let header = ["scenario", "way", "runs", "acknowledged", "lost", "runs with loss", "most in a run"];
         let mut rows = vec![header.map(str::to_string).to_vec()];

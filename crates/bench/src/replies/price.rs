@@ -19,7 +19,7 @@ use crate::comparison::progress_bar;
 use crate::observation::cpu_s;
 use crate::report::columns;
 use crate::statistics::Spread;
-use crate::system::Setup;
+use crate::system::{Setup, Venue};
 
 const VALUE_BYTES: usize = 100;
 /// Keys of all connections together.
@@ -70,12 +70,9 @@ pub struct PriceRow {
 /// All of them.
 #[derive(Clone, Debug, Serialize)]
 pub struct PriceReport {
-    /// When the report was made, in UTC.
-    pub date: String,
-    /// The server, such as `valkey-8.0.1`.
-    pub server: String,
-    /// Where both ends ran.
-    pub placement: String,
+    /// When, which server, and where.
+    #[serde(flatten)]
+    pub venue: Venue,
     /// How often each was measured.
     pub n_repetitions: usize,
     /// For how long, in s.
@@ -133,9 +130,7 @@ impl Price<'_> {
         }
         progress.finish_and_clear();
         Ok(PriceReport {
-            date: jiff::Timestamp::now().strftime("%Y-%m-%d %H:%M:%S UTC").to_string(),
-            server: self.setup.binary.label.clone(),
-            placement: self.setup.placement.to_string(),
+            venue: self.setup.venue(),
             n_repetitions: self.n_repetitions,
             duration_s: self.duration.as_secs_f64(),
             rows,
@@ -195,7 +190,7 @@ impl PriceReport {
         let head = format!(
             "writes by what their answers wait for, on {}, {}\n\
              SETs of {VALUE_BYTES} bytes, two replicas, medians of {} times {} s; {}\n\n",
-            self.server, self.date, self.n_repetitions, self.duration_s, self.placement
+            self.venue.server, self.venue.date, self.n_repetitions, self.duration_s, self.venue.placement
         );
         let header = [
             "at once",

@@ -22,6 +22,7 @@ use crate::paced::Paced;
 use crate::predict::{Prediction, Times, predict};
 use crate::restart::Restart;
 use crate::statistics::Spread;
+use crate::system::Venue;
 use crate::timeline::Point;
 
 pub use table::columns;
@@ -208,17 +209,18 @@ impl Report {
     /// Puts the figures of all runs together.
     pub fn new(comparison: &Comparison, seed: u64, compared: &Compared) -> Report {
         let footprint = compared.footprint;
+        let Venue { date, server, placement } = comparison.setup.venue();
         let conditions = ReportedConditions {
-            date: jiff::Timestamp::now().strftime("%Y-%m-%d %H:%M:%S UTC").to_string(),
+            date,
             workload: comparison.stream.name.clone(),
             backend: comparison.backend.to_string(),
             slow_down: comparison.slow_down.map(|slow_down| slow_down.to_string()),
             restart: comparison.restart.map(|moment| moment.to_string()),
-            server: comparison.setup.binary.label.clone(),
+            server,
             cluster: comparison.setup.cluster.map(|cluster| (cluster.n_primaries, cluster.route.to_string())),
             module_settings: comparison.setup.settings.clone(),
             clock_speed: comparison.setup.clock_speed,
-            placement: comparison.setup.placement.to_string(),
+            placement,
             seed,
             n_keys: comparison.stream.keys.len(),
             n_warmup: comparison.stream.n_warmup,

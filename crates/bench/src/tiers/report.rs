@@ -8,6 +8,7 @@ use super::{Placing, Quantiles, TierPair, TierPrice, TimedSide, read_bytes_mean}
 use crate::full_load::{RatioSpreads, spread};
 use crate::report::columns;
 use crate::statistics::Spread;
+use crate::system::Venue;
 use crate::workload::tiers::{Share, TierLoad};
 use crate::workload::{Operation, Stream};
 
@@ -80,16 +81,13 @@ impl TierRow {
 /// All rows.
 #[derive(Clone, Debug, Serialize)]
 pub struct TierReport {
-    /// When the report was made, in UTC.
-    pub date: String,
-    /// The server, such as `redis-7.0.15`.
-    pub server: String,
+    /// When, which server, and where.
+    #[serde(flatten)]
+    pub venue: Venue,
     /// Settings of the module that the user gave.
     pub module_settings: Vec<(String, String)>,
     /// The slow tier, as `tenure.tier-slow` takes it.
     pub tier: String,
-    /// Where both ends ran.
-    pub placement: String,
     /// Commands that each connection sent at once.
     pub pipeline: usize,
     /// How many connections there were.
@@ -103,11 +101,9 @@ pub struct TierReport {
 impl TierReport {
     pub(super) fn new(price: &TierPrice, rows: Vec<TierRow>) -> TierReport {
         TierReport {
-            date: jiff::Timestamp::now().strftime("%Y-%m-%d %H:%M:%S UTC").to_string(),
-            server: price.setup.binary.label.clone(),
+            venue: price.setup.venue(),
             module_settings: price.setup.settings.clone(),
             tier: price.tier.to_string(),
-            placement: price.setup.placement.to_string(),
             pipeline: price.depth,
             n_connections: price.n_connections,
             n_pairs: price.n_pairs,
@@ -142,7 +138,13 @@ impl TierReport {
             "Two tiers on {}, {}: Tenure with the slow tier {} against stock with all memory alike, {} pairs a row\n\
              Values: {sizes}; {} connections, {} commands at once; {}\n\
              Module settings: {settings}. Medians over the pairs (smallest–largest).\n",
-            self.server, self.date, self.tier, self.n_pairs, self.n_connections, self.pipeline, self.placement,
+            self.venue.server,
+            self.venue.date,
+            self.tier,
+            self.n_pairs,
+            self.n_connections,
+            self.pipeline,
+            self.venue.placement,
         )
     }
 
@@ -220,7 +222,8 @@ impl TierReport {
             sizes.retain(|&fast| fast > 0.0);
         }
         let chart = |fast: f64, name: &str, y_label: &str, value: fn(&TierRow) -> Option<Spread>| {
-            let title = format!("{y_label}, fast tier {} ({}, {})", Share(fast), self.server, &self.date[..10]);
+            let title =
+                format!("{y_label}, fast tier {} ({}, {})", Share(fast), self.venue.server, &self.venue.date[..10]);
             (format!("{name}-{}", Share(fast).to_string().replace('%', "pct")), self.bars(fast, title, y_label, value))
         };
         let charts = |fast| {

@@ -9,7 +9,6 @@ use super::Tenure;
 use super::room;
 use super::samples::ServerSamples;
 use crate::ffi::config;
-use crate::ffi::load::databases;
 use crate::ffi::server::Server;
 
 /// The server's memory limit and what it lets be evicted.
@@ -43,11 +42,11 @@ pub struct Memory {
     pub fast_to_divide: Option<(Division, u64)>,
 }
 
-/// Some key of some database expires.
-fn any_expires(server: &Server) -> bool {
+/// Some key expires, in one of the first `n` databases.
+fn any_expires(server: &Server, n: u16) -> bool {
     let keyspace = server.section(c"keyspace");
     let expire = |text: &str| text.split(',').any(|field| field.starts_with("expires=") && field != "expires=0");
-    (0..databases()).any(|db| {
+    (0..n).any(|db| {
         let name = CString::new(format!("db{db}")).expect("there is no zero in it");
         keyspace.field(&name).is_some_and(expire)
     })
@@ -78,7 +77,8 @@ impl Tenure {
         let stats = server.section(c"stats");
         self.memory.evicted_by_server = stats.number(c"evicted_keys").unwrap_or(0);
         self.memory.n_commands = stats.number(c"total_commands_processed").unwrap_or(0);
-        self.memory.nothing_expires = self.memory.policy.starts_with("volatile") && !any_expires(server);
+        self.memory.nothing_expires =
+            self.memory.policy.starts_with("volatile") && !any_expires(server, self.databases.count);
         self.read_settings(server);
         if self.memory.limit_bytes != limit_bytes {
             // What is sized by the limit is fitted to it now, not in a tenth of a second: until then the server would

@@ -106,14 +106,18 @@ impl Growth {
         self.last.map(|(used_bytes, _)| used_bytes)
     }
 
-    /// Bytes to stay below the limit: half as much again as the largest turn of late, between 1/400 and 1/20 of the
-    /// limit.
-    pub(super) fn headroom_bytes(&self, limit_bytes: u64) -> u64 {
-        ((1.5 * self.peak_bytes) as u64).clamp(limit_bytes / 400, limit_bytes / 20)
+    /// The largest turn of late that room is kept for, in bytes: up to 1/30 of the limit.
+    fn largest_turn_bytes(&self, limit_bytes: u64) -> u64 {
+        (self.peak_bytes as u64).min(limit_bytes / 30)
     }
 
-    /// True where a turn like the largest of late has no room left, as far as there is to be any for it.
+    /// Bytes to stay below the limit: half as much again as that, and 1/400 of the limit at least.
+    pub(super) fn headroom_bytes(&self, limit_bytes: u64) -> u64 {
+        (self.largest_turn_bytes(limit_bytes) * 3 / 2).max(limit_bytes / 400)
+    }
+
+    /// True where the next turn may find no room.
     pub(super) fn may_not_fit(&self, used_bytes: u64, limit_bytes: u64) -> bool {
-        used_bytes + (self.peak_bytes as u64).min(limit_bytes / 30) > limit_bytes
+        used_bytes + self.largest_turn_bytes(limit_bytes) > limit_bytes
     }
 }

@@ -451,20 +451,25 @@ fn new_collections_come_to_a_full_cache() {
     });
 }
 
+/// A thousand keys that nobody reads, from the number after `n` on, in one pipeline.
+fn write_new_keys(connection: &mut Connection, n: &mut u64) {
+    let (mut writes, value) = (redis::pipe(), "v".repeat(1000));
+    for _ in 0..1000 {
+        *n += 1;
+        writes.cmd("SET").arg(format!("n:{n}")).arg(&value).ignore();
+    }
+    writes.exec(connection).unwrap();
+}
+
 /// A burst leaves no time for searches before the main thread counts as busy: 100 percent, which is never reached.
 #[test]
 fn who_is_never_read_goes_without_a_search_where_slices_run_out_of_time() {
     let options = options().set("tenure.watch-busy-percent", 100).set("tenure.turn-budget-us", 50);
     on_oldest_and_newest(&options, |server| {
         limit_memory(server, 12 * MB);
-        let (mut connection, value, mut n) = (server.connection().unwrap(), "v".repeat(1000), 0);
+        let (mut connection, mut n) = (server.connection().unwrap(), 0);
         wait_for("keys to go without a search", || {
-            let mut writes = redis::pipe();
-            for _ in 0..1000 {
-                n += 1;
-                writes.cmd("SET").arg(format!("n:{n}")).arg(&value).ignore();
-            }
-            writes.exec(&mut connection).unwrap();
+            write_new_keys(&mut connection, &mut n);
             info(server, "evictions_unsearched") > 1000.0
         });
         assert!(info(server, "eviction_slices_out_of_time") > 0.0);
@@ -487,14 +492,9 @@ fn who_is_never_read_goes_without_a_search_on_a_busy_thread() {
         });
         assert_eq!(unsearched(), 0.0);
 
-        let (mut connection, value, mut n) = (server.connection().unwrap(), "v".repeat(1000), 0);
+        let (mut connection, mut n) = (server.connection().unwrap(), 0);
         wait_for("keys to go without a search", || {
-            let mut writes = redis::pipe();
-            for _ in 0..1000 {
-                n += 1;
-                writes.cmd("SET").arg(format!("n:{n}")).arg(&value).ignore();
-            }
-            writes.exec(&mut connection).unwrap();
+            write_new_keys(&mut connection, &mut n);
             unsearched() > 5000.0
         });
 

@@ -1,5 +1,5 @@
-//! What the server's own tools show of Tenure: `SLOWLOG`, `MONITOR` and `INFO commandstats` are the users', but for what
-//! only a command can ask for.
+//! What the server's own tools show of Tenure: `SLOWLOG`, `MONITOR` and `INFO commandstats` are the users', but for
+//! what only a command can ask for.
 
 use std::collections::BTreeSet;
 use std::time::Instant;

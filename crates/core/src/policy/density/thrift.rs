@@ -3,10 +3,9 @@
 //! A search meets several keys, which takes the main thread a few microseconds; whose commands are in line wait for
 //! that. What it can save is no more than the reads that the key at hand would still have had, times what a miss of it
 //! costs. Where hardly any key is ever read again, as in a stream of new keys, that is less. Reads are those that the
-//! learned densities lead to expect until the age at which keys go that were searched for, and for at least as long again
-//! as the key was there. An own idea; S3-FIFO (Yang
-//! et al., SOSP'23) lets newcomers go early too, by a queue of fixed length. Cost: a comparison for a key that is like
-//! the last one, and O(ages) else.
+//! learned densities lead to expect until the age at which keys go that were searched for, and for at least as long
+//! again as the key was there. An own idea; S3-FIFO (Yang et al., SOSP'23) lets newcomers go early too, by a queue of
+//! fixed length. Cost: a comparison for a key that is like the last one, and O(ages) else.
 
 use super::history::Feature;
 use super::ranking::Subject;

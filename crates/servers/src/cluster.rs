@@ -150,7 +150,7 @@ impl Cluster {
                 keys.iter().for_each(|key| {
                     migrate.arg(key);
                 });
-                migrate.exec(&mut from_source).with_context(|| format!("slot {slot} doesn't move"))?;
+                when_up(&slot, || migrate.exec(&mut from_source))?;
             }
             // The target first: between the two both hold the slot for theirs, and none for another's.
             let others = self.nodes.iter().filter(|node| node.is_alive() && node.is_primary());
@@ -185,6 +185,19 @@ impl Cluster {
             None => bail!("slot {slot} is served by no node"),
         }
     }
+}
+
+/// Moves keys of a slot, again while a node takes its cluster for down: its core may have been busy with other things.
+fn when_up(slot: &str, mut moves: impl FnMut() -> redis::RedisResult<()>) -> Result<()> {
+    let mut failure = None;
+    wait_for(DEADLINE, "a cluster to be up", || match moves() {
+        Err(error) if error.to_string().contains("CLUSTERDOWN") => false,
+        outcome => {
+            failure = outcome.err();
+            true
+        }
+    })?;
+    failure.map_or(Ok(()), Err).with_context(|| format!("slot {slot} doesn't move"))
 }
 
 /// First and last slot of primary `i` of `n`.

@@ -75,18 +75,38 @@ struct Joined {
     first_access_is_unknown: bool,
 }
 
-/// The model. See the file's opening.
-#[derive(Clone, Debug)]
-pub struct Eaet {
-    sampling: Sampling,
-    rate: SampleRate,
-    counted: Counted,
-    unit: Clock,
+/// The sampled keys that are remembered, and how many bytes they are.
+#[derive(Clone, Debug, Default)]
+struct KnownKeys {
     seen: KeyMap<Seen>,
     /// Bytes of `seen`.
-    stored_bytes: u64,
+    bytes: u64,
     /// The most that they were, at the present rate.
-    stored_bytes_max: f64,
+    bytes_max: f64,
+}
+
+impl KnownKeys {
+    fn remember(&mut self, key: KeyHash, seen: Seen) {
+        let before = self.seen.insert(key, seen);
+        self.bytes += u64::from(seen.size_bytes);
+        self.bytes -= before.map_or(0, |before| u64::from(before.size_bytes));
+        self.bytes_max = self.bytes_max.max(self.bytes as f64);
+    }
+
+    fn forget(&mut self, key: KeyHash) {
+        let gone = self.seen.remove(&key);
+        self.bytes -= gone.map_or(0, |gone| u64::from(gone.size_bytes));
+    }
+
+    fn keep(&mut self, keeps: impl Fn(KeyHash, &Seen) -> bool) {
+        self.seen.retain(|&key, seen| keeps(key, seen));
+        self.bytes = self.seen.values().map(|seen| u64::from(seen.size_bytes)).sum();
+    }
+}
+
+/// What was counted of the sample; it decays, and scales with the rate.
+#[derive(Clone, Debug)]
+struct Counts {
     /// Counted requests by their reuse time.
     reuses: ReuseTimes,
     /// By how many bytes the pushes on a block fall when it reaches an age.
@@ -95,14 +115,45 @@ pub struct Eaet {
     cold_requests: f64,
     /// Bytes that all requests pushed on a block of age 0.
     pushed_bytes: f64,
+    /// Requests that say nothing.
+    unknown_requests: f64,
+}
+
+impl Counts {
+    fn new() -> Counts {
+        Counts {
+            reuses: ReuseTimes::new(),
+            slowdowns: ReuseTimes::new(),
+            cold_requests: 0.0,
+            pushed_bytes: 0.0,
+            unknown_requests: 0.0,
+        }
+    }
+
+    fn scale(&mut self, factor: f64) {
+        self.reuses.scale(factor);
+        self.slowdowns.scale(factor);
+        self.cold_requests *= factor;
+        self.pushed_bytes *= factor;
+        self.unknown_requests *= factor;
+    }
+}
+
+/// The model. See the file's opening.
+#[derive(Clone, Debug)]
+pub struct Eaet {
+    sampling: Sampling,
+    rate: SampleRate,
+    counted: Counted,
+    unit: Clock,
+    known: KnownKeys,
+    counts: Counts,
     /// The stream's time so far, sampled or not; never decays.
     clock: u64,
     /// Accesses before this time are forgotten.
     remembers_from: u64,
     /// Counted requests of the stream, sampled or not; decays as the histograms do.
     requests: f64,
-    /// Of the sampled ones those that say nothing; decays likewise.
-    unknown_requests: f64,
     deletes: Deletes,
     /// The stream's time by the history it knew; the last `open` stretches still last.
     stretches: Vec<Stretch>,
@@ -132,17 +183,11 @@ impl Eaet {
             rate: sampling.rate(),
             counted,
             unit,
-            seen: KeyMap::default(),
-            stored_bytes: 0,
-            stored_bytes_max: 0.0,
-            reuses: ReuseTimes::new(),
-            slowdowns: ReuseTimes::new(),
-            cold_requests: 0.0,
-            pushed_bytes: 0.0,
+            known: KnownKeys::default(),
+            counts: Counts::new(),
             clock: 0,
             remembers_from: 0,
             requests: 0.0,
-            unknown_requests: 0.0,
             deletes: Deletes::default(),
             stretches: vec![Stretch { from: 0, to: 0, weight: 1.0 }],
             open: 1,
@@ -167,7 +212,7 @@ impl Eaet {
     /// How long ago the key of `access`, the next of the stream, was accessed when it comes; `None` where it isn't
     /// known.
     pub(super) fn reuse_time_of(&self, access: &Access) -> Option<u64> {
-        self.seen.get(&access.key).map(|seen| (self.clock + self.moving(access) - seen.at).max(1))
+        self.known.seen.get(&access.key).map(|seen| (self.clock + self.moving(access) - seen.at).max(1))
     }
 
     /// By how much an access moves the clock.
@@ -198,7 +243,7 @@ impl Eaet {
     /// Takes one access of a key in the sample, at time `at` of the model's clock (never less than at an earlier call
     /// for the key). The requests themselves are told by [`Eaet::advance`].
     pub fn record_sampled(&mut self, access: &Access, at: u64) {
-        let last = self.seen.get(&access.key).copied();
+        let last = self.known.seen.get(&access.key).copied();
         let alive = last.filter(|seen| access.time_us < seen.expires_us);
         if let (Some(seen), None) = (last, alive) {
             self.count_expiry(access.key, &seen, access.time_us, at);
@@ -213,43 +258,32 @@ impl Eaet {
             return;
         }
         let requests = f64::from(u8::from(self.counted.includes(access.op)));
-        self.pushed_bytes += f64::from(access.size_bytes);
+        self.counts.pushed_bytes += f64::from(access.size_bytes);
         match alive {
             Some(seen) => {
                 let reuse_time = (at - seen.at).max(1);
-                self.reuses.add(reuse_time, requests);
-                self.slowdowns.add(reuse_time, f64::from(seen.size_bytes));
+                self.counts.reuses.add(reuse_time, requests);
+                self.counts.slowdowns.add(reuse_time, f64::from(seen.size_bytes));
                 if access.size_bytes != seen.size_bytes {
-                    self.slowdowns.add(history, f64::from(access.size_bytes) - f64::from(seen.size_bytes));
+                    self.counts.slowdowns.add(history, f64::from(access.size_bytes) - f64::from(seen.size_bytes));
                 }
             }
             None => {
                 self.deletes.began(requests > 0.0);
-                self.slowdowns.add(history, f64::from(access.size_bytes));
+                self.counts.slowdowns.add(history, f64::from(access.size_bytes));
                 if last.is_none() && self.is_unknown(access.key) {
-                    self.unknown_requests += requests;
+                    self.counts.unknown_requests += requests;
                 } else {
-                    self.cold_requests += requests;
+                    self.counts.cold_requests += requests;
                 }
             }
         }
         let expires_us = expires_us_after(access, alive.map(|seen| seen.expires_us));
-        self.remember(access.key, Seen { at, time_us: access.time_us, expires_us, size_bytes: access.size_bytes });
-        if self.sampling.is_exceeded_by(self.seen.len(), self.rate) {
+        self.known
+            .remember(access.key, Seen { at, time_us: access.time_us, expires_us, size_bytes: access.size_bytes });
+        if self.sampling.is_exceeded_by(self.known.seen.len(), self.rate) {
             self.thin(self.sampling.lowered(self.rate));
         }
-    }
-
-    fn remember(&mut self, key: KeyHash, seen: Seen) {
-        let before = self.seen.insert(key, seen);
-        self.stored_bytes += u64::from(seen.size_bytes);
-        self.stored_bytes -= before.map_or(0, |before| u64::from(before.size_bytes));
-        self.stored_bytes_max = self.stored_bytes_max.max(self.stored_bytes as f64);
-    }
-
-    fn keep(&mut self, keeps: impl Fn(KeyHash, &Seen) -> bool) {
-        self.seen.retain(|&key, seen| keeps(key, seen));
-        self.stored_bytes = self.seen.values().map(|seen| u64::from(seen.size_bytes)).sum();
     }
 
     /// An expired value left the cache between two requests for it: a delete at the time its expiry fell on.
@@ -261,8 +295,8 @@ impl Eaet {
 
     /// A value left at age `age`: blocks older than that moved up by its bytes (eq. 5).
     fn count_removal(&mut self, age: u64, history: u64, size_bytes: u32) {
-        self.slowdowns.add(age + 1, f64::from(size_bytes));
-        self.slowdowns.add(history, -f64::from(size_bytes));
+        self.counts.slowdowns.add(age + 1, f64::from(size_bytes));
+        self.counts.slowdowns.add(history, -f64::from(size_bytes));
     }
 
     /// How far back an access of `key` at time `at` could have found an earlier one.
@@ -319,8 +353,8 @@ impl Eaet {
         assert!(rate <= self.rate, "a sample can only be thinned");
         self.change_rate(rate);
         self.joined = self.joined.filter(|joined| joined.known_rate < rate);
-        self.keep(|key, _| rate.takes(key));
-        self.seen.shrink_to_fit();
+        self.known.keep(|key, _| rate.takes(key));
+        self.known.seen.shrink_to_fit();
         self.begin_stretch();
     }
 
@@ -340,14 +374,14 @@ impl Eaet {
     fn change_rate(&mut self, rate: SampleRate) {
         let share = rate.rate() / self.rate.rate();
         self.scale(share);
-        self.stored_bytes_max *= share;
+        self.known.bytes_max *= share;
         self.rate = rate;
     }
 
     /// A part of the stream goes by unseen, of unknown length: what is known of keys is forgotten, and until
     /// [`Eaet::all_known`] their next access is not taken for a cold miss.
     pub fn skip(&mut self) {
-        self.keep(|_, _| false);
+        self.known.keep(|_, _| false);
         self.remembers_from = self.clock;
         let nothing_known = SampleRate::from_threshold(0);
         self.joined = Some(Joined { known_rate: nothing_known, at: self.clock, first_access_is_unknown: true });
@@ -367,43 +401,38 @@ impl Eaet {
         if oldest <= self.remembers_from {
             return;
         }
-        self.keep(|_, seen| seen.at >= oldest);
+        self.known.keep(|_, seen| seen.at >= oldest);
         self.remembers_from = oldest;
         self.joined = self.joined.filter(|joined| joined.at > oldest);
         self.begin_stretch();
     }
 
     fn scale(&mut self, factor: f64) {
-        self.reuses.scale(factor);
-        self.slowdowns.scale(factor);
-        self.cold_requests *= factor;
-        self.pushed_bytes *= factor;
-        self.unknown_requests *= factor;
+        self.counts.scale(factor);
         self.deletes.scale_sample(factor);
     }
 
     /// Sampled keys that are remembered now.
     pub fn sampled_keys(&self) -> usize {
-        self.seen.len()
+        self.known.seen.len()
     }
 
     /// Forgets one sampled key, as when its database was flushed.
     pub fn forget(&mut self, key: KeyHash) {
-        let gone = self.seen.remove(&key);
-        self.stored_bytes -= gone.map_or(0, |gone| u64::from(gone.size_bytes));
+        self.known.forget(key);
     }
 
     /// The size of a sampled key at its last access, in bytes; `None` where the key isn't remembered.
     pub fn size_of(&self, key: KeyHash) -> Option<u32> {
-        self.seen.get(&key).map(|seen| seen.size_bytes)
+        self.known.seen.get(&key).map(|seen| seen.size_bytes)
     }
 
     /// The key's accesses are another model's from now on, which shares this one's clock and rate: what is remembered
     /// of it goes there.
     pub fn hand_over(&mut self, key: KeyHash, to: &mut Eaet) {
-        if let Some(seen) = self.seen.get(&key).copied() {
+        if let Some(seen) = self.known.seen.get(&key).copied() {
             self.forget(key);
-            to.remember(key, seen);
+            to.known.remember(key, seen);
         }
     }
 
@@ -421,17 +450,18 @@ impl Eaet {
     /// counted.
     pub fn full_curve(&self) -> MissRatioCurve {
         let Correction { rate, size_factor } = self.census.correction(self.rate);
-        let expected = self.requests * rate - self.unknown_requests;
+        let expected = self.requests * rate - self.counts.unknown_requests;
         if expected <= 0.0 {
             return MissRatioCurve::default();
         }
         let depths = self.depths(rate, size_factor);
         let factors = self.calibration.as_ref().map(|calibration| calibration.factors());
-        let bytes_max = self.stored_bytes_max / rate * size_factor;
-        let mut tail_requests = self.cold_requests + self.reuses.sum() + self.deletes.misses_missing(rate);
+        let bytes_max = self.known.bytes_max / rate * size_factor;
+        let mut tail_requests =
+            self.counts.cold_requests + self.counts.reuses.sum() + self.deletes.misses_missing(rate);
         let mut bytes = 0.0;
         let mut steps = Steps::default();
-        for (i, ((_, _, requests), depth)) in self.reuses.iter().zip(depths).enumerate().skip(1) {
+        for (i, ((_, _, requests), depth)) in self.counts.reuses.iter().zip(depths).enumerate().skip(1) {
             steps.push(bytes, tail_requests / expected);
             tail_requests -= requests;
             let factor = factors.as_ref().map_or(1.0, |factors| factors[i]);
@@ -443,9 +473,9 @@ impl Eaet {
 
     /// How deep a block lies, in bytes, when it is as old as a bucket's last reuse time, for all buckets.
     pub(super) fn depths(&self, rate: f64, size_factor: f64) -> Vec<f64> {
-        let (mut pushed_bytes, mut bytes) = (self.pushed_bytes, 0.0);
+        let (mut pushed_bytes, mut bytes) = (self.counts.pushed_bytes, 0.0);
         let mut depths = vec![0.0];
-        for (first, width, slowdown) in self.slowdowns.iter().skip(1) {
+        for (first, width, slowdown) in self.counts.slowdowns.iter().skip(1) {
             pushed_bytes -= slowdown;
             // Eq. 2 over one bucket, whose reuse times lie evenly in it: the speed at each of its ages, added up.
             let width = width as f64;
@@ -554,9 +584,9 @@ impl CurveModel for Eaet {
 
     fn memory_bytes(&self) -> usize {
         size_of::<Self>()
-            + self.seen.memory_bytes()
-            + self.reuses.memory_bytes()
-            + self.slowdowns.memory_bytes()
+            + self.known.seen.memory_bytes()
+            + self.counts.reuses.memory_bytes()
+            + self.counts.slowdowns.memory_bytes()
             + self.census.memory_bytes()
             + self.calibration.as_ref().map_or(0, |calibration| calibration.memory_bytes())
     }

@@ -451,13 +451,7 @@ impl Evictor {
             drop(key);
             // Looking it up has removed it, if nothing else has.
             let has_expired = victim.sight.is_expired && server.db_size() < keys_before;
-            let size_bytes = has_expired.then(|| match victim.sight.size_bytes {
-                0 => guides.sizes.mean_bytes(partition),
-                seen => seen,
-            })?;
-            guides.partitions.gone(victim.db, hash, Departure::by(Cause::Expired));
-            guides.evicted(victim.db, partition, size_bytes, victim.found == Found::Met);
-            return Some(u64::from(size_bytes));
+            return has_expired.then(|| expired(guides, &victim, hash, partition));
         }
         if (victim.sight.idle > 0 && key.idle() < victim.sight.idle)
             || (orders.volatile_only && key.expires_in_ms().is_none())
@@ -465,13 +459,7 @@ impl Evictor {
             return None;
         }
         let entry = guides.partitions.keys.entry(in_database(hash(), victim.db));
-        let n_requests = entry.map_or(0, |entry| u32::from(entry.n_requests));
-        let was_used = match orders.scoring {
-            Scoring::Idle => false,
-            Scoring::Scored(_) => n_requests > victim.sight.n_requests,
-            Scoring::Ranked(_) => was_accessed(entry.as_ref(), victim.sight.last),
-        };
-        if was_used {
+        if was_used(&orders.scoring, entry.as_ref(), &victim.sight) {
             return None;
         }
         // Who wasn't accessed since takes what it took.
@@ -512,6 +500,26 @@ impl Evictor {
         self.work.evicted_bytes += u64::from(size_bytes);
         Some(u64::from(size_bytes))
     }
+}
+
+/// True where a key was accessed since it was met, as far as is remembered.
+fn was_used(scoring: &Scoring, entry: Option<&Entry>, sight: &Sight) -> bool {
+    match scoring {
+        Scoring::Idle => false,
+        Scoring::Scored(_) => entry.map_or(0, |entry| u32::from(entry.n_requests)) > sight.n_requests,
+        Scoring::Ranked(_) => was_accessed(entry, sight.last),
+    }
+}
+
+/// The victim was there no more when it was looked up: its time was up. Returns what that has freed, in bytes.
+fn expired(guides: &mut Guides, victim: &Victim, hash: impl Fn() -> KeyHash, partition: PartitionId) -> u64 {
+    let size_bytes = match victim.sight.size_bytes {
+        0 => guides.sizes.mean_bytes(partition),
+        seen => seen,
+    };
+    guides.partitions.gone(victim.db, hash, Departure::by(Cause::Expired));
+    guides.evicted(victim.db, partition, size_bytes, victim.found == Found::Met);
+    u64::from(size_bytes)
 }
 
 /// Target and allowed bytes by partition, as this slice goes by them.

@@ -50,7 +50,7 @@ const STEPS_PER_LONG_LOOK: usize = 32;
 const VICTIMS_AT_ONCE: usize = 8;
 
 /// One victim in so many is searched for in any case.
-const SEARCHED_ONE_IN: u32 = 32;
+const SEARCHED_ONE_IN: u32 = 128;
 /// Nobody asks the server how long a newcomer is idle before it is opened.
 const LONG_AGO_MS: u64 = 1 << 32;
 

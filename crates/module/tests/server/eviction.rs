@@ -563,7 +563,6 @@ fn who_watches_or_tracks_a_key_hears_of_its_eviction() {
         send::<()>(&mut tracker, &format!("CLIENT TRACKING ON REDIRECT {id}"));
         let mut told = told.as_pubsub();
         told.subscribe("__redis__:invalidate").unwrap();
-        told.set_read_timeout(Some(crate::harness::DEADLINE)).unwrap();
         limit_memory(server, 4 * MB);
         let evicted = EvictedKeys::of(server);
         let mut client = client(server, "c:", 8000);

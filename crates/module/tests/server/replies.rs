@@ -82,7 +82,6 @@ struct Client {
 impl Client {
     fn of(server: &Server) -> Client {
         let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, server.port())).unwrap();
-        stream.set_read_timeout(Some(DEADLINE)).unwrap();
         stream.set_nodelay(true).unwrap();
         Client { stream, received: Vec::new() }
     }

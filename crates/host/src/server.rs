@@ -146,10 +146,22 @@ impl Server {
     /// Opens a key of the selected database without touching its age, its statistics or its watchers.
     ///
     /// It is opened for writing, because a read would count in `keyspace_hits` and raise `keymiss` on older servers;
-    /// nothing is written unless [`Key::unlink`] is called. A key whose time is up is expired, as by any look-up.
+    /// nothing is written unless [`Key::unlink`] is called. A key whose time is up is found absent, and stays until
+    /// the server expires it; Redis 7.0 does so at once, as by any look-up.
     #[inline]
     pub fn open(&mut self, name: &impl Name) -> Key<'_> {
-        let mode = (raw::REDISMODULE_WRITE | raw::REDISMODULE_OPEN_KEY_NOTOUCH) as c_int;
+        self.open_in_mode(name, raw::REDISMODULE_OPEN_KEY_NOEXPIRE)
+    }
+
+    /// The same, but a key whose time is up is expired, as by any look-up of a client's.
+    #[inline]
+    pub fn open_or_expire(&mut self, name: &impl Name) -> Key<'_> {
+        self.open_in_mode(name, 0)
+    }
+
+    #[inline]
+    fn open_in_mode(&mut self, name: &impl Name, mode: u32) -> Key<'_> {
+        let mode = (mode | raw::REDISMODULE_WRITE | raw::REDISMODULE_OPEN_KEY_NOTOUCH) as c_int;
         // SAFETY: `name` is a live string; the handle is closed on drop, within this callback.
         let key = unsafe { api!(RedisModule_OpenKey(self.ctx, name.string(), mode)) };
         Key { key, ctx: self.ctx, owned: true, server: std::marker::PhantomData }
@@ -207,7 +219,7 @@ impl Server {
     /// expire now, it does later.
     pub fn expire_absent(&mut self, name: &Text) {
         let nothing = self.text(b"");
-        let key = self.open(name);
+        let key = self.open_or_expire(name);
         if key.kind() != Kind::Absent {
             return;
         }
@@ -216,7 +228,7 @@ impl Server {
         // SAFETY: as above; any time since 1970 is over.
         unsafe { api!(RedisModule_SetAbsExpire(key.key, 1)) };
         drop(key);
-        drop(self.open(name));
+        drop(self.open_or_expire(name));
     }
 
     /// Tells replicas and the append-only file of a command that was run here alone.

@@ -21,6 +21,8 @@ pub struct ServerOptions {
     /// Program and arguments put before the server's own, such as `valgrind --tool=callgrind`. It must become the
     /// server (as `valgrind` and `taskset` do), not start it as a child: signals go to the process started here.
     pub wrapper: Vec<String>,
+    /// What INFO is called, where it has another name.
+    pub info_name: Option<String>,
 }
 
 impl ServerOptions {
@@ -37,6 +39,12 @@ impl ServerOptions {
         let value = if value.is_empty() { "\"\"" } else { &value };
         self.settings.push(format!("{name} {value}"));
         self
+    }
+
+    /// The same where clients know INFO by another name alone.
+    pub fn with_info_as(mut self, name: &str) -> Self {
+        self.info_name = Some(name.to_string());
+        self.set("rename-command", format!("INFO {name}"))
     }
 
     /// The same on one core.

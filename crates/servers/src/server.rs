@@ -223,7 +223,7 @@ impl Server {
     /// # Errors
     /// As [`Server::call`].
     pub fn info(&self, section: &str) -> Result<BTreeMap<String, String>> {
-        let text: String = self.call(&["INFO", section])?;
+        let text: String = self.call(&[self.options.info_name.as_deref().unwrap_or("INFO"), section])?;
         let fields = text.lines().filter_map(|line| line.split_once(':'));
         Ok(fields.map(|(name, value)| (name.to_string(), value.trim_end().to_string())).collect())
     }

@@ -443,7 +443,7 @@ impl Evictor {
     ) -> Option<u64> {
         server.select_db(victim.db);
         let keys_before = server.db_size();
-        let key = server.open(&victim.name);
+        let key = server.open_or_expire(&victim.name);
         let hash = KeyHash::of(victim.name.as_ref());
         let hash = || hash;
         let partition = guides.partitions.of(victim.db, victim.name.as_ref());

@@ -99,7 +99,9 @@ impl Newcomers {
         for _ in 0..LOOKS_MAX {
             let newcomer = list.pop_front()?;
             server.select_db(newcomer.db);
-            let idle = Some(server.open(&newcomer.name)).filter(|key| key.kind() != Kind::Absent).map(|key| key.idle());
+            let idle = Some(server.open_or_expire(&newcomer.name))
+                .filter(|key| key.kind() != Kind::Absent)
+                .map(|key| key.idle());
             let age_ms = now_us.saturating_sub(newcomer.since_us) / 1000;
             match idle {
                 Some(idle) if idle + CLOCK_TICK_MS < age_ms => {
@@ -133,7 +135,7 @@ impl Newcomers {
             }
             let at = random.below(list.len() as u64) as usize;
             server.select_db(list[at].db);
-            let key = server.open(&list[at].name);
+            let key = server.open_or_expire(&list[at].name);
             if key.kind() == Kind::Absent {
                 drop(key);
                 list.swap_remove_back(at);

@@ -406,7 +406,8 @@ impl EvictedKeys {
                         let seen: &Mutex<Vec<_>> = &its_seen;
                         seen.lock().unwrap().push(((db, message.get_payload_bytes().to_vec()), Instant::now()));
                     }
-                    Err(error) if error.is_timeout() => {}
+                    // Nothing came, or this process was stopped for a while ("Interrupted system call").
+                    Err(error) if error.is_io_error() && !error.is_connection_dropped() => {}
                     Err(_) => return,
                 }
             }

@@ -5,7 +5,8 @@ use tenure_servers::{Product, Server};
 
 use crate::harness::{
     CacheAside, Row, command, config_set, connection_to, evicted_by_server, evicting_in_time, info, on_every_server,
-    on_oldest_and_newest, partition, partitions, send, status, used_memory, wait_for, with_module,
+    on_oldest_and_newest, partition, partitions, send, servers, start, status, that_know_clients, used_memory,
+    wait_for, with_module,
 };
 
 /// Reads, writes, deletes, misses.
@@ -44,6 +45,26 @@ const MISS: Counts = [1, 0, 0, 1];
 const WRITE: Counts = [0, 1, 0, 0];
 const DELETE: Counts = [0, 0, 1, 0];
 const NOTHING: Counts = [0, 0, 0, 0];
+
+/// A look at a key leaves it to the server when one whose time is up goes.
+#[test]
+fn a_look_expires_no_key() {
+    const KEYS: u64 = 500;
+    for binary in that_know_clients(servers()) {
+        let server = start(&binary, &with_module().set("tenure.sample-percent", 100));
+        let mut connection = server.connection().unwrap();
+        send::<()>(&mut connection, "DEBUG SET-ACTIVE-EXPIRE 0");
+        (0..KEYS).for_each(|key| send(&mut connection, &format!("SET key:{key} value PX 1")));
+        // What was noted before is looked at by then.
+        let windows = info(&server, "windows");
+        wait_for("two windows", || {
+            (0..2000).for_each(|_| send::<()>(&mut connection, "GET key:0"));
+            info(&server, "windows") >= windows + 2.0
+        });
+        // A client's GET expires what it reads.
+        assert_eq!(send::<u64>(&mut connection, "DBSIZE"), KEYS - 1, "{}", binary.label);
+    }
+}
 
 #[test]
 fn commands_on_strings() {

@@ -7,7 +7,9 @@ use std::time::Instant;
 use redis::{Connection, Value};
 use tenure_servers::Server;
 
-use crate::harness::{config_set, info, limit_memory, on_oldest_and_newest, send, wait_for, with_module};
+use crate::harness::{
+    config_set, error_of, info, limit_memory, on_oldest_and_newest, send, status, wait_for, with_module,
+};
 use crate::replies::able_oldest_and_newest;
 
 /// What Tenure may be seen with: sizes that the module API doesn't tell, the table of commands after modules came or
@@ -99,6 +101,24 @@ fn the_slow_log_and_statistics_are_the_users() {
         // This test's own INFO comes after.
         let counted = commands_counted(server);
         assert!(!counted.contains("info") && !counted.contains("client|list"), "{counted:?}");
+    });
+}
+
+/// What Tenure reads of INFO it reads without the command, which may have any name.
+#[test]
+fn info_may_be_renamed() {
+    let options = with_module().set("maxmemory-policy", "allkeys-lru").with_info_as("statistics");
+    on_oldest_and_newest(&options, |server| {
+        let mut connection = server.connection().unwrap();
+        assert!(error_of(&mut connection, "INFO").contains("unknown command"));
+        let mut next = 0;
+        work(&mut connection, &mut next);
+        limit_memory(server, 8 << 20);
+        wait_for("Tenure to evict", || {
+            work(&mut connection, &mut next);
+            info(server, "evictions") > 100.0
+        });
+        assert_eq!(status(&mut connection)["eviction"], "ready");
     });
 }
 

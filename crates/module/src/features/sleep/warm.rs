@@ -55,7 +55,7 @@ impl Spill {
             sleepers.written(listed.place);
             let (db, place, expires_at_ms) = (listed.db, listed.place, listed.expires_at_ms);
             let is_there = context.server.select_db(db)
-                && context.server.open(&context.server.text(&listed.name)).kind() != Kind::Absent;
+                && context.server.open_or_expire(&context.server.text(&listed.name)).kind() != Kind::Absent;
             let name = listed.name.into();
             let sleeper = Sleeper { db, name, place, expires_at_ms, partition, owner: NOBODY };
             if !is_there && sleepers.add(hash, sleeper) {

@@ -70,6 +70,8 @@ impl Met {
             let at = (visited / total.max(1.0)) as usize;
             if at > self.at && at < SEGMENTS {
                 self.close();
+                // Keys that are met several at once go past whole segments of a small database.
+                (self.at + 1..at).for_each(|passed| self.replace(passed, Segment::new()));
                 self.at = at;
             }
         }

@@ -60,6 +60,22 @@ fn keys_that_change_hands_are_counted_until_none_does() {
     assert_eq!(&usage.keys()[..2], [50.0, 50.0], "counted once and for all");
 }
 
+/// A walk that meets ten keys at once goes past some of the sixteen parts of a round: what an earlier round met there
+/// counts no more.
+#[test]
+fn a_round_of_long_steps_leaves_nothing_of_the_one_before() {
+    let (mut usage, partitions, sizes) = (Usage::new(), prefixes(), Sizes::new());
+    usage.settle(&[(0, 100)], &partitions, &sizes);
+    visit(&mut usage, A, 100, 10);
+    usage.came_round(0);
+    usage.settle(&[(0, 100)], &partitions, &sizes);
+    assert_eq!(usage.bytes()[0], 1_000);
+    (0..10).for_each(|_| usage.visited_many(0, A, 10, (10, 200)));
+    usage.came_round(0);
+    usage.settle(&[(0, 100)], &partitions, &sizes);
+    assert_eq!(usage.bytes()[0], 2_000);
+}
+
 /// Keys that came since Tenure runs need no guess, however few were visited; only those of before do.
 #[test]
 fn what_came_by_an_event_is_known_at_once() {

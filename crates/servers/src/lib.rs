@@ -8,6 +8,7 @@
 
 pub mod binary;
 pub mod cluster;
+mod lifetime;
 mod module;
 pub mod options;
 pub mod server;

@@ -1,6 +1,7 @@
 //! How a server is to be started.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// How a server is to be started. The default is a plain server without module and without persistence.
 #[derive(Clone, Debug, Default)]
@@ -21,6 +22,8 @@ pub struct ServerOptions {
     /// Program and arguments put before the server's own, such as `valgrind --tool=callgrind`. It must become the
     /// server (as `valgrind` and `taskset` do), not start it as a child: signals go to the process started here.
     pub wrapper: Vec<String>,
+    /// It is killed once it has run for so long, so that one that hangs fails a test.
+    pub lifetime: Option<Duration>,
     /// What INFO is called, where it has another name.
     pub info_name: Option<String>,
 }

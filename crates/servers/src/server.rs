@@ -4,7 +4,7 @@
 //! what it does in real life. What the server writes to standard output and standard error is its log. A server that
 //! dies by itself or writes a crash report makes the drop of its value panic, so no test passes over a crash.
 
-use crate::{Result, ServerBinary, ServerOptions, wait_for};
+use crate::{Result, ServerBinary, ServerOptions, lifetime, wait_for};
 use anyhow::{Context, bail, ensure};
 use redis::{ConnectionAddr, FromRedisValue, IntoConnectionInfo, RedisConnectionInfo, ToRedisArgs};
 use rustix::process::{Pid, Signal, kill_process};
@@ -15,7 +15,7 @@ use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{self, Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
@@ -47,7 +47,7 @@ pub struct Server {
     options: ServerOptions,
     port: u16,
     directory: TempDir,
-    child: Mutex<Child>,
+    child: Arc<Mutex<Child>>,
     /// `stop` or `kill` ended it.
     ended_on_purpose: bool,
     crash_was_reported: AtomicBool,
@@ -79,7 +79,7 @@ impl Server {
     fn start_on(binary: &ServerBinary, options: &ServerOptions, port: u16) -> Result<Server> {
         let directory = tempfile::Builder::new().prefix("tenure-server-").tempdir().context("no temporary folder")?;
         fs::write(configuration_file(directory.path()), options.configuration(port, &path_text(directory.path())?))?;
-        let child = Mutex::new(spawn(binary, options, directory.path())?);
+        let child = spawn(binary, options, directory.path())?;
         let mut server = Server {
             binary: binary.clone(),
             options: options.clone(),
@@ -186,8 +186,7 @@ impl Server {
         Some(format!("{} ended with {status}; the end of its log:\n{}", self.binary.label, self.log_tail()))
     }
 
-    /// A new connection. Its reads have no timeout: with one, Linux ends them where the machine or the process was
-    /// stopped and goes on (signal(7), "Interruption of system calls"). `./test` ends what hangs.
+    /// A new connection, on which a reply is waited for as long as the server lives ([`ServerOptions::lifetime`]).
     ///
     /// # Errors
     /// When the server does not accept it; the text says whether it still runs.
@@ -316,7 +315,7 @@ impl Server {
             self.stop()?;
         }
         ensure!(self.crash().is_none(), "{} crashed and is not restarted:\n{}", self.binary.label, self.log_tail());
-        self.child = Mutex::new(spawn(&self.binary, &self.options, self.directory())?);
+        self.child = spawn(&self.binary, &self.options, self.directory())?;
         self.ended_on_purpose = false;
         self.wait_until_it_answers()
     }
@@ -340,7 +339,7 @@ impl Drop for Server {
 }
 
 /// Starts the process with its output in the log, behind `taskset` and the wrapper when asked for.
-fn spawn(binary: &ServerBinary, options: &ServerOptions, directory: &Path) -> Result<Child> {
+fn spawn(binary: &ServerBinary, options: &ServerOptions, directory: &Path) -> Result<Arc<Mutex<Child>>> {
     let mut words: Vec<OsString> = Vec::new();
     if let Some(cpu) = options.cpu {
         words.extend(["taskset".into(), "--cpu-list".into(), cpu.to_string().into()]);
@@ -349,7 +348,7 @@ fn spawn(binary: &ServerBinary, options: &ServerOptions, directory: &Path) -> Re
     words.extend(binary.command_line());
     words.push(configuration_file(directory).into());
     let log: File = OpenOptions::new().create(true).append(true).open(log_file(directory))?;
-    Command::new(&words[0])
+    let child = Command::new(&words[0])
         .args(&words[1..])
         .envs(options.environment.iter().map(|(name, value)| (name, value)))
         .current_dir(directory)
@@ -357,7 +356,12 @@ fn spawn(binary: &ServerBinary, options: &ServerOptions, directory: &Path) -> Re
         .stdout(log.try_clone()?)
         .stderr(log)
         .spawn()
-        .with_context(|| format!("{} does not start", words[0].display()))
+        .with_context(|| format!("{} does not start", words[0].display()))?;
+    let child = Arc::new(Mutex::new(child));
+    if let Some(lifetime) = options.lifetime {
+        lifetime::bound(Arc::downgrade(&child), lifetime);
+    }
+    Ok(child)
 }
 
 /// A port of 127.0.0.1 that nobody listens on now and that this process has not handed out lately.

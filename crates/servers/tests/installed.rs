@@ -141,6 +141,18 @@ fn a_crash_nobody_asked_about_fails_the_test() {
     wait_for(Duration::from_secs(10), "the end of the crashed server", || !server.is_alive()).unwrap();
 }
 
+/// Who waits for a reply of a server that hangs gets an error once the server's time is over.
+#[test]
+fn a_server_that_hangs_is_ended() {
+    let lifetime = Some(Duration::from_secs(3));
+    let server = start(&ServerOptions { lifetime, ..ServerOptions::default() });
+    let mut connection = server.connection().unwrap();
+    server.halt().unwrap();
+    redis::cmd("PING").exec(&mut connection).unwrap_err();
+    // Killed from outside, it counts as crashed.
+    assert!(server.crash().is_some());
+}
+
 /// What `./run` would take, in the words of `choose_server` in scripts/lib.sh: path and reason.
 fn chosen(variables: &[(&str, &Path)]) -> (String, String) {
     let script = "source scripts/lib.sh; choose_server; printf '%s\\n%s\\n' \"$server\" \"$server_why\"";

@@ -1,9 +1,13 @@
 //! Just enough of an HTTP client: one request, one answer, connection closed.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::TcpStream;
+use std::time::Duration;
 
 use serde_json::Value;
+
+/// Longest wait for an answer.
+const DEADLINE: Duration = Duration::from_secs(60);
 
 /// An answer.
 #[derive(Debug)]
@@ -31,6 +35,7 @@ pub fn get(address: &str, path: &str) -> std::io::Result<Answer> {
 /// Sends any request. `Host` is `address`, unless `headers` has one.
 pub fn request(address: &str, method: &str, path: &str, headers: &[&str], body: &str) -> std::io::Result<Answer> {
     let mut stream = TcpStream::connect(address)?;
+    stream.set_read_timeout(Some(DEADLINE))?;
     let has_host = headers.iter().any(|header| header.starts_with("Host:"));
     let host = if has_host { String::new() } else { format!("Host: {address}\r\n") };
     let more: String = headers.iter().map(|header| format!("{header}\r\n")).collect();
@@ -43,9 +48,12 @@ pub fn request(address: &str, method: &str, path: &str, headers: &[&str], body: 
     let mut buffer = [0; 16384];
     // Some servers keep the connection whatever they are asked: what they say of the length counts.
     while !is_whole(&bytes) {
-        match stream.read(&mut buffer)? {
-            0 => break,
-            n => bytes.extend_from_slice(&buffer[..n]),
+        match stream.read(&mut buffer) {
+            Ok(0) => break,
+            Ok(n) => bytes.extend_from_slice(&buffer[..n]),
+            // This process was stopped, and goes on.
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
         }
     }
     let text = String::from_utf8_lossy(&bytes);
@@ -62,6 +70,7 @@ pub fn request(address: &str, method: &str, path: &str, headers: &[&str], body: 
 /// The next server-sent event of `path`.
 pub fn next_event(address: &str, path: &str) -> std::io::Result<Value> {
     let mut stream = TcpStream::connect(address)?;
+    stream.set_read_timeout(Some(DEADLINE))?;
     write!(stream, "GET {path} HTTP/1.1\r\nHost: {address}\r\n\r\n")?;
     for line in BufReader::new(stream).lines() {
         if let Some(text) = line?.strip_prefix("data: ") {

@@ -14,11 +14,13 @@ use tenure_servers::{Server, ServerBinary, ServerOptions, clock_path, module_pat
 
 /// Longest wait for anything that a test waits for.
 pub const DEADLINE: Duration = Duration::from_secs(60);
+/// A server that runs for so long hangs.
+const LIFETIME: Duration = Duration::from_secs(1800);
 
 /// A server with the module, and windows that end fast.
 pub fn with_module() -> ServerOptions {
     let module = module_path().expect("the module is built before its tests run");
-    let options = ServerOptions::default().with_module(module);
+    let options = ServerOptions { lifetime: Some(LIFETIME), ..ServerOptions::default() }.with_module(module);
     // However fast the machine is, everything is watched, so that counts are exact; what else there may be,
     // observe.rs tests.
     options.set("tenure.window-seconds", 1).set("tenure.window-requests", 1000).set("tenure.watch-percent", 100)

@@ -82,6 +82,7 @@ struct Client {
 impl Client {
     fn of(server: &Server) -> Client {
         let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, server.port())).unwrap();
+        stream.set_read_timeout(Some(DEADLINE)).unwrap();
         stream.set_nodelay(true).unwrap();
         Client { stream, received: Vec::new() }
     }
@@ -97,13 +98,23 @@ impl Client {
     fn expect(&mut self, expected: &str) {
         let mut chunk = [0; 4096];
         while self.received.len() < expected.len() {
-            let n = self.stream.read(&mut chunk).expect("a reply");
+            let n = self.read(&mut chunk).expect("a reply");
             assert!(n > 0, "the connection was closed before {expected:?}; it had sent {:?}", self.text());
             self.received.extend_from_slice(&chunk[..n]);
         }
         let text = self.text();
         assert!(text.starts_with(expected), "{text:?} for {expected:?}");
         self.received.drain(..expected.len());
+    }
+
+    /// As many bytes as come; goes on where this process was stopped meanwhile.
+    fn read(&mut self, to: &mut [u8]) -> std::io::Result<usize> {
+        loop {
+            match self.stream.read(to) {
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                read => return read,
+            }
+        }
     }
 
     fn text(&self) -> String {
@@ -123,7 +134,7 @@ impl Client {
     /// The server closes the connection without another byte.
     #[track_caller]
     fn expect_end(&mut self) {
-        match self.stream.read(&mut [0; 64]) {
+        match self.read(&mut [0; 64]) {
             Ok(n) => assert_eq!(n, 0, "it was answered"),
             Err(why) => assert_eq!(why.kind(), ErrorKind::ConnectionReset),
         }

@@ -89,6 +89,7 @@ impl Client {
     fn of(server: &Server) -> Client {
         let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, server.port())).unwrap();
         stream.set_nodelay(true).unwrap();
+        stream.set_read_timeout(Some(DEADLINE)).unwrap();
         Client(BufReader::new(stream))
     }
 

@@ -48,6 +48,17 @@ pub fn count(connection: &mut Connection, held: &mut Held, partition_of: impl Fn
 /// Waits until the module's account agrees with `expected`, tick after tick.
 #[track_caller]
 pub fn check_held(server: &tenure_servers::Server, connection: &mut Connection, expected: &Held, what: &str) {
+    check_against(server, connection, |_| expected.clone(), what);
+}
+
+/// The same where keys may still go: what there is, `count_all` says anew each time.
+#[track_caller]
+pub fn check_against(
+    server: &tenure_servers::Server,
+    connection: &mut Connection,
+    count_all: impl Fn(&mut Connection) -> Held,
+    what: &str,
+) {
     let (mut in_a_row, mut last_tick, mut shown) = (0, 0.0, String::new());
     let agrees = || {
         let tick = info(server, "visited_keys");
@@ -55,19 +66,20 @@ pub fn check_held(server: &tenure_servers::Server, connection: &mut Connection, 
             return false;
         }
         last_tick = tick;
+        let expected = count_all(connection);
         let rows = partitions(connection);
         let error_of = |(name, (keys, bytes)): (&String, &(u64, u64))| {
             let (Some(row), true) = (rows.get(name), *bytes > 0) else { return (name.clone(), 1.0, 1.0) };
             (name.clone(), row["keys"] / *keys as f64 - 1.0, row["used_bytes"] / *bytes as f64 - 1.0)
         };
         let errors: Vec<_> = expected.iter().map(error_of).collect();
-        shown = format!("{errors:?}");
+        shown = format!("{errors:?}, of {expected:?}");
         let is_close = errors.iter().all(|(_, keys, bytes)| keys.abs() <= TOLERANCE && bytes.abs() <= TOLERANCE);
         in_a_row = if is_close { in_a_row + 1 } else { 0 };
         in_a_row >= TICKS
     };
     let waited = tenure_servers::wait_for(crate::harness::DEADLINE / 2, "agreement", agrees);
-    assert!(waited.is_ok(), "{what}: relative errors of keys and bytes stay at {shown}, of {expected:?}");
+    assert!(waited.is_ok(), "{what}: relative errors of keys and bytes stay at {shown}");
 }
 
 fn by_prefix(key: &str) -> String {

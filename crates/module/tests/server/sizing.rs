@@ -17,7 +17,7 @@ const TENANT: &str = "a";
 const KEYS: u64 = 48_000;
 /// A miss ratio may be off by so much; `tenure bench --resize` tells by how much it is.
 const OFF: f64 = 0.04;
-/// Predictions that are taken together: single ones of half the memory are off by 0.00 to 0.08.
+/// Predictions that are taken together: single ones of half the memory are off by 0.00 to 0.09.
 const TOLD: usize = 15;
 /// Reads that are measured.
 const READS: u64 = 200_000;
@@ -56,7 +56,7 @@ impl Load {
         self.client.read(&keys);
     }
 
-    /// Reads until other sizes are known: where the sample becomes a larger part of the keys, its caches fill anew.
+    /// Reads until other sizes are known. They aren't while a sample of more keys than before fills its caches.
     fn what_is_expected(&mut self, connection: &mut Connection) -> Vec<(f64, BTreeMap<String, f64>)> {
         let mut told = None;
         wait_for("other sizes to be known", || {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use redis::{Connection, Value};
 use tenure_servers::{Product, Server, ServerBinary, ServerOptions};
 
-use crate::accounting::{Held, TOLERANCE, add_hashes, add_strings, check_held, count};
+use crate::accounting::{Held, add_hashes, add_strings, check_against, count};
 use crate::harness::{
     CacheAside, add_user, config_get, config_set, error_of, evicted_by_server, info, limit_memory, login,
     oldest_and_newest_of, partition, partitions, send, servers, start, status, that_know_clients, wait_for,
@@ -60,26 +60,12 @@ fn check_by_name(server: &Server, what: &str) {
 
 #[track_caller]
 fn check(server: &Server, what: &str, owner_of: impl Fn(&str) -> String) {
-    let mut connection = server.connection().unwrap();
-    let mut held = Held::new();
-    count(&mut connection, &mut held, owner_of);
-    check_held(server, &mut connection, &held, what);
-}
-
-/// As above, where keys may still go: both sides are asked anew each time.
-#[track_caller]
-fn check_while_evicting(server: &Server) {
-    let mut connection = server.connection().unwrap();
-    let mut shown = String::new();
-    let agrees = || {
+    let count_all = |connection: &mut Connection| {
         let mut held = Held::new();
-        count(&mut connection, &mut held, |key| key.split(':').next().unwrap_or("").to_owned());
-        let rows = partitions(&mut connection);
-        shown = format!("{held:?} {rows:?}");
-        held.iter().all(|(name, (_, bytes))| (rows[name]["used_bytes"] / *bytes as f64 - 1.0).abs() <= TOLERANCE)
+        count(connection, &mut held, &owner_of);
+        held
     };
-    let waited = tenure_servers::wait_for(crate::harness::DEADLINE, "the account to agree", agrees);
-    assert!(waited.is_ok(), "{shown}");
+    check_against(server, &mut server.connection().unwrap(), count_all, what);
 }
 
 fn keys(connection: &mut Connection, tenant: &str) -> f64 {
@@ -356,7 +342,7 @@ fn memory_goes_to_the_dear_user_and_bounds_hold() {
             };
             let settled = tenure_servers::wait_for(crate::harness::DEADLINE, "memory to be divided", is_settled);
             assert!(settled.is_ok(), "{policy}: {shown}");
-            check_while_evicting(server);
+            check_by_name(server, "of a full cache");
             let (ours, theirs) = (info(server, "evictions"), evicted_by_server(server) as f64);
             assert!(theirs <= 0.1 * (ours + theirs), "{ours} by Tenure, {theirs} by the server");
             for (name, user) in [("alice", &alice), ("bob", &bob), ("carol", &carol)] {
@@ -383,7 +369,7 @@ fn a_user_above_its_maximum_shrinks_while_memory_is_free() {
         let rows = partitions(&mut default);
         assert!(rows["alice"]["keys"] > 700.0, "{rows:?}");
         assert_eq!((rows["bob"]["keys"], rows["bob"]["evictions"], evicted_by_server(server)), (3000.0, 0.0, 0));
-        check_while_evicting(server);
+        check_by_name(server, "above the maximum");
     });
 }
 

@@ -69,10 +69,7 @@ impl Met {
         if visited >= (self.at + 1) as f64 * total && self.at + 1 < SEGMENTS {
             let at = (visited / total.max(1.0)) as usize;
             if at > self.at && at < SEGMENTS {
-                self.close();
-                // Keys that are met several at once go past whole segments of a small database.
-                (self.at + 1..at).for_each(|passed| self.replace(passed, Segment::new()));
-                self.at = at;
+                self.close_before(at);
             }
         }
         self.visited += keys;
@@ -81,8 +78,17 @@ impl Met {
         }
     }
 
+    /// Goes on to segment `at`. Those between have met nothing: keys that are met several at once go past whole segments
+    /// of a small database, and one that shrinks comes round before its last segments.
+    fn close_before(&mut self, at: usize) {
+        while self.at < at {
+            self.close();
+            self.at += 1;
+        }
+    }
+
     /// Puts the segment under way in its place.
-    pub(super) fn close(&mut self) {
+    fn close(&mut self) {
         let (keys, bytes) = (&self.open.keys, &self.open.bytes);
         let some = (0..PARTITIONS_MAX).filter(|&i| keys[i] > 0.0).map(|i| (i as u16, keys[i], bytes[i])).collect();
         self.replace(self.at, some);
@@ -90,7 +96,7 @@ impl Met {
         self.evicted.scale(1.0 - 1.0 / SEGMENTS as f64);
     }
 
-    pub(super) fn replace(&mut self, at: usize, segment: Segment) {
+    fn replace(&mut self, at: usize, segment: Segment) {
         for &(i, keys, bytes) in &segment {
             self.sums.add(usize::from(i), keys, bytes);
         }
@@ -101,9 +107,7 @@ impl Met {
     }
 
     pub(super) fn come_round(&mut self) {
-        self.close();
-        // A database that shrank has come round before its last segments.
-        (self.at + 1..SEGMENTS).for_each(|at| self.replace(at, Segment::new()));
+        self.close_before(SEGMENTS);
         (self.at, self.visited, self.has_come_round) = (0, 0, true);
     }
 

@@ -78,8 +78,8 @@ impl Met {
         }
     }
 
-    /// Goes on to segment `at`. Those between have met nothing: keys that are met several at once go past whole segments
-    /// of a small database, and one that shrinks comes round before its last segments.
+    /// Goes on to segment `at`. Those between have met nothing: keys that are met several at once go past whole
+    /// segments of a small database, and one that shrinks comes round before its last segments.
     fn close_before(&mut self, at: usize) {
         while self.at < at {
             self.close();

@@ -110,9 +110,12 @@ fn stock_misses_as_its_memory_says_and_misses_take_the_delay() {
         assert_eq!(figures.miss_ratio > 0.3, is_small, "{}: {}", run.memory, figures.miss_ratio);
         assert_eq!(figures.evictions > 0.0, is_small);
         assert_eq!(run.n_refused, 0);
-        assert!(figures.server_cpu_s > 0.0 && figures.throughput_per_s > 100.0);
-        assert!(figures.ping_us_max > 0.0 && figures.ping_us_p999 <= figures.ping_us_max);
-        assert!(figures.latency_us_p50 <= figures.latency_us_p99 && figures.latency_us_p99 <= figures.latency_us_p9999);
+        assert!(figures.load.server_cpu_s > 0.0 && figures.throughput_per_s > 100.0);
+        assert!(figures.load.ping_us_max > 0.0 && figures.load.ping_us_p999 <= figures.load.ping_us_max);
+        assert!(
+            figures.latency.latency_us_p50 <= figures.latency.latency_us_p99
+                && figures.latency.latency_us_p99 <= figures.latency.latency_us_p9999
+        );
         assert!(run.server_memory.used_bytes < run.maxmemory_bytes + 1_000_000);
         if is_small {
             for (tenant, delay_us) in run.tenants.iter().zip([200.0, 1500.0]) {
@@ -137,7 +140,11 @@ fn the_timeline_shows_when_a_backend_slowed_down() {
         assert_eq!((timeline.len(), timeline[19].until), (20, 4000.0));
         assert!(timeline.iter().all(|point| point.n_requests == 200));
         let mean = timeline.iter().map(|point| point.latency_us_mean.unwrap()).sum::<f64>() / 20.0;
-        assert!((mean / figures.latency_us_mean - 1.0).abs() < 0.001, "{mean} and {}", figures.latency_us_mean);
+        assert!(
+            (mean / figures.latency.latency_us_mean - 1.0).abs() < 0.001,
+            "{mean} and {}",
+            figures.latency.latency_us_mean
+        );
         let miss_ratio = timeline.iter().map(|point| point.miss_ratio.unwrap()).sum::<f64>() / 20.0;
         assert!((miss_ratio - figures.miss_ratio).abs() < 0.001, "{miss_ratio} and {}", figures.miss_ratio);
         // Every stretch has tens of misses of either backend; before, only a machine that stalls could take 20 ms for
@@ -167,7 +174,7 @@ fn a_restarted_server_is_empty_and_fills_again() {
         assert!(run.timeline[..6].iter().all(|point| point.miss_ratio.unwrap() < 0.01), "{:?}", run.timeline);
         assert!(run.timeline[6].miss_ratio.unwrap() > 0.1, "{:?}", run.timeline[6]);
         assert!(run.figures.back_requests.unwrap() > 200.0);
-        assert!(restart.down_s > 0.0 && run.figures.server_cpu_s > 0.0 && run.figures.throughput_per_s > 100.0);
+        assert!(restart.down_s > 0.0 && run.figures.load.server_cpu_s > 0.0 && run.figures.throughput_per_s > 100.0);
     }
     let table = report.table();
     assert!(table.contains("Restart at 30%") && table.contains("not back"), "{table}");

@@ -34,21 +34,11 @@ use crate::measuring::{print_report, told_to_stop, write_report};
 /// The options of `tenure bench`.
 #[derive(clap::Args)]
 pub struct Arguments {
-    /// ycsb-a … ycsb-f, tenants, diurnal (a tenant asked for in peaks beside one always asked for), full (what a full
-    /// cache costs), scale (what keys cost as they grow), no-miss, slots (of clusters, what it is worth that clients
-    /// remember slots), tiers (what two tiers of memory cost), or the path of a trace.
-    #[arg(long, value_name = "NAME|TRACE", default_value = "ycsb-a", value_parser = parse::<Workload>)]
-    workload: Workload,
+    #[command(flatten)]
+    stream: StreamArgs,
 
-    /// Where misses go: delay:US,US…, sqlite, sqlite:US,US… (additional delays), mariadb, mariadb:local,
-    /// mariadb:remote. Default: mariadb; for the workload tenants the delays 1, 2, 4 … 16384 µs.
-    #[arg(long, value_name = "SPEC", value_parser = parse::<BackendSpec>)]
-    backend: Option<BackendSpec>,
-
-    /// Makes one backend slower in mid-run: 1:1000@40% adds 1000 µs to each fetch from the second backend (they count
-    /// from 0) once 40 % of the measured requests are done.
-    #[arg(long, value_name = "BACKEND:US@SHARE", conflicts_with = "predict", value_parser = parse::<SlowDown>)]
-    slow_down: Option<SlowDown>,
+    #[command(flatten)]
+    backends: BackendArgs,
 
     /// Stops and starts the server in mid-run and reports how soon it misses no more than before; at half of the
     /// measured requests unless told otherwise (--restart=30%).
@@ -63,12 +53,8 @@ pub struct Arguments {
     )]
     restart: Option<Moment>,
 
-    #[arg(long, value_name = "NAME,NAME…", value_delimiter = ',', value_parser = parse::<Named>, help = systems_help())]
-    systems: Option<Vec<Named>>,
-
-    /// Memory for the keys: a share of the workload's footprint (50%) or bytes (64mb). Default: 50%.
-    #[arg(long, value_name = "SIZE,SIZE…", value_delimiter = ',', value_parser = parse::<MemoryLimit>)]
-    memory: Option<Vec<MemoryLimit>>,
+    #[command(flatten)]
+    servers: ServerArgs,
 
     /// How often each system is run; of no-miss, how many pairs (default there: 10), of tiers how many of each row.
     /// Default: 3.
@@ -80,19 +66,41 @@ pub struct Arguments {
     #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=1000))]
     connections: Option<Vec<u32>>,
 
-    /// On a cluster of so many primaries without replicas, which share the memory; of slots several, default 1,2,3.
-    #[arg(long, value_name = "PRIMARIES", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=100),
-          conflicts_with_all = ["predict", "restart"])]
-    cluster: Option<Vec<u32>>,
-
-    /// How clients find a key's node in a cluster: library (crate redis, which asks for the slot map), remember (what
-    /// redirects say), default-node (one node, and where it redirects to). Default: library; of slots all.
-    #[arg(long, value_name = "NAME,NAME…", value_delimiter = ',', value_parser = parse::<Route>)]
-    routes: Option<Vec<Route>>,
-
     /// Commands that each connection sends at once; for no-miss and tiers only.
     #[arg(long, value_name = "DEPTH", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pipeline: u32,
+
+    #[command(flatten)]
+    report: ReportArgs,
+
+    /// Halves and doubles maxmemory of a running server with Tenure, and compares what TENURE.MRC had predicted with
+    /// what came.
+    #[arg(long, conflicts_with_all = ["predict", "restart", "slow_down", "cluster"])]
+    resize: bool,
+
+    /// Replays the same requests through the simulator with the measured times, and prints its prediction beside each
+    /// result.
+    #[arg(long)]
+    predict: bool,
+
+    #[command(flatten)]
+    tiers: tiers::TierArgs,
+
+    #[command(flatten)]
+    full: full::FullArgs,
+
+    #[command(flatten)]
+    scale: scale::ScaleArgs,
+}
+
+/// What is asked for.
+#[derive(clap::Args)]
+struct StreamArgs {
+    /// ycsb-a … ycsb-f, tenants, diurnal (a tenant asked for in peaks beside one always asked for), full (what a full
+    /// cache costs), scale (what keys cost as they grow), no-miss, slots (of clusters, what it is worth that clients
+    /// remember slots), tiers (what two tiers of memory cost), or the path of a trace.
+    #[arg(long, value_name = "NAME|TRACE", default_value = "ycsb-a", value_parser = parse::<Workload>)]
+    workload: Workload,
 
     /// Keys that exist at the start; not for traces; of tiers, of each tenant. Default: 100000, of tenants 60000, of
     /// diurnal 20000.
@@ -114,10 +122,6 @@ pub struct Arguments {
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=86400))]
     period: Option<u32>,
 
-    /// Into how many stretches the measured requests are cut to show latency and miss ratio over the run.
-    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=10000))]
-    bins: u32,
-
     /// Of all random draws.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
@@ -129,6 +133,20 @@ pub struct Arguments {
     /// Of a trace, where tenants come from: column, column:N, prefix:CHARACTER, hash:N or none.
     #[arg(long, value_name = "SOURCE", default_value = "column")]
     tenants: TenantSource,
+}
+
+/// Where misses go.
+#[derive(clap::Args)]
+struct BackendArgs {
+    /// Where misses go: delay:US,US…, sqlite, sqlite:US,US… (additional delays), mariadb, mariadb:local,
+    /// mariadb:remote. Default: mariadb; for the workload tenants the delays 1, 2, 4 … 16384 µs.
+    #[arg(long, value_name = "SPEC", value_parser = parse::<BackendSpec>)]
+    backend: Option<BackendSpec>,
+
+    /// Makes one backend slower in mid-run: 1:1000@40% adds 1000 µs to each fetch from the second backend (they count
+    /// from 0) once 40 % of the measured requests are done.
+    #[arg(long, value_name = "BACKEND:US@SHARE", conflicts_with = "predict", value_parser = parse::<SlowDown>)]
+    slow_down: Option<SlowDown>,
 
     /// By what a key's backend is found: key (its hash) or tenant. Default: key, for tenants tenant.
     #[arg(long, value_name = "key|tenant", value_parser = parse::<Assignment>)]
@@ -137,6 +155,27 @@ pub struct Arguments {
     /// Rows of 1 KB in each database.
     #[arg(long, value_name = "N", default_value_t = 1_000_000)]
     rows: u64,
+}
+
+/// What answers: servers, how they are set and where they run.
+#[derive(clap::Args)]
+struct ServerArgs {
+    #[arg(long, value_name = "NAME,NAME…", value_delimiter = ',', value_parser = parse::<Named>, help = systems_help())]
+    systems: Option<Vec<Named>>,
+
+    /// Memory for the keys: a share of the workload's footprint (50%) or bytes (64mb). Default: 50%.
+    #[arg(long, value_name = "SIZE,SIZE…", value_delimiter = ',', value_parser = parse::<MemoryLimit>)]
+    memory: Option<Vec<MemoryLimit>>,
+
+    /// On a cluster of so many primaries without replicas, which share the memory; of slots several, default 1,2,3.
+    #[arg(long, value_name = "PRIMARIES", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=100),
+          conflicts_with_all = ["predict", "restart"])]
+    cluster: Option<Vec<u32>>,
+
+    /// How clients find a key's node in a cluster: library (crate redis, which asks for the slot map), remember (what
+    /// redirects say), default-node (one node, and where it redirects to). Default: library; of slots all.
+    #[arg(long, value_name = "NAME,NAME…", value_delimiter = ',', value_parser = parse::<Route>)]
+    routes: Option<Vec<Route>>,
 
     /// The server's core and that of clients and backends, or none.
     #[arg(long, value_name = "SERVER,CLIENTS|none", value_parser = parse::<Placement>)]
@@ -147,19 +186,17 @@ pub struct Arguments {
     #[arg(long, value_name = "TIMES", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     clock_speed: u32,
 
-    /// Halves and doubles maxmemory of a running server with Tenure, and compares what TENURE.MRC had predicted with
-    /// what came.
-    #[arg(long, conflicts_with_all = ["predict", "restart", "slow_down", "cluster"])]
-    resize: bool,
-
     /// A setting of the module, as tenure.window-requests=10000; may be given several times.
     #[arg(long = "set", value_name = "NAME=VALUE", value_parser = parse_setting)]
     settings: Vec<(String, String)>,
+}
 
-    /// Replays the same requests through the simulator with the measured times, and prints its prediction beside each
-    /// result.
-    #[arg(long)]
-    predict: bool,
+/// What is told of it, and where.
+#[derive(clap::Args)]
+struct ReportArgs {
+    /// Into how many stretches the measured requests are cut to show latency and miss ratio over the run.
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=10000))]
+    bins: u32,
 
     /// Prints JSON in place of the table.
     #[arg(long)]
@@ -168,15 +205,6 @@ pub struct Arguments {
     /// Where report.json, report.txt and the plots are written. Default: a new folder bench/runs/DATE-WORKLOAD.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-
-    #[command(flatten)]
-    tiers: tiers::TierArgs,
-
-    #[command(flatten)]
-    full: full::FullArgs,
-
-    #[command(flatten)]
-    scale: scale::ScaleArgs,
 }
 
 /// A system that is named.
@@ -217,19 +245,19 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let interrupted = told_to_stop(&[SIGINT, SIGTERM])?;
     let setup = Setup {
         binary: ServerBinary::installed()?,
-        placement: arguments.cpus.unwrap_or_else(Placement::default_for_this_machine),
-        settings: arguments.settings.clone(),
+        placement: arguments.servers.cpus.unwrap_or_else(Placement::default_for_this_machine),
+        settings: arguments.servers.settings.clone(),
         environment: Vec::new(),
         cluster: None,
-        clock_speed: arguments.clock_speed,
+        clock_speed: arguments.servers.clock_speed,
         server_settings: arguments.full.server_settings(),
     };
-    if arguments.workload != Workload::Tiers
+    if arguments.stream.workload != Workload::Tiers
         && let Some(name) = arguments.tiers.first_given()
     {
         bail!("{name} is of the workload tiers");
     }
-    let of_full = match arguments.workload {
+    let of_full = match arguments.stream.workload {
         Workload::Full => None,
         Workload::Scale => arguments.full.first_not_of_scale(),
         _ => arguments.full.first_given(),
@@ -237,12 +265,12 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     if let Some(name) = of_full {
         bail!("{name} is of the workload full");
     }
-    if arguments.workload != Workload::Scale
+    if arguments.stream.workload != Workload::Scale
         && let Some(name) = arguments.scale.first_given()
     {
         bail!("{name} is of the workload scale");
     }
-    match arguments.workload {
+    match arguments.stream.workload {
         _ if arguments.resize => run_resize(arguments, &setup),
         Workload::Full => full::run(arguments, &setup, &interrupted),
         Workload::Scale => scale::run(arguments, &setup, &interrupted),
@@ -263,15 +291,15 @@ fn only<T: Copy>(values: &Option<Vec<T>>, name: &str, workload: &Workload) -> an
 }
 
 fn clustering(arguments: &Arguments) -> anyhow::Result<Option<Clustering>> {
-    let n_primaries = only(&arguments.cluster, "cluster", &arguments.workload)?;
-    let route = only(&arguments.routes, "routes", &arguments.workload)?;
+    let n_primaries = only(&arguments.servers.cluster, "cluster", &arguments.stream.workload)?;
+    let route = only(&arguments.servers.routes, "routes", &arguments.stream.workload)?;
     ensure!(n_primaries.is_some() || route.is_none(), "--routes is of clusters: --cluster says of how many primaries");
     let route = route.unwrap_or(Route::Library);
     Ok(n_primaries.map(|n_primaries| Clustering { n_primaries: n_primaries as usize, route }))
 }
 
 fn run_slot_map(arguments: &Arguments, setup: &Setup, interrupted: &AtomicBool) -> anyhow::Result<()> {
-    let system = match arguments.systems {
+    let system = match arguments.servers.systems {
         None => System::STOCK,
         Some(_) => match <[System; 1]>::try_from(systems(arguments)?) {
             Ok([system]) => system,
@@ -284,8 +312,8 @@ fn run_slot_map(arguments: &Arguments, setup: &Setup, interrupted: &AtomicBool) 
     let stream = workload(arguments, 1).generate()?;
     let runs = SlotMapRuns {
         stream: &stream,
-        n_primaries: &numbers(&arguments.cluster, &N_PRIMARIES_SLOTS),
-        routes: arguments.routes.as_deref().unwrap_or(&Route::ALL),
+        n_primaries: &numbers(&arguments.servers.cluster, &N_PRIMARIES_SLOTS),
+        routes: arguments.servers.routes.as_deref().unwrap_or(&Route::ALL),
         n_connections: &numbers(&arguments.connections, &N_CONNECTIONS_SLOTS),
         system: &system,
         setup,
@@ -297,37 +325,37 @@ fn run_slot_map(arguments: &Arguments, setup: &Setup, interrupted: &AtomicBool) 
 }
 
 fn run_comparison(arguments: &Arguments, setup: &Setup, interrupted: &AtomicBool) -> anyhow::Result<()> {
-    let backend = arguments.backend.clone().unwrap_or_else(|| match arguments.workload {
+    let backend = arguments.backends.backend.clone().unwrap_or_else(|| match arguments.stream.workload {
         Workload::Tenants => BackendSpec::Delay((0..15).map(|power| f64::from(1 << power)).collect()),
         _ => BackendSpec::MariaDb(vec![MariaDbRoute::Local, MariaDbRoute::Remote]),
     });
-    let n_connections = match arguments.workload {
+    let n_connections = match arguments.stream.workload {
         Workload::Tenants => N_CONNECTIONS_TENANTS,
         Workload::Diurnal => N_CONNECTIONS_DIURNAL,
         _ => N_CONNECTIONS,
     };
     let systems = systems(arguments)?;
     if arguments.predict {
-        can_predict(&systems, &arguments.settings)?;
+        can_predict(&systems, &arguments.servers.settings)?;
     }
     let stream = workload(arguments, backend.len()).generate()?;
-    let memory = arguments.memory.as_deref().unwrap_or(&[MemoryLimit::Share(0.5)]);
+    let memory = arguments.servers.memory.as_deref().unwrap_or(&[MemoryLimit::Share(0.5)]);
     let comparison = Comparison {
         stream: &stream,
         backend: &backend,
-        slow_down: arguments.slow_down,
-        n_rows: arguments.rows,
+        slow_down: arguments.backends.slow_down,
+        n_rows: arguments.backends.rows,
         systems: &systems,
         memory,
         n_repetitions: arguments.repetitions.unwrap_or(N_REPETITIONS) as usize,
-        n_connections: only(&arguments.connections, "connections", &arguments.workload)?.unwrap_or(n_connections)
+        n_connections: only(&arguments.connections, "connections", &arguments.stream.workload)?.unwrap_or(n_connections)
             as usize,
-        n_bins: arguments.bins as usize,
+        n_bins: arguments.report.bins as usize,
         restart: arguments.restart,
         setup,
     };
     let compared = comparison.run(interrupted)?;
-    let mut report = Report::new(&comparison, arguments.seed, &compared);
+    let mut report = Report::new(&comparison, arguments.stream.seed, &compared);
     if arguments.predict {
         report.add_predictions(&comparison, &compared)?;
     }
@@ -336,19 +364,19 @@ fn run_comparison(arguments: &Arguments, setup: &Setup, interrupted: &AtomicBool
         (None, Some(cluster)) => format!("{}-cluster-{}", stream.name, cluster.n_primaries),
         (None, None) => stream.name.clone(),
     };
-    let folder = arguments.out.clone().unwrap_or_else(|| default_folder(&name));
+    let folder = arguments.report.out.clone().unwrap_or_else(|| default_folder(&name));
     report.write(&folder)?;
-    print_report(&folder, &report.json()?, &report.table(), arguments.json)
+    print_report(&folder, &report.json()?, &report.table(), arguments.report.json)
 }
 
 fn run_resize(arguments: &Arguments, setup: &Setup) -> anyhow::Result<()> {
-    let delays_us = match (&arguments.backend, &arguments.workload) {
+    let delays_us = match (&arguments.backends.backend, &arguments.stream.workload) {
         (Some(BackendSpec::Delay(delays_us)), _) => delays_us.clone(),
         (Some(_), _) => bail!("--resize takes delays alone as its backends: --backend delay:200"),
         (None, Workload::Tenants) => (0..15).map(|power| f64::from(1 << power)).collect(),
         (None, _) => vec![200.0],
     };
-    let share = match arguments.memory.as_deref() {
+    let share = match arguments.servers.memory.as_deref() {
         None => 0.5,
         Some([MemoryLimit::Share(share)]) => *share,
         Some(_) => bail!("--resize takes one share of the footprint as its memory: --memory 50%"),
@@ -364,10 +392,10 @@ fn run_resize(arguments: &Arguments, setup: &Setup) -> anyhow::Result<()> {
 }
 
 fn run_no_harm(arguments: &Arguments, setup: &Setup, interrupted: &AtomicBool) -> anyhow::Result<()> {
-    if arguments.cluster.is_some() {
+    if arguments.servers.cluster.is_some() {
         bail!("no-miss runs on one server; the workload slots runs on clusters");
     }
-    if arguments.restart.is_some() || arguments.slow_down.is_some() {
+    if arguments.restart.is_some() || arguments.backends.slow_down.is_some() {
         bail!("no-miss has no misses and no backend: --restart and --slow-down are for the other workloads");
     }
     let system = &system_beside_stock(arguments)?;
@@ -375,7 +403,7 @@ fn run_no_harm(arguments: &Arguments, setup: &Setup, interrupted: &AtomicBool) -
     let no_harm = NoHarm {
         stream: &stream,
         depth: arguments.pipeline as usize,
-        n_connections: only(&arguments.connections, "connections", &arguments.workload)?
+        n_connections: only(&arguments.connections, "connections", &arguments.stream.workload)?
             .unwrap_or(N_CONNECTIONS_NO_MISS) as usize,
         n_pairs: arguments.repetitions.unwrap_or(N_PAIRS) as usize,
         system,
@@ -394,13 +422,13 @@ fn finish(
     table: &str,
     draw: impl Fn(&dyn Fn(&str) -> PathBuf) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
-    let folder = arguments.out.clone().unwrap_or_else(|| default_folder(name));
+    let folder = arguments.report.out.clone().unwrap_or_else(|| default_folder(name));
     write_report(&folder, json, table)?;
     for extension in ["svg", "png"] {
         draw(&|name| folder.join(format!("{name}.{extension}")))?;
     }
     write_page(&folder, &format!("tenure bench: {name}"), table)?;
-    print_report(&folder, json, table, arguments.json)
+    print_report(&folder, json, table, arguments.report.json)
 }
 
 /// The system with the module, where the workload compares one with stock.
@@ -411,7 +439,7 @@ fn system_beside_stock(arguments: &Arguments) -> anyhow::Result<System> {
         Ok([system]) => Ok(system),
         Err(modules) => bail!(
             "{} compares stock with one system that has the module, not with {}",
-            arguments.workload,
+            arguments.stream.workload,
             modules.len()
         ),
     }
@@ -419,7 +447,7 @@ fn system_beside_stock(arguments: &Arguments) -> anyhow::Result<System> {
 
 /// What the user names, or what shows the workload's point.
 fn systems(arguments: &Arguments) -> anyhow::Result<Vec<System>> {
-    let by_default: &[&str] = match arguments.workload {
+    let by_default: &[&str] = match arguments.stream.workload {
         _ if arguments.restart.is_some() => &["tenure", "tenure-warm"],
         Workload::Diurnal => &["stock", "tenure", "tenure-sleep"],
         _ => &["stock", "tenure"],
@@ -428,7 +456,7 @@ fn systems(arguments: &Arguments) -> anyhow::Result<Vec<System>> {
         Named::Cache(system) => Ok(system.clone()),
         Named::Tiers(system) => bail!("system '{system}' is of the workload tiers; others have {}", System::names()),
     };
-    match &arguments.systems {
+    match &arguments.servers.systems {
         Some(systems) => systems.iter().map(of).collect(),
         None => by_default.iter().map(|name| name.parse()).collect(),
     }
@@ -436,14 +464,18 @@ fn systems(arguments: &Arguments) -> anyhow::Result<Vec<System>> {
 
 fn workload(arguments: &Arguments, n_backends: usize) -> WorkloadOptions {
     WorkloadOptions {
-        seed: arguments.seed,
-        n_keys: arguments.records,
-        n_warmup: arguments.warmup,
-        n_requests: arguments.requests,
-        period_s: arguments.period.map(f64::from),
-        assignment: arguments.backend_by,
-        trace: TraceOptions { format: arguments.format, tenants: arguments.tenants.clone(), ..TraceOptions::default() },
-        ..WorkloadOptions::new(arguments.workload.clone(), n_backends)
+        seed: arguments.stream.seed,
+        n_keys: arguments.stream.records,
+        n_warmup: arguments.stream.warmup,
+        n_requests: arguments.stream.requests,
+        period_s: arguments.stream.period.map(f64::from),
+        assignment: arguments.backends.backend_by,
+        trace: TraceOptions {
+            format: arguments.stream.format,
+            tenants: arguments.stream.tenants.clone(),
+            ..TraceOptions::default()
+        },
+        ..WorkloadOptions::new(arguments.stream.workload.clone(), n_backends)
     }
 }
 

@@ -25,7 +25,7 @@ use self::models::{Curve, ModelName, Spec, rounded, usage};
 use crate::print;
 use crate::progress::Progress;
 use crate::trace_args::{
-    Amount, SAMPLE_KEYS_MIN, ThreadArgs, TraceArgs, parse_amount, parse_plot, parse_rate, parse_size_above_0,
+    Amount, OutputArgs, SAMPLE_KEYS_MIN, ThreadArgs, TraceArgs, parse_amount, parse_rate, parse_size_above_0,
     report_bad_lines, sampling_at_least, trace_name,
 };
 
@@ -50,19 +50,8 @@ pub struct Arguments {
     #[arg(long, value_name = "NAME", value_parser = |text: &str| text.parse::<PolicyName>())]
     policy: Option<PolicyName>,
 
-    /// Shares of keys to sample, above 0 and up to 1, separated by commas; `exact` takes all keys.
-    #[arg(long, value_name = "SHARE,…", value_delimiter = ',', default_value = "0.01", value_parser = parse_rate)]
-    rate: Vec<SampleRate>,
-
-    /// Sample more than that share where it would be fewer keys than this: a sample of few keys says nothing, and few
-    /// keys cost nothing.
-    #[arg(long, value_name = "N", default_value_t = SAMPLE_KEYS_MIN)]
-    sample_keys_min: u64,
-
-    /// Sample at most so many keys, in place of a share: memory stays bounded however long the trace.
-    #[arg(long, value_name = "N", conflicts_with_all = ["rate", "sample_keys_min"],
-          value_parser = clap::value_parser!(u64).range(1..))]
-    sample_keys: Option<u64>,
+    #[command(flatten)]
+    sample: SampleArgs,
 
     /// How many cache sizes, evenly up to the largest.
     #[arg(long, value_name = "N", default_value_t = 40, value_parser = clap::value_parser!(u64).range(1..=100_000))]
@@ -90,30 +79,52 @@ pub struct Arguments {
     #[command(flatten)]
     threads: ThreadArgs,
 
-    /// Print JSON.
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    output: OutputArgs,
 
-    /// Plot all curves into FILE.svg or FILE.png.
-    #[arg(long, value_name = "FILE", value_parser = parse_plot)]
-    plot: Option<PathBuf>,
+    #[command(flatten)]
+    accuracy: AccuracyArgs,
+}
 
-    /// Write one HTML page with the table and the plot, to be sent to somebody.
-    #[arg(long, value_name = "FILE")]
-    html: Option<PathBuf>,
+/// Which keys are sampled.
+#[derive(clap::Args)]
+struct SampleArgs {
+    /// Shares of keys to sample, above 0 and up to 1, separated by commas; `exact` takes all keys.
+    #[arg(long, value_name = "SHARE,…", value_delimiter = ',', default_value = "0.01", value_parser = parse_rate)]
+    rate: Vec<SampleRate>,
 
+    /// Sample more than that share where it would be fewer keys than this: a sample of few keys says nothing, and few
+    /// keys cost nothing.
+    #[arg(long, value_name = "N", default_value_t = SAMPLE_KEYS_MIN)]
+    sample_keys_min: u64,
+
+    /// Sample at most so many keys, in place of a share: memory stays bounded however long the trace.
+    #[arg(long, value_name = "N", conflicts_with_all = ["rate", "sample_keys_min"],
+          value_parser = clap::value_parser!(u64).range(1..))]
+    sample_keys: Option<u64>,
+}
+
+/// The accuracy of models over many traces.
+#[derive(clap::Args)]
+struct AccuracyArgs {
     /// Compare the models with exact LRU and with simulated K-LRU on all traces in DIR: a table of mean absolute
     /// errors.
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["trace", "plot", "html"])]
-    accuracy: Option<PathBuf>,
+    #[arg(id = "accuracy", long = "accuracy", value_name = "DIR", conflicts_with_all = ["trace", "plot", "html"])]
+    folder: Option<PathBuf>,
 
     /// For the accuracy: at rates below 1, the mean of so many samples of keys.
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=1000))]
-    accuracy_samples: u64,
+    #[arg(long = "accuracy-samples", value_name = "N", default_value_t = 5,
+          value_parser = clap::value_parser!(u64).range(1..=1000))]
+    samples: u64,
 
     /// For the accuracy: what is made of each trace, separated by commas.
-    #[arg(long, value_name = "NAME,…", value_delimiter = ',', default_value = "fixed,variable,deletes,ttl")]
-    accuracy_variants: Vec<accuracy::Variant>,
+    #[arg(
+        long = "accuracy-variants",
+        value_name = "NAME,…",
+        value_delimiter = ',',
+        default_value = "fixed,variable,deletes,ttl"
+    )]
+    variants: Vec<accuracy::Variant>,
 }
 
 /// Runs the subcommand.
@@ -121,7 +132,7 @@ pub struct Arguments {
 /// # Errors
 /// What went wrong, and where.
 pub fn run(arguments: &Arguments) -> Result<()> {
-    if let Some(folder) = &arguments.accuracy {
+    if let Some(folder) = &arguments.accuracy.folder {
         return accuracy::run(folder, arguments);
     }
     if arguments.policy.is_some() && !arguments.model.contains(&ModelName::Miniature) {
@@ -146,14 +157,14 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     if !seen.tells_costs && jobs.iter().any(|job| job.spec.policy.is_some_and(PolicyName::knows_costs)) {
         arguments.reading.report_costs(&name);
     }
-    if let Some(plot) = &arguments.plot {
+    if let Some(plot) = &arguments.output.plot {
         chart(&name, &jobs).save(plot)?;
     }
-    if let Some(html) = &arguments.html {
+    if let Some(html) = &arguments.output.html {
         let page = Page::new(&format!("Miss ratio by cache size: {name}"));
         page.svg(&chart(&name, &jobs).svg()?).text(&table(&name, &jobs, &seen)).save(html)?;
     }
-    if arguments.json {
+    if arguments.output.json {
         print(&format!("{:#}\n", to_json(&name, &jobs, &seen)))
     } else {
         print(&table(&name, &jobs, &seen))
@@ -162,9 +173,9 @@ pub fn run(arguments: &Arguments) -> Result<()> {
 
 impl Arguments {
     fn samplings(&self) -> Vec<Sampling> {
-        match self.sample_keys {
+        match self.sample.sample_keys {
             Some(keys) => vec![Sampling::Keys(keys as usize)],
-            None => self.rate.iter().map(|&rate| sampling_at_least(rate, self.sample_keys_min)).collect(),
+            None => self.sample.rate.iter().map(|&rate| sampling_at_least(rate, self.sample.sample_keys_min)).collect(),
         }
     }
 

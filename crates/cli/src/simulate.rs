@@ -27,7 +27,7 @@ use tenure_sim::trace::{Sizes, TraceOptions, TraceReader};
 
 use crate::bench::parse_setting;
 use crate::trace_args::{
-    Amount, ThreadArgs, TraceArgs, parse_amount, parse_plot, parse_share, parse_size, parse_us, report_bad_lines,
+    Amount, OutputArgs, ThreadArgs, TraceArgs, parse_amount, parse_share, parse_size, parse_us, report_bad_lines,
     trace_name,
 };
 
@@ -57,9 +57,8 @@ pub struct Arguments {
     #[command(flatten)]
     reading: TraceArgs,
 
-    /// Not counted at the beginning: a number of accesses, or a share of the trace (20%).
-    #[arg(long, value_name = "ACCESSES|SHARE", default_value = "0", value_parser = parse_amount)]
-    warmup: Amount,
+    #[command(flatten)]
+    counted: CountedArgs,
 
     /// What a hit costs, in µs.
     #[arg(long, value_name = "US", default_value = "20", value_parser = parse_us, allow_negative_numbers = true)]
@@ -70,10 +69,45 @@ pub struct Arguments {
     #[arg(long, value_name = "SHARE", default_value = "0%", value_parser = parse_noise)]
     penalty_noise: PenaltyNoise,
 
-    /// Accesses per window of the report over time; 0 for none.
+    #[command(flatten)]
+    policy: PolicyArgs,
+
+    /// Seed of all that is random.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+
+    #[command(flatten)]
+    threads: ThreadArgs,
+
+    #[command(flatten)]
+    output: OutputArgs,
+
+    #[command(flatten)]
+    ladder: LadderArgs,
+
+    /// List the policies.
+    #[arg(long, conflicts_with = "html")]
+    list: bool,
+
+    #[command(flatten)]
+    tiers: tiers::TierArgs,
+}
+
+/// What of the trace is counted, and in what pieces.
+#[derive(Args, Debug)]
+struct CountedArgs {
+    /// Not counted at the beginning: a number of accesses, or a share of the trace (20%).
+    #[arg(long, value_name = "ACCESSES|SHARE", default_value = "0", value_parser = parse_amount)]
+    warmup: Amount,
+
+    /// Accesses per window of the report over time, which plots then show beside latency by memory; 0 for none.
     #[arg(long, value_name = "ACCESSES", default_value_t = 0)]
     windows: u64,
+}
 
+/// How policies are set.
+#[derive(Args, Debug)]
+struct PolicyArgs {
     /// A setting of the module, as tenure.density-samples=16; may be given several times. On the ladder the window is
     /// a share of each trace.
     #[arg(long = "set", value_name = "NAME=VALUE", value_parser = parse_setting)]
@@ -105,31 +139,15 @@ pub struct Arguments {
     /// The unit of allocation, in bytes; 0 = a thousandth of the memory.
     #[arg(long, value_name = "BYTES", default_value = "0", value_parser = parse_size)]
     granularity: u64,
+}
 
-    /// Seed of all that is random.
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    seed: u64,
-
-    #[command(flatten)]
-    threads: ThreadArgs,
-
-    /// Print JSON.
-    #[arg(long)]
-    json: bool,
-
-    /// Plot mean latency by memory (and, beside it, allocation and K over time where windows are asked for) into
-    /// FILE.svg or FILE.png.
-    #[arg(long, value_name = "FILE", value_parser = parse_plot)]
-    plot: Option<PathBuf>,
-
-    /// Write one HTML page with the table and the plot, to be sent to somebody.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["ladder", "list", "tiers"])]
-    html: Option<PathBuf>,
-
+/// The ladder: all policies over many traces.
+#[derive(Args, Debug)]
+struct LadderArgs {
     /// Compare all policies on all traces in DIR of at least 100,000 accesses, relative to redis. See
     /// docs/simulation.md.
-    #[arg(long, value_name = "DIR", conflicts_with = "trace")]
-    ladder: Option<PathBuf>,
+    #[arg(id = "ladder", long = "ladder", value_name = "DIR", conflicts_with_all = ["trace", "html"])]
+    folder: Option<PathBuf>,
 
     /// For the ladder: look at so many accesses of each trace at most.
     #[arg(long, value_name = "N", default_value_t = 600_000)]
@@ -146,13 +164,6 @@ pub struct Arguments {
     /// For the ladder: all misses cost the same.
     #[arg(long, requires = "ladder")]
     equal_costs: bool,
-
-    /// List the policies.
-    #[arg(long)]
-    list: bool,
-
-    #[command(flatten)]
-    tiers: tiers::TierArgs,
 }
 
 /// Memory sizes unless something else is asked for.
@@ -220,7 +231,7 @@ pub fn run(args: &Arguments) -> Result<()> {
     if !args.tiers.tiers.is_empty() {
         return tiers::run(args);
     }
-    if let Some(folder) = &args.ladder {
+    if let Some(folder) = &args.ladder.folder {
         return ladder::run(args, folder);
     }
     let path = match (args.workload, &args.trace) {
@@ -234,17 +245,17 @@ pub fn run(args: &Arguments) -> Result<()> {
     };
     let counted = rows.iter().all(|row| row.report.requests > 0);
     ensure!(counted, "{}: no request is left to count behind the warm-up (--warmup)", path.display());
-    if let Some(file) = &args.plot {
+    if let Some(file) = &args.output.plot {
         plot(args, path, &rows, file)?;
     }
-    if let Some(file) = &args.html {
+    if let Some(file) = &args.output.html {
         let mut table = Vec::new();
         write_table(&mut table, &rows)?;
         let page = Page::new(&format!("tenure simulate: {}", trace_name(path)));
         page.svg(&chart(args, path, &rows)?.svg()?).text(&String::from_utf8_lossy(&table)).save(file)?;
     }
     let mut out = std::io::stdout().lock();
-    if args.json {
+    if args.output.json {
         let rows: Vec<Value> = rows.iter().map(json_row).collect();
         serde_json::to_writer_pretty(&mut out, &rows)?;
         writeln!(out)?;
@@ -271,23 +282,23 @@ fn list(out: &mut impl Write) -> Result<()> {
 /// How policies are set: by flags, then by the server's names.
 fn settings(args: &Arguments) -> Result<Settings> {
     let mut settings = Settings::from(PlanConfig {
-        partitioning: args.partitions,
-        window_requests: args.window_requests,
-        granularity_bytes: args.granularity,
-        objective: args.objective,
-        size_classes: args.size_classes as usize,
+        partitioning: args.policy.partitions,
+        window_requests: args.policy.window_requests,
+        granularity_bytes: args.policy.granularity,
+        objective: args.policy.objective,
+        size_classes: args.policy.size_classes as usize,
         ..PlanConfig::default()
     });
-    settings.watched = args.watched;
-    args.settings.iter().try_for_each(|(name, value)| settings.set(name, value)).map_err(anyhow::Error::msg)?;
+    settings.watched = args.policy.watched;
+    args.policy.settings.iter().try_for_each(|(name, value)| settings.set(name, value)).map_err(anyhow::Error::msg)?;
     Ok(settings)
 }
 
 /// Surveys the trace where shares of it are asked for, and replays it: from memory where the future is needed or the
 /// trace can be read only once, else as a stream.
 fn simulate(args: &Arguments, path: &Path) -> Result<(Option<Survey>, Vec<Row>)> {
-    let shares =
-        memory(args).iter().any(|memory| matches!(memory, Memory::Share(_))) || matches!(args.warmup, Amount::Share(_));
+    let shares = memory(args).iter().any(|memory| matches!(memory, Memory::Share(_)))
+        || matches!(args.counted.warmup, Amount::Share(_));
     let once = path == Path::new("-");
     if policies(args)?.iter().any(|policy| policy.is_offline()) || (once && shares) {
         let mut reader = TraceReader::open(path, args.reading.options())?;
@@ -332,11 +343,16 @@ fn made(args: &Arguments, workload: Workload) -> Arc<[Access]> {
 }
 
 fn grid_config(args: &Arguments, survey: Survey) -> Result<GridConfig> {
-    let warm_up = args.warmup.of(survey.accesses);
+    let warm_up = args.counted.warmup.of(survey.accesses);
     Ok(GridConfig {
         policies: policies(args)?,
         capacities_bytes: memory(args).iter().map(|memory| memory.of(survey.footprint_bytes)).collect(),
-        replay: ReplayConfig { hit_us: args.hit_us, warm_up, window_accesses: args.windows, noise: args.penalty_noise },
+        replay: ReplayConfig {
+            hit_us: args.hit_us,
+            warm_up,
+            window_accesses: args.counted.windows,
+            noise: args.penalty_noise,
+        },
         settings: settings(args)?,
         seed: args.seed,
         threads: args.threads.count(),

@@ -13,6 +13,22 @@ use tenure_sim::trace::{Format, LogNormalSizes, Sizes, TenantSource, TraceOption
 /// goes by cost goes by hits.
 const PENALTY_US_DEFAULT: f32 = 1000.0;
 
+/// In which forms the result is given, beside the table.
+#[derive(Args, Debug)]
+pub struct OutputArgs {
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+
+    /// Plot the result into FILE.svg or FILE.png.
+    #[arg(long, value_name = "FILE", value_parser = parse_plot)]
+    pub plot: Option<PathBuf>,
+
+    /// Write one HTML page with the table and the plot, to be sent to somebody.
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+}
+
 /// How a trace is read.
 #[derive(Args, Clone, Debug)]
 pub struct TraceArgs {

@@ -151,12 +151,7 @@ impl Op {
                 (Reply::Number(items.len() as i64), Some(Living { value: Value::List(items), until }))
             }
             (Op::Push(new), None) => (Reply::Number(1), forever(Value::List(VecDeque::from([new.clone()])))),
-            (Op::Pop, Some(Value::List(items))) => {
-                let mut items = items.clone();
-                let first = items.pop_front().unwrap_or_default();
-                let left = (!items.is_empty()).then_some(Living { value: Value::List(items), until });
-                (Reply::Bytes(first), left)
-            }
+            (Op::Pop, Some(Value::List(items))) => popped(items.clone(), until),
             (Op::Items, Some(Value::List(items))) => kept(Reply::List(items.iter().cloned().collect())),
             (Op::Items, None) => (Reply::List(Vec::new()), None),
             (Op::Add(member), Some(Value::Set(members))) => {
@@ -181,6 +176,12 @@ pub fn name(number: u8) -> Vec<u8> {
 
 fn grown(text: &[u8], until: Option<Instant>) -> (Reply, Option<Living>) {
     (Reply::Number(text.len() as i64), Some(Living { value: Value::Text(text.to_vec()), until }))
+}
+
+fn popped(mut items: VecDeque<Vec<u8>>, until: Option<Instant>) -> (Reply, Option<Living>) {
+    let first = items.pop_front().unwrap_or_default();
+    let left = (!items.is_empty()).then_some(Living { value: Value::List(items), until });
+    (Reply::Bytes(first), left)
 }
 
 fn overwritten(text: &[u8], at: usize, piece: &[u8]) -> Vec<u8> {

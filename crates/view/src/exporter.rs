@@ -110,15 +110,24 @@ fn bounded(tenants: &[Tenant], max: usize) -> Vec<Tenant> {
     bounded
 }
 
-fn add_server(families: &mut Families, server: &Labels, reading: &Reading) {
-    let is = |what: bool| Some(f64::from(what));
+fn add_server(f: &mut Families, server: &Labels, reading: &Reading) {
     let n = |name: &str| reading.number(&format!("tenure_{name}"));
-    let seconds = |name: &str| n(name).map(|us| us / 1e6);
+    add_state(f, server, reading);
+    add_memory(f, server, reading, &n);
+    add_decisions(f, server, reading, &n);
+    add_main_thread(f, server, &n);
+    add_sleep_and_replies(f, server, &n);
+    if !reading.text("tenure_tiers").starts_with("off") {
+        add_tiers(f, server, &n);
+    }
+}
+
+fn add_state(f: &mut Families, server: &Labels, reading: &Reading) {
+    let is = |what: bool| Some(f64::from(what));
     let state = ["eviction", "ranking", "worker", "replies", "tiers", "sleep"];
     let state = state.iter().fold(server.with("role", reading.text("role")), |labels, name| {
         labels.with(name, reading.text(&format!("tenure_{name}")))
     });
-    let f = families;
     f.gauge(&state, "tenure_state", "What Tenure says of itself, in its labels; always 1", None, Some(1.0));
     f.gauge(
         server,
@@ -134,6 +143,9 @@ fn add_server(families: &mut Families, server: &Labels, reading: &Reading) {
         None,
         is(reading.is_evicting()),
     );
+}
+
+fn add_memory(f: &mut Families, server: &Labels, reading: &Reading, n: &impl Fn(&str) -> Option<f64>) {
     f.gauge(
         server,
         "tenure_server_used",
@@ -142,6 +154,18 @@ fn add_server(families: &mut Families, server: &Labels, reading: &Reading) {
         reading.number("used_memory"),
     );
     f.gauge(server, "tenure_server_limit", "maxmemory; 0 is none", Some(Unit::Bytes), reading.number("maxmemory"));
+    f.gauge(
+        server,
+        "tenure_headroom",
+        "How far below maxmemory Tenure keeps memory",
+        Some(Unit::Bytes),
+        n("headroom_bytes"),
+    );
+    f.gauge(server, "tenure_own_memory", "Memory that Tenure takes for itself", Some(Unit::Bytes), n("memory_bytes"));
+}
+
+fn add_decisions(f: &mut Families, server: &Labels, reading: &Reading, n: &impl Fn(&str) -> Option<f64>) {
+    f.gauge(server, "tenure_uptime", "Time since Tenure was started", Some(Unit::Seconds), n("uptime_seconds"));
     f.counter(
         server,
         "tenure_server_evictions",
@@ -156,15 +180,6 @@ fn add_server(families: &mut Families, server: &Labels, reading: &Reading) {
         None,
         reading.number("evicted_keys").zip(n("evictions")).map(|(by_server, by_tenure)| by_server + by_tenure),
     );
-    f.gauge(
-        server,
-        "tenure_headroom",
-        "How far below maxmemory Tenure keeps memory",
-        Some(Unit::Bytes),
-        n("headroom_bytes"),
-    );
-    f.gauge(server, "tenure_uptime", "Time since Tenure was started", Some(Unit::Seconds), n("uptime_seconds"));
-    f.gauge(server, "tenure_own_memory", "Memory that Tenure takes for itself", Some(Unit::Bytes), n("memory_bytes"));
     f.counter(
         server,
         "tenure_panics",
@@ -182,6 +197,10 @@ fn add_server(families: &mut Families, server: &Labels, reading: &Reading) {
         Some(Unit::Other("ratio".to_owned())),
         reading.prediction_error(),
     );
+}
+
+fn add_main_thread(f: &mut Families, server: &Labels, n: &impl Fn(&str) -> Option<f64>) {
+    let seconds = |name: &str| n(name).map(|us| us / 1e6);
     f.gauge(
         server,
         "tenure_main_thread_busy",
@@ -201,10 +220,6 @@ fn add_server(families: &mut Families, server: &Labels, reading: &Reading) {
     let help = "Sampled accesses that were dropped because a queue was full";
     f.counter(&server.with("queue", "turn"), "tenure_samples_dropped", help, None, n("samples_dropped_turn"));
     f.counter(&server.with("queue", "worker"), "tenure_samples_dropped", help, None, n("samples_dropped_queue"));
-    add_sleep_and_replies(f, server, &n);
-    if !reading.text("tenure_tiers").starts_with("off") {
-        add_tiers(f, server, &n);
-    }
 }
 
 fn add_sleep_and_replies(f: &mut Families, server: &Labels, n: &impl Fn(&str) -> Option<f64>) {

@@ -43,24 +43,35 @@ pub struct Report {
 pub struct ReportedConditions {
     /// When the report was made, in UTC.
     pub date: String,
-    /// The workload's name.
-    pub workload: String,
+    /// What was asked for.
+    #[serde(flatten)]
+    pub stream: ReportedStream,
     /// The backend's specification.
     pub backend: String,
     /// Which backend slowed down, by how much and when, as it was asked for.
     pub slow_down: Option<String>,
     /// When the server was restarted, as it was asked for.
     pub restart: Option<String>,
-    /// The server, such as `redis-7.0.15`.
-    pub server: String,
-    /// Primaries of the cluster, and how clients found them; `None` on one server.
-    pub cluster: Option<(usize, String)>,
-    /// Settings of the module that the user gave.
-    pub module_settings: Vec<(String, String)>,
-    /// How many times as fast the servers' wall clock ran.
-    pub clock_speed: u32,
-    /// Where both ends ran.
-    pub placement: String,
+    /// What answered, and how it was set.
+    #[serde(flatten)]
+    pub servers: ReportedServers,
+    /// Clients that asked at once.
+    pub n_connections: usize,
+    /// Repetitions of each run.
+    pub n_repetitions: usize,
+    /// What all keys take in the server, in bytes.
+    pub footprint_bytes: u64,
+    /// Used memory of an empty server, in bytes.
+    pub empty_server_bytes: u64,
+    /// Time between two PINGs of the stall probe, in µs.
+    pub probe_interval_us: u64,
+}
+
+/// What was asked for.
+#[derive(Clone, Debug, Serialize)]
+pub struct ReportedStream {
+    /// The workload's name.
+    pub workload: String,
     /// Of all random draws.
     pub seed: u64,
     /// Keys of the workload.
@@ -72,16 +83,21 @@ pub struct ReportedConditions {
     /// Of a workload with a pace, the time from one peak to the next, in s; its timelines are over seconds, others
     /// over requests.
     pub period_s: Option<f64>,
-    /// Clients that asked at once.
-    pub n_connections: usize,
-    /// Repetitions of each run.
-    pub n_repetitions: usize,
-    /// What all keys take in the server, in bytes.
-    pub footprint_bytes: u64,
-    /// Used memory of an empty server, in bytes.
-    pub empty_server_bytes: u64,
-    /// Time between two PINGs of the stall probe, in µs.
-    pub probe_interval_us: u64,
+}
+
+/// What answered, and how it was set.
+#[derive(Clone, Debug, Serialize)]
+pub struct ReportedServers {
+    /// The server, such as `redis-7.0.15`.
+    pub server: String,
+    /// Primaries of the cluster, and how clients found them; `None` on one server.
+    pub cluster: Option<(usize, String)>,
+    /// Settings of the module that the user gave.
+    pub module_settings: Vec<(String, String)>,
+    /// How many times as fast the servers' wall clock ran.
+    pub clock_speed: u32,
+    /// Where both ends ran.
+    pub placement: String,
 }
 
 /// The figures of one run.
@@ -117,18 +133,9 @@ pub struct RunFigures {
 /// The numbers of a run that are worth a median. Latencies in µs.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Figures {
-    /// Mean latency of all measured requests.
-    pub latency_us_mean: f64,
-    /// Half of the requests took no longer.
-    pub latency_us_p50: f64,
-    /// 90 % took no longer.
-    pub latency_us_p90: f64,
-    /// 99 % took no longer.
-    pub latency_us_p99: f64,
-    /// 99.9 % took no longer.
-    pub latency_us_p999: f64,
-    /// 99.99 % took no longer.
-    pub latency_us_p9999: f64,
+    /// Of all measured requests.
+    #[serde(flatten)]
+    pub latency: LatencyFigures,
     /// Keys missed over keys read; NaN (JSON: null) where nothing was read.
     pub miss_ratio: f64,
     /// Requests per second, all clients together.
@@ -145,14 +152,9 @@ pub struct Figures {
     pub sleeping_reads: f64,
     /// Commands that the nodes of a cluster sent elsewhere.
     pub redirects: f64,
-    /// Time on a core, all threads of the server, in s.
-    pub server_cpu_s: f64,
-    /// Of this, the main thread's, in s.
-    pub server_cpu_main_s: f64,
-    /// The longest that a PING waited during the measurement.
-    pub ping_us_max: f64,
-    /// 99.9 % of the PINGs waited no longer.
-    pub ping_us_p999: f64,
+    /// How busy the server was.
+    #[serde(flatten)]
+    pub load: LoadFigures,
     /// Mean absolute error of the miss ratios that the module predicted window by window; `None` where it predicted
     /// none.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -165,6 +167,36 @@ pub struct Figures {
     /// restart.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub back_requests: Option<f64>,
+}
+
+/// Latency of all measured requests, in µs.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct LatencyFigures {
+    /// Mean latency of all measured requests.
+    pub latency_us_mean: f64,
+    /// Half of the requests took no longer.
+    pub latency_us_p50: f64,
+    /// 90 % took no longer.
+    pub latency_us_p90: f64,
+    /// 99 % took no longer.
+    pub latency_us_p99: f64,
+    /// 99.9 % took no longer.
+    pub latency_us_p999: f64,
+    /// 99.99 % took no longer.
+    pub latency_us_p9999: f64,
+}
+
+/// How busy the server was.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct LoadFigures {
+    /// Time on a core, all threads of the server, in s.
+    pub server_cpu_s: f64,
+    /// Of this, the main thread's, in s.
+    pub server_cpu_main_s: f64,
+    /// The longest that a PING waited during the measurement.
+    pub ping_us_max: f64,
+    /// 99.9 % of the PINGs waited no longer.
+    pub ping_us_p999: f64,
 }
 
 /// One tenant in one run.
@@ -210,22 +242,28 @@ impl Report {
     pub fn new(comparison: &Comparison, seed: u64, compared: &Compared) -> Report {
         let footprint = compared.footprint;
         let Venue { date, server, placement } = comparison.setup.venue();
-        let conditions = ReportedConditions {
-            date,
+        let stream = ReportedStream {
             workload: comparison.stream.name.clone(),
-            backend: comparison.backend.to_string(),
-            slow_down: comparison.slow_down.map(|slow_down| slow_down.to_string()),
-            restart: comparison.restart.map(|moment| moment.to_string()),
-            server,
-            cluster: comparison.setup.cluster.map(|cluster| (cluster.n_primaries, cluster.route.to_string())),
-            module_settings: comparison.setup.settings.clone(),
-            clock_speed: comparison.setup.clock_speed,
-            placement,
             seed,
             n_keys: comparison.stream.keys.len(),
             n_warmup: comparison.stream.n_warmup,
             n_requests: comparison.stream.n_measured(),
             period_s: comparison.stream.pace.as_ref().map(|pace| pace.period_s),
+        };
+        let servers = ReportedServers {
+            server,
+            cluster: comparison.setup.cluster.map(|cluster| (cluster.n_primaries, cluster.route.to_string())),
+            module_settings: comparison.setup.settings.clone(),
+            clock_speed: comparison.setup.clock_speed,
+            placement,
+        };
+        let conditions = ReportedConditions {
+            date,
+            stream,
+            backend: comparison.backend.to_string(),
+            slow_down: comparison.slow_down.map(|slow_down| slow_down.to_string()),
+            restart: comparison.restart.map(|moment| moment.to_string()),
+            servers,
             n_connections: comparison.n_connections,
             n_repetitions: comparison.n_repetitions,
             footprint_bytes: footprint.keys_bytes,
@@ -279,7 +317,8 @@ impl Report {
         write_file(folder, "report.json", &self.json()?)?;
         write_file(folder, "report.txt", &self.table())?;
         plots::draw(self, folder)?;
-        let ReportedConditions { workload, backend, server, date, .. } = &self.conditions;
+        let ReportedConditions { stream, backend, servers, date, .. } = &self.conditions;
+        let (workload, server) = (&stream.workload, &servers.server);
         write_page(folder, &format!("tenure bench: {workload}, {backend}, {server}, {date}"), &self.table())
     }
 }
@@ -325,12 +364,14 @@ fn run_figures(comparison: &Comparison, run: &Run) -> RunFigures {
         maxmemory_bytes: run.maxmemory_bytes,
         repetition: run.repetition,
         figures: Figures {
-            latency_us_mean: total.mean_us().unwrap_or(f64::NAN),
-            latency_us_p50: recorder.quantile_us(0.5),
-            latency_us_p90: recorder.quantile_us(0.9),
-            latency_us_p99: recorder.quantile_us(0.99),
-            latency_us_p999: recorder.quantile_us(0.999),
-            latency_us_p9999: recorder.quantile_us(0.9999),
+            latency: LatencyFigures {
+                latency_us_mean: total.mean_us().unwrap_or(f64::NAN),
+                latency_us_p50: recorder.quantile_us(0.5),
+                latency_us_p90: recorder.quantile_us(0.9),
+                latency_us_p99: recorder.quantile_us(0.99),
+                latency_us_p999: recorder.quantile_us(0.999),
+                latency_us_p9999: recorder.quantile_us(0.9999),
+            },
             miss_ratio: recorder.miss_ratio().unwrap_or(f64::NAN),
             throughput_per_s: total.n as f64 / observed.elapsed.as_secs_f64(),
             evictions: (counters.n_evicted_by_server + counters.n_evicted_by_module) as f64,
@@ -339,10 +380,12 @@ fn run_figures(comparison: &Comparison, run: &Run) -> RunFigures {
             woken_keys: counters.n_woken as f64,
             sleeping_reads: counters.n_sleeping_reads as f64,
             redirects: counters.n_redirects as f64,
-            server_cpu_s: counters.cpu_s,
-            server_cpu_main_s: counters.cpu_main_s,
-            ping_us_max: observed.pings_ns.max() as f64 / 1000.0,
-            ping_us_p999: observed.pings_ns.value_at_quantile(0.999) as f64 / 1000.0,
+            load: LoadFigures {
+                server_cpu_s: counters.cpu_s,
+                server_cpu_main_s: counters.cpu_main_s,
+                ping_us_max: observed.pings_ns.max() as f64 / 1000.0,
+                ping_us_p999: observed.pings_ns.value_at_quantile(0.999) as f64 / 1000.0,
+            },
             miss_ratio_error_mean: counters.prediction_error_mean(),
             back_s: measurement.paced.as_ref().and_then(Paced::back_s_median),
             back_requests: measurement.restart.map(|restart| restart.requests_until_back()),
@@ -368,7 +411,6 @@ fn run_figures(comparison: &Comparison, run: &Run) -> RunFigures {
     }
 }
 
-/// The measured times of the first system at one memory size, all repetitions together.
 /// What the module's own memory takes of the limit, in the mean of a system's runs.
 fn module_bytes(compared: &Compared, system: usize, memory: usize) -> u64 {
     let runs = compared.runs.iter().filter(|run| run.system == system && run.memory == memory);
@@ -376,6 +418,7 @@ fn module_bytes(compared: &Compared, system: usize, memory: usize) -> u64 {
     bytes.iter().sum::<u64>() / bytes.len().max(1) as u64
 }
 
+/// The measured times of the first system at one memory size, all repetitions together.
 fn times_of_first(compared: &Compared, memory: usize) -> Option<Times> {
     let mut runs = compared.runs.iter().filter(|run| run.system == 0 && run.memory == memory);
     let mut sums = runs.next()?.measurement.recorder.clone();
@@ -405,8 +448,10 @@ fn summarise(comparison: &Comparison, runs: &[RunFigures]) -> Vec<Summary> {
                 found
             };
             let (own, others) = (of(system.label), of(first));
-            let ratios =
-                own.iter().zip(&others).map(|(own, other)| own.figures.latency_us_mean / other.figures.latency_us_mean);
+            let ratios = own
+                .iter()
+                .zip(&others)
+                .map(|(own, other)| own.figures.latency.latency_us_mean / other.figures.latency.latency_us_mean);
             let Some(latency_against_first) = Spread::of(ratios) else { continue };
             let mut values = std::collections::BTreeMap::<String, Vec<f64>>::new();
             for (name, value) in own.iter().flat_map(|run| run.figures.named()) {

@@ -7,7 +7,7 @@ use crate::paced::{FULL_HIT_RATIO, Paced, PhaseFigures, WINDOW_REQUESTS};
 
 /// `None` where the workload has no pace.
 pub(super) fn tables(report: &Report) -> Option<String> {
-    let period_s = report.conditions.period_s?;
+    let period_s = report.conditions.stream.period_s?;
     Some(format!(
         "Peaks and valleys, a period of {period_s} s:\n\n{}\n\
          Back: from when on {WINDOW_REQUESTS} reads in a row of the periodic tenant hit at {} % or more, in s since \

@@ -55,7 +55,14 @@ fn systems(report: &Report) -> Vec<String> {
 /// Names the run that a plot comes from.
 fn title(report: &Report, what: &str) -> String {
     let c = &report.conditions;
-    format!("{what}: {}, {} ({}, seed {}, {})", c.workload, c.backend, c.server, c.seed, &c.date[..10])
+    format!(
+        "{what}: {}, {} ({}, seed {}, {})",
+        c.stream.workload,
+        c.backend,
+        c.servers.server,
+        c.stream.seed,
+        &c.date[..10]
+    )
 }
 
 fn mean_latency(report: &Report) -> BarChart {
@@ -82,7 +89,7 @@ fn typical_run<'a>(report: &'a Report, system: &str, memory: &str) -> Option<&'a
     let median = figure(summary, "latency_us_mean").median;
     let runs = report.runs.iter().filter(|run| run.system == system && run.memory == memory);
     runs.min_by(|a, b| {
-        let distance = |run: &RunFigures| (run.figures.latency_us_mean - median).abs();
+        let distance = |run: &RunFigures| (run.figures.latency.latency_us_mean - median).abs();
         distance(a).total_cmp(&distance(b))
     })
 }
@@ -126,7 +133,7 @@ fn over_run(
     let points = |run: &RunFigures| {
         timeline_of(run, tenant).iter().map(|point| (point.until, value(point).unwrap_or(f64::NAN))).collect()
     };
-    let axis = if report.conditions.period_s.is_some() { "time (s)" } else { "measured requests so far" };
+    let axis = if report.conditions.stream.period_s.is_some() { "time (s)" } else { "measured requests so far" };
     let restart = report.conditions.restart.as_ref().map_or(String::new(), |moment| format!(", restart at {moment}"));
     LineChart {
         title: title(report, &format!("{what}{whose} over the run, memory {memory}")),

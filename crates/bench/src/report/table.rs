@@ -20,12 +20,16 @@ pub(super) fn table(report: &Report) -> String {
 
 fn conditions(report: &Report) -> String {
     let c = &report.conditions;
-    let settings: Vec<String> = c.module_settings.iter().map(|(name, value)| format!("{name} {value}")).collect();
+    let settings: Vec<String> =
+        c.servers.module_settings.iter().map(|(name, value)| format!("{name} {value}")).collect();
     let settings = if settings.is_empty() { "defaults".to_string() } else { settings.join(", ") };
-    let clock =
-        if c.clock_speed == 1 { String::new() } else { format!("; wall clock {} times as fast", c.clock_speed) };
+    let clock = if c.servers.clock_speed == 1 {
+        String::new()
+    } else {
+        format!("; wall clock {} times as fast", c.servers.clock_speed)
+    };
     let slow_down = c.slow_down.as_ref().map_or(String::new(), |slow_down| format!(" (slow down {slow_down})"));
-    let cluster = c.cluster.as_ref().map_or(String::new(), |(n_primaries, route)| {
+    let cluster = c.servers.cluster.as_ref().map_or(String::new(), |(n_primaries, route)| {
         format!(" as a cluster of {n_primaries} primaries (clients: {route})")
     });
     format!(
@@ -33,19 +37,19 @@ fn conditions(report: &Report) -> String {
          {} keys, footprint {}; {} requests after {} of warm-up over {} connections, seed {}, {} repetitions\n\
          {}{clock}; module settings: {settings}\n\
          Medians over the repetitions (smallest–largest); latencies in µs, backend included.\n",
-        c.workload,
+        c.stream.workload,
         c.backend,
         slow_down,
-        c.server,
+        c.servers.server,
         c.date,
-        c.n_keys,
+        c.stream.n_keys,
         format_bytes(c.footprint_bytes),
-        c.n_requests,
-        c.n_warmup,
+        c.stream.n_requests,
+        c.stream.n_warmup,
         c.n_connections,
-        c.seed,
+        c.stream.seed,
         c.n_repetitions,
-        c.placement,
+        c.servers.placement,
     )
 }
 
@@ -88,7 +92,7 @@ fn costs(report: &Report) -> String {
 
 /// The most by which any repetition exceeded its limit.
 fn peak_over_limit(report: &Report, summary: &Summary) -> u64 {
-    let n_nodes = report.conditions.cluster.as_ref().map_or(1, |(n_primaries, _)| *n_primaries as u64);
+    let n_nodes = report.conditions.servers.cluster.as_ref().map_or(1, |(n_primaries, _)| *n_primaries as u64);
     let over = |run: &RunFigures| run.server_memory.used_bytes_peak.saturating_sub(n_nodes * run.maxmemory_bytes);
     runs_of(report, summary).map(over).max().unwrap_or(0)
 }

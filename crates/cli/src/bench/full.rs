@@ -66,13 +66,13 @@ pub fn run(arguments: &Arguments, setup: &Setup, interrupted: &AtomicBool) -> an
     refuse_others(arguments, "full")?;
     let full = FullCache {
         loads: arguments.full.loads.as_deref().unwrap_or(&Load::SMALL),
-        n_keys: arguments.records,
-        n_warmup: arguments.warmup,
-        n_requests: arguments.requests,
-        n_connections: only(&arguments.connections, "connections", &arguments.workload)?
+        n_keys: arguments.stream.records,
+        n_warmup: arguments.stream.warmup,
+        n_requests: arguments.stream.requests,
+        n_connections: only(&arguments.connections, "connections", &arguments.stream.workload)?
             .unwrap_or(N_CONNECTIONS_NO_MISS) as usize,
         n_pairs: arguments.full.pairs.unwrap_or(N_PAIRS) as usize,
-        seed: arguments.seed,
+        seed: arguments.stream.seed,
         system: &system_beside_stock(arguments)?,
         setup,
     };
@@ -87,16 +87,28 @@ pub fn run(arguments: &Arguments, setup: &Setup, interrupted: &AtomicBool) -> an
 pub fn refuse_others(arguments: &Arguments, name: &str) -> anyhow::Result<()> {
     let no_backend = "there is no backend: GETs hit";
     let refused = [
-        (arguments.cluster.is_some() || arguments.routes.is_some(), "--cluster and --routes", "there is one server"),
         (
-            arguments.memory.is_some(),
+            arguments.servers.cluster.is_some() || arguments.servers.routes.is_some(),
+            "--cluster and --routes",
+            "there is one server",
+        ),
+        (
+            arguments.servers.memory.is_some(),
             "--memory",
             "the limit follows from the keys, of full --records, of scale --sizes",
         ),
-        (arguments.backend.is_some() || arguments.backend_by.is_some(), "--backend and --backend-by", no_backend),
-        (arguments.slow_down.is_some() || arguments.restart.is_some(), "--slow-down and --restart", no_backend),
+        (
+            arguments.backends.backend.is_some() || arguments.backends.backend_by.is_some(),
+            "--backend and --backend-by",
+            no_backend,
+        ),
+        (
+            arguments.backends.slow_down.is_some() || arguments.restart.is_some(),
+            "--slow-down and --restart",
+            no_backend,
+        ),
         (arguments.predict, "--predict", "there are no misses to predict"),
-        (arguments.period.is_some(), "--period", "that is of diurnal"),
+        (arguments.stream.period.is_some(), "--period", "that is of diurnal"),
         (arguments.pipeline != 1, "--pipeline", "full has --loads, and scale sends 16 at once"),
         (arguments.repetitions.is_some(), "--repetitions", "--pairs says how many pairs are run"),
     ];

@@ -37,17 +37,20 @@ impl ScaleArgs {
 /// Options of other workloads, and those of the run.
 pub fn run(arguments: &Arguments, setup: &Setup, interrupted: &AtomicBool) -> anyhow::Result<()> {
     refuse_others(arguments, "scale")?;
-    ensure!(arguments.records.is_none(), "--records with the workload scale: --sizes says how many keys there are");
-    ensure!(arguments.warmup.is_none(), "--warmup with the workload scale: it has its own");
+    ensure!(
+        arguments.stream.records.is_none(),
+        "--records with the workload scale: --sizes says how many keys there are"
+    );
+    ensure!(arguments.stream.warmup.is_none(), "--warmup with the workload scale: it has its own");
     let given = arguments.scale.sizes.as_ref();
     let sizes = given.map_or(SIZES.to_vec(), |sizes| sizes.iter().map(|&n_keys| n_keys as usize).collect());
     let scale = Scale {
         sizes: &sizes,
-        n_requests: arguments.requests,
-        n_connections: only(&arguments.connections, "connections", &arguments.workload)?
+        n_requests: arguments.stream.requests,
+        n_connections: only(&arguments.connections, "connections", &arguments.stream.workload)?
             .unwrap_or(N_CONNECTIONS_NO_MISS) as usize,
         n_pairs: arguments.full.pairs().unwrap_or(N_PAIRS) as usize,
-        seed: arguments.seed,
+        seed: arguments.stream.seed,
         system: &system_beside_stock(arguments)?,
         setup,
     };

@@ -79,7 +79,7 @@ fn systems(arguments: &Arguments) -> anyhow::Result<Vec<Placing>> {
             bail!("'{}' does not say how values are placed: tiers has {names}", system.label)
         }
     };
-    match &arguments.systems {
+    match &arguments.servers.systems {
         None => Ok(vec![Placing::SDTMM]),
         Some(systems) => systems.iter().map(of).collect(),
     }
@@ -99,7 +99,7 @@ pub fn run(arguments: &Arguments, setup: &Setup, interrupted: &AtomicBool) -> an
         systems: &systems,
         tier: arguments.tiers.tier.as_deref().unwrap_or("anon"),
         depth: arguments.pipeline as usize,
-        n_connections: only(&arguments.connections, "connections", &arguments.workload)?
+        n_connections: only(&arguments.connections, "connections", &arguments.stream.workload)?
             .unwrap_or(N_CONNECTIONS_NO_MISS) as usize,
         n_pairs: arguments.repetitions.unwrap_or(N_REPETITIONS) as usize,
         setup,
@@ -115,15 +115,19 @@ fn refuse_others(arguments: &Arguments) -> anyhow::Result<()> {
     let misses = "tiers has no misses";
     let refused = [
         (
-            arguments.cluster.is_some() || arguments.routes.is_some(),
+            arguments.servers.cluster.is_some() || arguments.servers.routes.is_some(),
             "--cluster and --routes",
             "tiers runs on one server",
         ),
-        (arguments.memory.is_some(), "--memory", "with tiers everything fits; --fast says how much is fast"),
-        (arguments.backend.is_some() || arguments.backend_by.is_some(), "--backend and --backend-by", misses),
-        (arguments.slow_down.is_some() || arguments.restart.is_some(), "--slow-down and --restart", misses),
+        (arguments.servers.memory.is_some(), "--memory", "with tiers everything fits; --fast says how much is fast"),
+        (
+            arguments.backends.backend.is_some() || arguments.backends.backend_by.is_some(),
+            "--backend and --backend-by",
+            misses,
+        ),
+        (arguments.backends.slow_down.is_some() || arguments.restart.is_some(), "--slow-down and --restart", misses),
         (arguments.predict, "--predict", "tenure simulate --tiers says what the simulator makes of it"),
-        (arguments.period.is_some(), "--period", "that is of diurnal"),
+        (arguments.stream.period.is_some(), "--period", "that is of diurnal"),
     ];
     for (is_given, names, why) in refused {
         ensure!(!is_given, "{names}: {why}");

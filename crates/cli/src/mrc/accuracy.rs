@@ -107,7 +107,7 @@ struct Task {
 pub(super) fn run(folder: &Path, arguments: &Arguments) -> Result<()> {
     let mut tasks = Vec::new();
     for path in largest_first(traces_in(folder)?) {
-        tasks.extend(arguments.accuracy_variants.iter().map(|&variant| Task { path: path.clone(), variant }));
+        tasks.extend(arguments.accuracy.variants.iter().map(|&variant| Task { path: path.clone(), variant }));
     }
     let bar = indicatif::ProgressBar::new(tasks.len() as u64);
     let next = AtomicUsize::new(0);
@@ -127,7 +127,7 @@ pub(super) fn run(folder: &Path, arguments: &Arguments) -> Result<()> {
     let mut results = results.into_inner().expect("no thread panics while it holds this");
     results.sort_by_key(|(i, _)| *i);
     let lines = results.into_iter().map(|(_, lines)| lines).collect::<Result<Vec<Vec<Line>>>>()?.concat();
-    if arguments.json { print(&format!("{:#}\n", to_json(&lines))) } else { print(&table(&lines)) }
+    if arguments.output.json { print(&format!("{:#}\n", to_json(&lines))) } else { print(&table(&lines)) }
 }
 
 /// So that no thread is left alone with a long trace in the end.
@@ -158,7 +158,7 @@ fn measure(task: &Task, arguments: &Arguments) -> Result<Vec<Line>> {
         let build = |bytes| KLru::new(k, bytes, arguments.seed).expect("the command line takes K from 1 to 64 only");
         simulate(&accesses, &sizes_bytes, &|bytes| Box::new(build(bytes)))
     };
-    let compared = arguments.rate.iter().flat_map(|&rate| models(arguments, rate));
+    let compared = arguments.sample.rate.iter().flat_map(|&rate| models(arguments, rate));
     let all_k: BTreeSet<u32> = compared.filter_map(|(_, k)| k).collect();
     let simulated: HashMap<u32, MissRatioCurve> = all_k.into_iter().map(|k| (k, klru(k))).collect();
     let line = |model, k, rate, errors: Vec<f64>| Line {
@@ -172,8 +172,8 @@ fn measure(task: &Task, arguments: &Arguments) -> Result<Vec<Line>> {
         error_max: errors.iter().copied().fold(0.0, f64::max),
     };
     let mut lines = Vec::new();
-    for &rate in &arguments.rate {
-        let n_samples = if rate == SampleRate::ALL { 1 } else { arguments.accuracy_samples };
+    for &rate in &arguments.sample.rate {
+        let n_samples = if rate == SampleRate::ALL { 1 } else { arguments.accuracy.samples };
         let mut samples = vec![accesses.clone()];
         samples.extend((1..n_samples).map(|sample| hashed_anew(&accesses, sample)));
         for (model, k) in models(arguments, rate) {
@@ -204,7 +204,7 @@ fn models(arguments: &Arguments, rate: SampleRate) -> Vec<(ModelName, Option<u32
 }
 
 fn spec(arguments: &Arguments, model: ModelName, k: Option<u32>, rate: SampleRate, seed: u64) -> Spec {
-    let sampling = sampling_at_least(rate, arguments.sample_keys_min);
+    let sampling = sampling_at_least(rate, arguments.sample.sample_keys_min);
     Spec { model, k, policy: None, sampling, seed, merged_k: Vec::new(), rate_asked: None }
 }
 

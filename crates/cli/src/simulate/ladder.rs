@@ -26,8 +26,8 @@ pub(super) fn run(args: &Arguments, folder: &Path) -> Result<()> {
     let config = LadderConfig {
         policies: policies.clone(),
         settings: settings(args)?,
-        windows: (!args.whole).then_some(args.ladder_windows),
-        equal_costs: args.equal_costs,
+        windows: (!args.ladder.whole).then_some(args.ladder.ladder_windows),
+        equal_costs: args.ladder.equal_costs,
         hit_us: args.hit_us,
         noise: args.penalty_noise,
         seed: args.seed,
@@ -35,7 +35,7 @@ pub(super) fn run(args: &Arguments, folder: &Path) -> Result<()> {
     };
     let sizes = Sizes::TraceOrDrawn(LogNormalSizes::default_range());
     let options = TraceOptions { sizes, ..TraceOptions::default() };
-    let accesses_max = if args.whole { usize::MAX } else { args.ladder_accesses };
+    let accesses_max = if args.ladder.whole { usize::MAX } else { args.ladder.ladder_accesses };
     let (mut rungs, mut used, mut short) = (Vec::new(), Vec::new(), Vec::new());
     for path in traces_in(folder)? {
         let name = trace_name(&path);
@@ -53,11 +53,11 @@ pub(super) fn run(args: &Arguments, folder: &Path) -> Result<()> {
     if used.is_empty() {
         bail!("{}: no trace of at least {LADDER_ACCESSES_MIN} accesses", folder.display());
     }
-    if let Some(file) = &args.plot {
+    if let Some(file) = &args.output.plot {
         plot_ladder(&rungs, &policies, file)?;
     }
     let mut out = std::io::stdout().lock();
-    if args.json {
+    if args.output.json {
         serde_json::to_writer(&mut out, &ladder_json(&rungs, &policies))?;
         writeln!(out)?;
         return Ok(());

@@ -34,7 +34,7 @@ pub struct TierArgs {
         value_name = "SIZE,…",
         value_delimiter = ',',
         value_parser = parse_memory,
-        conflicts_with_all = ["policies", "windows"]
+        conflicts_with_all = ["policies", "windows", "html"]
     )]
     pub(super) tiers: Vec<Memory>,
 
@@ -121,7 +121,7 @@ struct Replayed {
 /// # Errors
 /// What is wrong with a trace, and where; a plot that can't be written.
 pub fn run(args: &Arguments) -> Result<()> {
-    let replayed = match (&args.ladder, args.workload, &args.trace) {
+    let replayed = match (&args.ladder.folder, args.workload, &args.trace) {
         (Some(folder), ..) => folder_and_workloads(args, folder)?,
         (None, Some(workload), _) => vec![of_workload(args, workload)?],
         (None, None, Some(path)) => {
@@ -130,11 +130,11 @@ pub fn run(args: &Arguments) -> Result<()> {
         }
         (None, None, None) => bail!("a trace or a workload is needed"),
     };
-    if let Some(file) = &args.plot {
+    if let Some(file) = &args.output.plot {
         plot(&replayed, file)?;
     }
     let mut out = std::io::stdout().lock();
-    if args.json {
+    if args.output.json {
         let rows: Vec<Value> = replayed.iter().flat_map(|one| one.rows.iter().map(|row| json_row(one, row))).collect();
         serde_json::to_writer_pretty(&mut out, &rows)?;
         writeln!(out)?;
@@ -151,7 +151,7 @@ fn of_workload(args: &Arguments, workload: Workload) -> Result<Replayed> {
 fn folder_and_workloads(args: &Arguments, folder: &Path) -> Result<Vec<Replayed>> {
     let mut replayed = Vec::new();
     for path in traces_in(folder)? {
-        let accesses = load(&path, args.reading.options(), args.ladder_accesses)?.0;
+        let accesses = load(&path, args.reading.options(), args.ladder.ladder_accesses)?.0;
         if accesses.len() >= ACCESSES_MIN {
             replayed.push(replay(args, trace_name(&path), &accesses)?);
         }
@@ -167,7 +167,7 @@ fn replay(args: &Arguments, name: String, accesses: &Arc<[Access]>) -> Result<Re
     let configs = configs(args, survey.footprint_bytes)?;
     let jobs = configs.iter().filter(|config| config.system.has_tiers()).count() as u64 + 1;
     let bar = progress_bar(survey.accesses * jobs);
-    let warm_up = args.warmup.of(survey.accesses) as usize;
+    let warm_up = args.counted.warmup.of(survey.accesses) as usize;
     let rows = simulate(|| Box::new(accesses.iter()), &configs, warm_up, args.threads.count(), &|n| bar.inc(n));
     bar.finish_and_clear();
     Ok(Replayed { name, footprint_bytes: survey.footprint_bytes, rows })
@@ -210,7 +210,7 @@ fn configs(args: &Arguments, footprint_bytes: u64) -> Result<Vec<TierConfig>> {
                     slow_bytes,
                     speeds,
                     prices: Prices { hit_us: args.hit_us, ..Prices::default() },
-                    window_requests: args.window_requests.max(1),
+                    window_requests: args.policy.window_requests.max(1),
                     sample_size: args.tiers.tier_samples,
                     seed: args.seed,
                     ..base

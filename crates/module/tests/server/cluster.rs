@@ -439,31 +439,29 @@ fn a_replica_takes_over_with_classes_penalties_and_plan() {
             status(&mut to_heir)["learned"] == "by its primary" && target >= 0.8 * before[far]["target_bytes"]
         });
         let after = partitions(&mut to_heir);
-        for name in [near, far] {
-            let [before, after] = [&before, &after].map(|rows| rows[name].clone());
-            assert!(
-                (after["penalty_us_mean"] / before["penalty_us_mean"] - 1.0).abs() < 0.5,
-                "{name}: {before:?} {after:?}"
-            );
-            assert_eq!(after["k"], before["k"], "{name} under {policy}");
-        }
-        // Under load it keeps the expensive keys: it evicts by that plan, not by age alone.
-        let mut cheap = reader(heir, format!("c:{tag}:"), 3000, Duration::from_micros(100));
-        let held = after[far]["used_bytes"];
-        wait_for("the heir to evict", || {
-            cheap.read_some(100);
-            info(heir, "evictions") > 300.0
-        });
-        let now = partitions(&mut to_heir);
-        assert!(
-            now[far]["used_bytes"] > 0.8 * held,
-            "on the primary {:?}, on its heir {:?}, now {:?}",
-            before[far],
-            after[far],
-            now[far]
-        );
+        [near, far].iter().for_each(|name| check_alike(&before[*name], &after[*name]));
+        let cheap = reader(heir, format!("c:{tag}:"), 3000, Duration::from_micros(100));
+        check_keeps(heir, cheap, far, &after[far]);
         assert_eq!(info(heir, "panics"), 0.0);
     }
+}
+
+/// While others are read, what is expensive stays as it was before: the server evicts by its plan, not by age alone.
+#[track_caller]
+fn check_keeps(server: &Server, mut others: CacheAside, expensive: &str, before: &Row) {
+    wait_for("evictions", || {
+        others.read_some(100);
+        info(server, "evictions") > 300.0
+    });
+    let now = &partitions(&mut server.connection().unwrap())[expensive];
+    assert!(now["used_bytes"] > 0.8 * before["used_bytes"], "{before:?}, now {now:?}");
+}
+
+/// A partition's plan and penalty on the heir are what they were on its primary.
+#[track_caller]
+fn check_alike(before: &Row, after: &Row) {
+    assert!((after["penalty_us_mean"] / before["penalty_us_mean"] - 1.0).abs() < 0.5, "{before:?} {after:?}");
+    assert_eq!(after["k"], before["k"], "{before:?} {after:?}");
 }
 
 /// The server goes on calling the receiver of messages after the module has gone.

@@ -350,82 +350,87 @@ fn check_codes(stream: &mut BufReader<TcpStream>, lines: &[&str], asked: &mut BT
     }
 }
 
+/// What is wrong whatever the settings: counts of words, names, numbers.
+const ALWAYS: &[&str] = &[
+    "TENURE.HELP me",
+    "TENURE.HELP settings all",
+    "TENURE.STATUS now",
+    "TENURE.PARTITIONS all",
+    "TENURE.TENANTS all",
+    "TENURE.MRC",
+    "TENURE.MRC nobody",
+    "TENURE.MRC users",
+    "TENURE.MRC users 0",
+    "TENURE.MRC users many",
+    "TENURE.MRC users 1 2 by-k",
+    "TENURE.MRC users by-k",
+    "TENURE.WHY",
+    "TENURE.WHY a b",
+    "TENURE.WHY a",
+    "TENURE.LESSONS",
+    "TENURE.LESSONS a b c",
+    "TENURE.LESSONS 999 0 0",
+    "TENURE.TIERS all",
+    "TENURE.HELD all",
+    "TENURE.SLEEP",
+    "TENURE.SLEEP nobody",
+    "TENURE.SLEEP users",
+    "TENURE.WAKE",
+    "TENURE.WAKE nobody",
+    "TENURE.WAKE users",
+    "TENURE.AWAIT",
+    "TENURE.AWAIT GET a",
+    "TENURE.CLASS",
+    "TENURE.CLASS NONE",
+    "TENURE.CLASS KEY a report",
+    "TENURE.CLASS GET a",
+    "TENURE.DEBUG",
+    "TENURE.DEBUG PANIC",
+    "TENURE.DEBUG PANIC nobody",
+    "TENURE.DEBUG TIER a",
+    "TENURE.DEBUG TIER a medium",
+    "TENURE.NOTHING",
+];
+/// What is wrong where classes are on.
+const WITH_CLASSES: &[&str] = &[
+    "TENURE.CLASS KEY a",
+    "TENURE.CLASS KEY a no!name",
+    "TENURE.CLASS CONNECTION",
+    "TENURE.CLASS CONNECTION no!name",
+    "TENURE.CLASS PREFIX a* no!name",
+    "TENURE.CLASS PREFIX a report",
+    "TENURE.CLASS GET",
+    "TENURE.CLASS LIST all",
+    "TENURE.WHY a",
+];
+/// Values that no setting takes.
+const SETTINGS: &[&str] = &[
+    "CONFIG SET tenure.window-seconds 0",
+    "CONFIG SET tenure.window-seconds many",
+    "CONFIG SET tenure.enabled perhaps",
+    "CONFIG SET tenure.policy best",
+    "CONFIG SET tenure.tenants users",
+    "CONFIG SET tenure.auto-tenants-delimiter 123456789012345678901234567890",
+    "CONFIG SET tenure.class-limits none",
+    "CONFIG SET tenure.class-rules none",
+    "CONFIG SET tenure.tier-slow nowhere",
+    "CONFIG SET tenure.debug-commands no",
+    "CONFIG SET tenure.nothing 1",
+];
+/// What changes something, for users who may not.
+const CHANGES: &[&str] = &[
+    "TENURE.HELD",
+    "TENURE.SLEEP users",
+    "TENURE.WAKE users",
+    "TENURE.CLASS PREFIX a* report",
+    "TENURE.DEBUG PANIC WORKER",
+    "TENURE.DEBUG TIER a slow",
+];
+/// What is answered otherwise while Tenure is stopped.
+const STOPPED: &[&str] = &["TENURE.MRC users", "TENURE.TENANTS", "TENURE.CLASS LIST", "TENURE.HELP me"];
+
 #[test]
 fn every_error_begins_with_a_code() {
-    // What is wrong whatever the settings: counts of words, names, numbers.
-    const ALWAYS: &[&str] = &[
-        "TENURE.HELP me",
-        "TENURE.HELP settings all",
-        "TENURE.STATUS now",
-        "TENURE.PARTITIONS all",
-        "TENURE.TENANTS all",
-        "TENURE.MRC",
-        "TENURE.MRC nobody",
-        "TENURE.MRC users",
-        "TENURE.MRC users 0",
-        "TENURE.MRC users many",
-        "TENURE.MRC users 1 2 by-k",
-        "TENURE.MRC users by-k",
-        "TENURE.WHY",
-        "TENURE.WHY a b",
-        "TENURE.WHY a",
-        "TENURE.LESSONS",
-        "TENURE.LESSONS a b c",
-        "TENURE.LESSONS 999 0 0",
-        "TENURE.TIERS all",
-        "TENURE.HELD all",
-        "TENURE.SLEEP",
-        "TENURE.SLEEP nobody",
-        "TENURE.SLEEP users",
-        "TENURE.WAKE",
-        "TENURE.WAKE nobody",
-        "TENURE.WAKE users",
-        "TENURE.AWAIT",
-        "TENURE.AWAIT GET a",
-        "TENURE.CLASS",
-        "TENURE.CLASS NONE",
-        "TENURE.CLASS KEY a report",
-        "TENURE.CLASS GET a",
-        "TENURE.DEBUG",
-        "TENURE.DEBUG PANIC",
-        "TENURE.DEBUG PANIC nobody",
-        "TENURE.DEBUG TIER a",
-        "TENURE.DEBUG TIER a medium",
-        "TENURE.NOTHING",
-    ];
-    const WITH_CLASSES: &[&str] = &[
-        "TENURE.CLASS KEY a",
-        "TENURE.CLASS KEY a no!name",
-        "TENURE.CLASS CONNECTION",
-        "TENURE.CLASS CONNECTION no!name",
-        "TENURE.CLASS PREFIX a* no!name",
-        "TENURE.CLASS PREFIX a report",
-        "TENURE.CLASS GET",
-        "TENURE.CLASS LIST all",
-        "TENURE.WHY a",
-    ];
-    const SETTINGS: &[&str] = &[
-        "CONFIG SET tenure.window-seconds 0",
-        "CONFIG SET tenure.window-seconds many",
-        "CONFIG SET tenure.enabled perhaps",
-        "CONFIG SET tenure.policy best",
-        "CONFIG SET tenure.tenants users",
-        "CONFIG SET tenure.auto-tenants-delimiter 123456789012345678901234567890",
-        "CONFIG SET tenure.class-limits none",
-        "CONFIG SET tenure.class-rules none",
-        "CONFIG SET tenure.tier-slow nowhere",
-        "CONFIG SET tenure.debug-commands no",
-        "CONFIG SET tenure.nothing 1",
-    ];
-    const CHANGES: &[&str] = &[
-        "TENURE.HELD",
-        "TENURE.SLEEP users",
-        "TENURE.WAKE users",
-        "TENURE.CLASS PREFIX a* report",
-        "TENURE.DEBUG PANIC WORKER",
-        "TENURE.DEBUG TIER a slow",
-    ];
-    const STOPPED: &[&str] = &["TENURE.MRC users", "TENURE.TENANTS", "TENURE.CLASS LIST", "TENURE.HELP me"];
     let options = with_module().set("tenure.tenants", "\"users=u:* jobs=db:1\"").set("tenure.debug-commands", "yes");
     on_every_server(&options, |server| {
         let mut stream = BufReader::new(TcpStream::connect(("127.0.0.1", server.port())).unwrap());

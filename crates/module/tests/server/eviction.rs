@@ -10,7 +10,7 @@ use tenure_servers::{Server, ServerOptions};
 use crate::harness::{
     CacheAside, EvictedKeys, config_set, connection_to, error_of, evicted_by_server, evicting_in_time, info,
     limit_memory, oldest_and_newest, on_every_server, on_oldest_and_newest, partition, partitions, send, start, status,
-    used_memory, wait_for, with_module,
+    used_memory, wait_for, wait_for_limit, with_module,
 };
 
 const MB: u64 = 1 << 20;
@@ -348,14 +348,14 @@ fn the_limit_is_changed_at_run_time() {
             config_set(&mut connection, "maxmemory", limit);
             wait_for("memory to shrink", || used_memory(server) <= limit);
             client.read_some(1000);
-            wait_for("Tenure to know the limit", || status(&mut connection)["maxmemory_bytes"] == limit.to_string());
+            wait_for_limit(&mut connection, limit);
         }
         wait_for("Tenure to evict", || {
             client.read_some(200);
             evictions(server) > 100.0
         });
         config_set(&mut connection, "maxmemory", 2 * full);
-        wait_for("Tenure to know the limit", || status(&mut connection)["maxmemory_bytes"] == (2 * full).to_string());
+        wait_for_limit(&mut connection, 2 * full);
         let before = evictions(server) + evicted_by_server(server) as f64;
         client.read_all();
         assert!(used_memory(server) > full - MB, "what was evicted is back");
@@ -373,7 +373,7 @@ fn what_tenure_held_for_a_higher_limit_is_no_reason_to_evict() {
         wait_for("a table for that limit", || info(server, "memory_bytes") > 60.0 * MB as f64);
         let limit = used_memory(server) - 50 * MB;
         config_set(&mut connection, "maxmemory", limit);
-        wait_for("Tenure to know the limit", || status(&mut connection)["maxmemory_bytes"] == limit.to_string());
+        wait_for_limit(&mut connection, limit);
         wait_for("memory to shrink", || used_memory(server) <= limit);
         let left: u64 = send(&mut connection, "DBSIZE");
         assert!(left > 20_000, "{left} of 30,000 keys are left");

@@ -360,6 +360,12 @@ pub fn limit_memory(server: &Server, more_bytes: u64) -> u64 {
     limit
 }
 
+/// Waits until Tenure evicts by this limit: where the server tells of no settings, that takes a tick.
+#[track_caller]
+pub fn wait_for_limit(connection: &mut Connection, bytes: u64) {
+    wait_for("Tenure to know the limit", || status(connection)["maxmemory_bytes"] == bytes.to_string());
+}
+
 /// A key and its database.
 type KeyOfDb = (u16, Vec<u8>);
 

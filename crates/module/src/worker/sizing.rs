@@ -39,6 +39,8 @@ pub struct Sizer {
     /// How far the last prediction was off; `None` before there was one.
     pub error: Option<f64>,
     memory_bytes: u64,
+    /// The caches hold fewer keys than they should: more are sampled than before.
+    is_filling: bool,
     now: u64,
 }
 
@@ -46,7 +48,7 @@ impl Sizer {
     /// For keys sampled at `rate`.
     pub fn new(rate: SampleRate, window_requests: u64) -> Self {
         let sizing = Box::new(Sizing::new(rate, age_step(window_requests), 1));
-        Sizer { sizing, sizes: Sizes::default(), error: None, memory_bytes: 0, now: 0 }
+        Sizer { sizing, sizes: Sizes::default(), error: None, memory_bytes: 0, is_filling: false, now: 0 }
     }
 
     /// Takes one access of the sample.
@@ -82,11 +84,15 @@ impl Sizer {
         self.error = self.error_of(snapshot.memory.limit_bytes, &now).or(self.error);
         let is_fed = snapshot.are_accesses_noted && snapshot.is_watching && snapshot.memory.capacity_bytes > 0;
         if is_fed {
-            let expected = self.sizing.end_window(&now, seconds);
-            self.sizes = Sizes { memory_bytes: limits(snapshot), expected };
+            let told = Sizes { memory_bytes: limits(snapshot), expected: self.sizing.end_window(&now, seconds) };
+            self.is_filling &= told.is_empty() && told.memory_bytes == self.sizes.memory_bytes;
+            // What was expected last stands until it can be told anew.
+            if !self.is_filling {
+                self.sizes = told;
+            }
         } else {
             self.sizing.begin_again();
-            self.sizes = Sizes::default();
+            (self.is_filling, self.sizes) = (false, Sizes::default());
         }
         let rank = (learned.ranking.unwrap_or(Ranking::Greedy), &*learned.table, self.now);
         if std::mem::replace(&mut self.memory_bytes, snapshot.memory.limit_bytes) != snapshot.memory.limit_bytes {
@@ -118,6 +124,7 @@ impl Sizer {
         let by_time = rate.rate() * ACCESSES_PER_SECOND / accesses_per_second.max(1.0);
         let wanted = by_keys.min(by_time).min(stream_rate.rate());
         if wanted * LOWERED_FROM < rate.rate() || wanted > RAISED_FROM * rate.rate() {
+            self.is_filling |= wanted > rate.rate();
             self.sizing.set_rate(SampleRate::new(wanted).unwrap_or(rate));
         }
     }

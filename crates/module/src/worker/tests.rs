@@ -3,8 +3,10 @@
 use tenure_core::access::Access;
 use tenure_core::curve::{CurvePoint, MissRatioCurve};
 use tenure_core::decide::objective::Objective;
+use tenure_core::policy::density::{Feature, Shown};
 use tenure_core::units::{KeyHash, PARTITIONS_MAX, PartitionId, TenantId};
 
+use super::sizes::Sizes;
 use super::*;
 
 pub(super) fn instructions() -> Instructions {
@@ -300,4 +302,40 @@ fn without_a_limit_there_is_no_plan() {
     counters[0].reads = 5000;
     models.look_at(&shared, &snapshot(counters, 0));
     assert!(shared.news(&mut 0).unwrap().plan.is_none());
+}
+
+/// Where more keys are sampled than before, the caches have to fill again: what was expected stands meanwhile, but not
+/// under another limit.
+#[test]
+fn what_is_expected_stands_while_a_larger_sample_fills() {
+    const LIMIT: u64 = 5000;
+    let (quarter, all) = (SampleRate::new(0.25).unwrap(), SampleRate::new(1.0).unwrap());
+    let mut sizer = Sizer::new(quarter, 1000);
+    let mut n = 0;
+    let mut end_window = |sizer: &mut Sizer, reads: u64, rate, limit| {
+        for _ in 0..reads {
+            n += 1;
+            let access = Access::read(KeyHash::of_number(n % 1000), 10);
+            let shown =
+                Shown { now: n, expires: u64::MAX, feature: Feature::default(), penalty_us: 1.0, op: access.op };
+            sizer.record(&access, PartitionId(0), &shown, &Learned::default());
+        }
+        let before = vec![Counters::default(); 2];
+        let counted = Counters { reads, misses: reads / 2, answered: reads / 2, ..Counters::default() };
+        let now = Snapshot { keys: vec![500; 2], ..snapshot(vec![counted, Counters::default()], limit) };
+        sizer.end_window(&now, &before, (Duration::from_secs(1), rate), &Learned::default())
+    };
+    let mut told = Sizes::default();
+    for _ in 0..10 {
+        told = end_window(&mut sizer, 3000, quarter, LIMIT);
+    }
+    assert!(!told.is_empty());
+    end_window(&mut sizer, 100, all, LIMIT);
+    let meanwhile = end_window(&mut sizer, 1, all, LIMIT);
+    assert!(!meanwhile.is_empty() && meanwhile.memory_bytes == told.memory_bytes);
+    assert!(end_window(&mut sizer, 1, all, 2 * LIMIT).is_empty());
+    for _ in 0..10 {
+        told = end_window(&mut sizer, 3000, all, LIMIT);
+    }
+    assert!(!told.is_empty());
 }

@@ -56,7 +56,7 @@ impl Load {
         self.client.read(&keys);
     }
 
-    /// Reads until other sizes are known. They aren't while a sample of more keys than before fills its caches.
+    /// Reads until other sizes are known.
     fn what_is_expected(&mut self, connection: &mut Connection) -> Vec<(f64, BTreeMap<String, f64>)> {
         let mut told = None;
         wait_for("other sizes to be known", || {
@@ -70,9 +70,10 @@ impl Load {
     /// The miss ratio that is expected of `limit`, which is in place `size` of the answer: the mean of what is said at
     /// the end of some windows, since each window's sample is another.
     fn mean_expected(&mut self, server: &Server, connection: &mut Connection, (size, limit): (usize, u64)) -> f64 {
+        self.what_is_expected(connection);
         let told = (0..TOLD).map(|_| {
             self.read_windows(server, 3.0);
-            let told = self.what_is_expected(connection);
+            let told = expected(connection).expect("what was expected stands");
             assert_eq!((told.len(), told[size].0 as u64), (8, limit), "{told:?}");
             told[size].1[TENANT]
         });

@@ -90,7 +90,11 @@ fn main() -> ExitCode {
             ExitCode::from(2)
         }
         Err(error) => {
-            eprintln!("error: {}", sentence(&error));
+            let said = sentence(&error);
+            eprintln!("error: {said}");
+            if let Some(hint) = hint(&said) {
+                eprintln!("hint: {hint}");
+            }
             ExitCode::FAILURE
         }
     }
@@ -115,6 +119,22 @@ fn sentence(error: &anyhow::Error) -> String {
     said.join(": ")
 }
 
+/// What to try, where what the server or the TLS library says isn't plain.
+const HINTS: [(&str, &str); 4] = [
+    ("NOAUTH", "give the password in VALKEYCLI_AUTH, with --auth-file, or in redis://USER:PASSWORD@HOST:PORT"),
+    ("no connection: Connection reset", "does that port speak TLS? Then say --tls"),
+    ("UnknownIssuer", "--cacert names a file with the certificate of who signed the server's"),
+    (
+        "CaUsedAsEndEntity",
+        "the server shows an authority's own certificate (CA:TRUE): give it one that is signed with that, or say \
+         --insecure",
+    ),
+];
+
+fn hint(said: &str) -> Option<&'static str> {
+    HINTS.iter().find(|(text, _)| said.contains(text)).map(|(_, hint)| *hint)
+}
+
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| cause.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe))
 }
@@ -132,5 +152,6 @@ mod tests {
         assert_eq!(sentence(&error), "127.0.0.1:1: no connection: connection refused");
         let error = anyhow::anyhow!("size is negative").context("trace.csv:1042").context("replay");
         assert_eq!(sentence(&error), "replay: trace.csv:1042: size is negative");
+        assert_eq!(hint(&sentence(&error)), None);
     }
 }

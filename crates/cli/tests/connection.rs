@@ -66,8 +66,9 @@ fn a_server_is_reached_by_tls_and_with_a_password() {
     for (arguments, password, expected) in [
         (&by_tls[..], Some("wrong"), "authentication"),
         (&by_tls[..], None, "authentication"),
+        (&certificates[..], None, "hint: give the password"),
         // Whose certificate is not trusted.
-        (&["--tls", "--cert", &cert, "--key", &key, "--user", "watch"], Some("open sesame"), "certificate"),
+        (&["--tls", "--cert", &cert, "--key", &key, "--user", "watch"], Some("open sesame"), "hint: --cacert"),
         (&["--tls", "--cacert", "/no/such/file"], None, "/no/such/file: cannot be read"),
         (&["--cacert", &ca], None, "--tls"),
     ] {

@@ -13,8 +13,10 @@ use tenure_core::units::{KeyHash, PARTITIONS_MAX, PartitionId};
 use crate::ffi::server::{Key, Kind, Server};
 
 const CACHE_SLOTS: usize = 1 << 16;
-/// How far back a mean looks, in keys.
+/// How far back the mean of sizes looks, in keys.
 const MEAN_OVER: f64 = 4096.0;
+/// The same of overheads, which differ far less between keys.
+const OVERHEAD_OVER: f64 = 512.0;
 /// Measured overheads whose mean is good to a percent of most keys' size.
 const ROUGH_BELOW: f64 = 64.0;
 /// Met keys of a partition whose mean will do for a start.
@@ -58,13 +60,9 @@ struct Mean {
 }
 
 impl Mean {
-    fn add(&mut self, sample: f64) {
-        self.add_all(1.0, sample);
-    }
-
-    /// Some samples, by their sum.
-    fn add_all(&mut self, samples: f64, sum: f64) {
-        self.n = (self.n + samples).min(MEAN_OVER);
+    /// Some samples, by their sum; those count that came among the last `over`.
+    fn add(&mut self, samples: f64, sum: f64, over: f64) {
+        self.n = (self.n + samples).min(over);
         self.value += (sum - samples * self.value) / self.n;
     }
 }
@@ -157,7 +155,8 @@ impl Sizes {
     /// Learns the overhead of a string from the server's own word. Costs a call: for a few keys now and then.
     pub fn calibrate(&mut self, server: &mut Server, partition: PartitionId, name: &[u8], length: usize) {
         if let Some(usage) = memory_usage(server, name) {
-            self.overhead[partition.index()].add(usage - string_bytes(name.len(), length) as f64);
+            let overhead = usage - string_bytes(name.len(), length) as f64;
+            self.overhead[partition.index()].add(1.0, overhead, OVERHEAD_OVER);
         }
     }
 
@@ -174,8 +173,8 @@ impl Sizes {
     /// A few of its keys were, that take so many bytes together, and are so many apart from the mean.
     pub fn met_many(&mut self, partition: PartitionId, keys: u64, (bytes, apart_bytes): (u64, u64)) {
         if keys > 0 {
-            self.mean[partition.index()].add_all(keys as f64, bytes as f64);
-            self.apart[partition.index()].add_all(keys as f64, apart_bytes as f64);
+            self.mean[partition.index()].add(keys as f64, bytes as f64, MEAN_OVER);
+            self.apart[partition.index()].add(keys as f64, apart_bytes as f64, MEAN_OVER);
         }
     }
 
@@ -240,7 +239,20 @@ fn saturate(bytes: f64) -> u32 {
 mod tests {
     use tenure_core::units::PartitionId;
 
-    use super::{REFRESHED_MAX, Remembered, Sizes, size_class};
+    use super::{MEAN_OVER, Mean, OVERHEAD_OVER, REFRESHED_MAX, Remembered, Sizes, size_class};
+
+    /// Values of another length have another overhead: a thousand keys tell it, of sizes it takes many more.
+    #[test]
+    fn what_keys_are_measured_to_take_beside_their_value_is_forgotten_before_their_sizes() {
+        let mut means = [Mean::default(), Mean::default()];
+        for (samples, value) in [(10_000, 140.0), (1_500, 90.0)] {
+            for (mean, over) in means.iter_mut().zip([OVERHEAD_OVER, MEAN_OVER]) {
+                (0..samples).for_each(|_| mean.add(1.0, value, over));
+            }
+        }
+        let [overhead, size] = means.map(|mean| mean.value);
+        assert!((90.0..95.0).contains(&overhead) && size > 120.0, "{overhead} {size}");
+    }
 
     #[test]
     fn a_collection_that_has_grown_is_as_large_as_its_elements() {

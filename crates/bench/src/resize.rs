@@ -27,6 +27,9 @@ use crate::workload::{Operation, Request, Stream};
 
 /// How often all requests are sent before anything is predicted.
 const WARM_UP: usize = 4;
+/// How often once a limit was set: what there is room for comes with its next miss, which is long in coming where a key
+/// is rarely asked for.
+const SETTLING: usize = 2;
 /// Tenants with fewer reads in the stretch are left out: chance is as large as what is asked.
 const READS_ENOUGH: u64 = 1000;
 
@@ -120,7 +123,7 @@ impl Resize<'_> {
             let limit = (scale * maxmemory_bytes as f64) as u64;
             let predicted = predictions(&server, limit)?;
             player.set_limit(limit)?;
-            player.play(n / 2)?;
+            player.play(SETTLING * n)?;
             player.counts.fill((0, 0));
             player.play(n / 2)?;
             rows.extend(self.rows(scale, &predicted, &player.counts));

@@ -37,6 +37,8 @@ pub enum Shape {
     SimulatedTiers,
     /// `tenure mrc --accuracy`.
     Accuracy,
+    /// `tenure bench --resize`.
+    Resized,
     /// `tenure bench --workload tiers`.
     Tiers,
     /// `tenure bench --workload full`.
@@ -476,6 +478,24 @@ pub const SET: &[Measurement] = &[
         runs: &[("development traces", "mrc --accuracy TRACES --model eaet,krr --k 5 --rate 0.1,0.01")],
         quick: "--accuracy-samples 1",
         full: "--accuracy-samples 5",
+    },
+    Measurement {
+        name: "predictions",
+        shows: "what TENURE.MRC says of half and twice the memory, and what comes",
+        shape: Shape::Resized,
+        needs_traces: true,
+        over_run: None,
+        measures: SERVER,
+        runs: &[
+            ("YCSB B", "bench --workload ycsb-b --resize --pipeline 50"),
+            ("YCSB C", "bench --workload ycsb-c --resize --pipeline 50"),
+            ("15 tenants", "bench --workload tenants --resize --pipeline 50 --backend delay:200"),
+            ("4 tenants", "bench --workload TRACES/mix_dev_4tenants.csv.gz --resize --pipeline 50"),
+            ("kv_scarab_recs", "bench --workload TRACES/kv_scarab_recs.csv.gz --resize --pipeline 50"),
+            ("cdn_adaptsize", "bench --workload TRACES/cdn_adaptsize.csv.gz --resize --pipeline 50"),
+        ],
+        quick: "",
+        full: "",
     },
     Measurement {
         name: "tiers",

@@ -28,6 +28,7 @@ pub fn markdown(one: &Measurement, record: &Record) -> anyhow::Result<String> {
         Shape::Full => full(record)?,
         Shape::Slots => slots(record)?,
         Shape::Accuracy => accuracy(record)?,
+        Shape::Resized => resized(record)?,
         Shape::Tiers => tiers(record)?,
         Shape::Loss => loss(record)?,
         Shape::Price => price(record)?,
@@ -284,6 +285,45 @@ fn accuracy(record: &Record) -> anyhow::Result<String> {
             vec![model, rate, variant, format!("{:.4}", sum / n as f64), format!("{worst:.4}"), n.to_string()]
         })
         .collect();
+    Ok(table(&heading, &rows))
+}
+
+/// `tenure bench --resize`: a row for each workload, over its tenants at both limits.
+fn resized(record: &Record) -> anyhow::Result<String> {
+    let heading = [
+        "requests",
+        "first limit",
+        "miss ratio at half, predicted",
+        "measured",
+        "at twice, predicted",
+        "measured",
+        "off by, mean",
+        "at most",
+        "worker, of a core",
+    ]
+    .map(str::to_owned);
+    let mut rows = Vec::new();
+    for run in &record.runs {
+        let mut cells = vec![run.label.clone(), format!("{:.0} MB", number(&run.result, "maxmemory_bytes")? / 1e6)];
+        let tenants = list(&run.result, "rows")?;
+        for scale in [0.5, 2.0] {
+            for of in ["predicted", "measured"] {
+                let (mut sum, mut reads) = (0.0, 0.0);
+                for row in tenants {
+                    if number(row, "scale")? == scale {
+                        let its = number(row, "reads")?;
+                        (sum, reads) = (sum + its * number(row, of)?, reads + its);
+                    }
+                }
+                cells.push(format!("{:.4}", sum / reads));
+            }
+        }
+        for of in ["off_mean", "off_max"] {
+            cells.push(format!("{:.4}", number(&run.result, of)?));
+        }
+        cells.push(format!("{:.1} %", 100.0 * number(&run.result, "worker_share")?));
+        rows.push(cells);
+    }
     Ok(table(&heading, &rows))
 }
 

@@ -3,8 +3,10 @@
 //!
 //! One connection sends the stream's requests so many at a time, and answers misses after the delay of their backend.
 //! The server has a share of what all keys take; a first part of the requests fills it and lets the curve settle.
-//! Then, for half and for twice the memory: what is predicted is read, the limit set, a stretch let pass in which
-//! keys go or come, and a stretch counted. The stream begins again where it ends.
+//! Then, for twice and for half the memory: what is predicted is read, the limit set, some rounds let pass in which
+//! keys come or go, and a round counted. The stream begins again where it ends. What is predicted is read many times in
+//! a round, since a reading knows of the last windows alone, and real traces change; how far single readings are from
+//! their mean is told.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -30,6 +32,8 @@ const WARM_UP: usize = 4;
 /// How often once a limit was set: what there is room for comes with its next miss, which is long in coming where a key
 /// is rarely asked for.
 const SETTLING: usize = 2;
+/// How often what is predicted is read in a round.
+const READINGS: usize = 16;
 /// Tenants with fewer reads in the stretch are left out: chance is as large as what is asked.
 const READS_ENOUGH: u64 = 1000;
 
@@ -56,8 +60,10 @@ pub struct Row {
     pub tenant: String,
     /// The limit, as a multiple of the first.
     pub scale: f64,
-    /// What had been predicted.
+    /// What had been predicted, the mean of the readings of a round.
     pub predicted: f64,
+    /// How far single readings were from that, their standard deviation.
+    pub apart: f64,
     /// What came.
     pub measured: f64,
     /// In so many reads.
@@ -121,11 +127,11 @@ impl Resize<'_> {
             player.set_limit(maxmemory_bytes)?;
             player.play(n / 2)?;
             let limit = (scale * maxmemory_bytes as f64) as u64;
-            let predicted = predictions(&server, limit)?;
+            let predicted = player.predictions(&server, limit)?;
             player.set_limit(limit)?;
             player.play(SETTLING * n)?;
             player.counts.fill((0, 0));
-            player.play(n / 2)?;
+            player.play(n)?;
             rows.extend(self.rows(scale, &predicted, &player.counts));
         }
         let counters = Counters::read(&server)?.since(before);
@@ -147,12 +153,15 @@ impl Resize<'_> {
         Ok(empty + (self.share * (used()? - empty) as f64) as u64)
     }
 
-    fn rows(&self, scale: f64, predicted: &BTreeMap<String, f64>, counts: &[(u64, u64)]) -> Vec<Row> {
+    fn rows(&self, scale: f64, predicted: &BTreeMap<String, Vec<f64>>, counts: &[(u64, u64)]) -> Vec<Row> {
         let row = |(tenant, &(reads, misses)): (&Tenant, &(u64, u64))| {
             // Without names there is one tenant, the database.
-            let predicted = predicted.get(&tenant.name).or_else(|| predicted.values().next());
+            let readings = predicted.get(&tenant.name).or_else(|| predicted.values().next())?;
+            let n = readings.len() as f64;
+            let mean = readings.iter().sum::<f64>() / n;
+            let apart = (readings.iter().map(|one| (one - mean).powi(2)).sum::<f64>() / n).sqrt();
             let measured = misses as f64 / reads.max(1) as f64;
-            Some(Row { tenant: tenant.name.clone(), scale, predicted: *predicted?, measured, reads })
+            Some(Row { tenant: tenant.name.clone(), scale, predicted: mean, apart, measured, reads })
         };
         let rows = self.stream.keys.tenants().iter().zip(counts).filter_map(row);
         rows.filter(|row| row.reads >= READS_ENOUGH).collect()
@@ -176,6 +185,18 @@ impl Player<'_> {
             self.at = end % requests.len();
         }
         Ok(())
+    }
+
+    /// What is predicted of a limit, by tenant, as it is read in one round.
+    fn predictions(&mut self, server: &Server, limit: u64) -> anyhow::Result<BTreeMap<String, Vec<f64>>> {
+        let mut readings: BTreeMap<String, Vec<f64>> = BTreeMap::new();
+        for _ in 0..READINGS {
+            self.play(self.resize.stream.requests.len() / READINGS)?;
+            for (tenant, miss_ratio) in predictions(server, limit)? {
+                readings.entry(tenant).or_default().push(miss_ratio);
+            }
+        }
+        Ok(readings)
     }
 
     fn send(&mut self, requests: &[Request]) -> anyhow::Result<()> {
@@ -248,12 +269,13 @@ fn predictions(server: &Server, limit: u64) -> anyhow::Result<BTreeMap<String, f
 impl ResizeReport {
     /// As a table.
     pub fn table(&self) -> String {
-        let head = ["tenant", "memory", "predicted", "measured", "off", "reads"].map(str::to_owned).to_vec();
+        let head = ["tenant", "memory", "predicted", "±", "measured", "off", "reads"].map(str::to_owned).to_vec();
         let row = |row: &Row| {
             vec![
                 row.tenant.clone(),
                 format!("{:.0} %", 100.0 * row.scale),
                 format!("{:.4}", row.predicted),
+                format!("{:.4}", row.apart),
                 format!("{:.4}", row.measured),
                 format!("{:.4}", row.off()),
                 row.reads.to_string(),

@@ -288,39 +288,33 @@ fn accuracy(record: &Record) -> anyhow::Result<String> {
     Ok(table(&heading, &rows))
 }
 
-/// `tenure bench --resize`: a row for each workload, over its tenants at both limits.
+/// `tenure bench --resize`: a row for each workload, over its tenants by their reads.
 fn resized(record: &Record) -> anyhow::Result<String> {
+    let of_limit = |limit: &str| [format!("{limit}: predicted"), "±".to_owned(), "measured".to_owned()];
     let heading = [
-        "requests",
-        "first limit",
-        "miss ratio at half, predicted",
-        "measured",
-        "at twice, predicted",
-        "measured",
-        "off by, mean",
-        "at most",
-        "worker, of a core",
+        &["requests", "first limit"].map(str::to_owned)[..],
+        &of_limit("half"),
+        &of_limit("twice"),
+        &["off by, mean", "at most", "worker, of a core"].map(str::to_owned),
     ]
-    .map(str::to_owned);
+    .concat();
     let mut rows = Vec::new();
     for run in &record.runs {
-        let mut cells = vec![run.label.clone(), format!("{:.0} MB", number(&run.result, "maxmemory_bytes")? / 1e6)];
         let tenants = list(&run.result, "rows")?;
-        for scale in [0.5, 2.0] {
-            for of in ["predicted", "measured"] {
-                let (mut sum, mut reads) = (0.0, 0.0);
-                for row in tenants {
-                    if number(row, "scale")? == scale {
-                        let its = number(row, "reads")?;
-                        (sum, reads) = (sum + its * number(row, of)?, reads + its);
-                    }
-                }
-                cells.push(format!("{:.4}", sum / reads));
+        let mean = |scale: f64, of: &str| -> anyhow::Result<String> {
+            let (mut sum, mut reads) = (0.0, 0.0);
+            for row in tenants {
+                let weight = if number(row, "scale")? == scale { number(row, "reads")? } else { 0.0 };
+                (sum, reads) = (sum + weight * number(row, of)?, reads + weight);
             }
+            Ok(format!("{:.4}", sum / reads))
+        };
+        let mut cells = vec![run.label.clone(), format!("{:.0} MB", number(&run.result, "maxmemory_bytes")? / 1e6)];
+        for scale in [0.5, 2.0] {
+            cells.extend([mean(scale, "predicted")?, mean(scale, "apart")?, mean(scale, "measured")?]);
         }
-        for of in ["off_mean", "off_max"] {
-            cells.push(format!("{:.4}", number(&run.result, of)?));
-        }
+        cells
+            .extend([number(&run.result, "off_mean")?, number(&run.result, "off_max")?].map(|off| format!("{off:.4}")));
         cells.push(format!("{:.1} %", 100.0 * number(&run.result, "worker_share")?));
         rows.push(cells);
     }

@@ -5,9 +5,10 @@
 //! accessed before. So a rough history of all keys is worth more than a full one of half as many
 //! (docs/results/earlier.md, "Tenure's own policy on the ladder"). Each bucket of the table has a line of twelve, one
 //! cache line, which is near for the key that leaves the table, too. A key is known by 12 bits beyond the bucket's
-//! number: of keys that aren't there one in 340 is taken for another. A full line gives up the longest idle for the
-//! requests it had. Times are epochs of which the last 1024 can be told apart; a sweep, a few lines at a time, removes
-//! what is older. Cost: one cache line, for a key that enters the table and the one that leaves it for that.
+//! number: of keys that aren't there one in 340 is taken for another. A full line gives up who was accessed once and has
+//! left the cache, then the longest idle for the requests it had. Times are epochs of which the last 1024 can be told
+//! apart. A sweep, a few lines at a time, removes what is older and has left; what is in the cache stays, as of the
+//! oldest. Cost: one cache line, for a key that enters the table and the one that leaves it for that.
 
 use crate::departure::Departure;
 use crate::policy::density::History;
@@ -18,7 +19,7 @@ const EPOCH_BITS: u32 = 10;
 const EPOCHS: u32 = 1 << EPOCH_BITS;
 const HISTORY_BITS: u32 = 10;
 const TAG_SHIFT: u32 = EPOCH_BITS + HISTORY_BITS;
-/// Older ones are removed.
+/// Older ones are removed, of keys in the cache counted as just younger.
 const IDLE_EPOCHS_MAX: u32 = EPOCHS / 8 * 7;
 /// The sweep comes round in so many epochs: fewer than are left before the eldest would look young.
 const EPOCHS_PER_ROUND: u32 = EPOCHS / 16;
@@ -27,6 +28,8 @@ const SWEPT_MAX: usize = 32;
 /// log2 of how much longer than it was a key that has left counts as idle, beside those in the cache: a key in the
 /// cache of which nothing is known can't be ranked (docs/decisions/05-key-table.md).
 const LEFT_SHIFT: u32 = 4;
+/// How old a key is at least, in that order, that was accessed once and has left: older than all others.
+const ONCE_AND_LEFT: u32 = 1 << 30;
 /// So many epochs pass while each place is accessed once.
 const EPOCHS_PER_FILL: u64 = 32;
 
@@ -71,17 +74,24 @@ impl Line {
         Departure::from_two_bits((self.departures >> (2 * at)) as u8)
     }
 
+    /// True where it is known that the key has left the cache.
+    fn has_left(&self, at: usize) -> bool {
+        self.departure(at) != Departure::default()
+    }
+
     fn set_departure(&mut self, at: usize, departure: Departure) {
         self.departures = self.departures & !(3 << (2 * at)) | u32::from(departure.to_two_bits()) << (2 * at);
     }
 
-    /// The longest idle for the requests it had, of keys that have left [`LEFT_SHIFT`] sooner; what is free before all.
+    /// Who was accessed once and has left; else the longest idle for the requests it had, of keys that have left
+    /// [`LEFT_SHIFT`] sooner. What is free goes before all.
     fn oldest(&self, epoch: u32) -> usize {
         let old = |at: usize| match self.words[at] {
             0 => u32::MAX,
             word => {
-                let has_left = self.departure(at) != Departure::default();
-                (16 + 16 * idle(word, epoch)) << (u32::from(has_left) * LEFT_SHIFT) >> history(word).octave()
+                let (has_left, octave) = (u32::from(self.has_left(at)), history(word).octave());
+                let first = if octave == 0 { has_left * ONCE_AND_LEFT } else { 0 };
+                first | (16 + 16 * idle(word, epoch)) << (has_left * LEFT_SHIFT) >> octave
             }
         };
         (0..WAYS).max_by_key(|&at| old(at)).unwrap_or(0)
@@ -95,6 +105,11 @@ fn history(word: u32) -> History {
 /// Epochs since it was accessed.
 fn idle(word: u32, epoch: u32) -> u32 {
     epoch.wrapping_sub(word) % EPOCHS
+}
+
+/// The same, as of a key accessed at that epoch.
+fn dated(word: u32, epoch: u32) -> u32 {
+    word / EPOCHS * EPOCHS + epoch % EPOCHS
 }
 
 /// 12 bits of the 24.
@@ -193,8 +208,9 @@ impl CompactEntries {
     fn put(&mut self, place: Place, known: CompactEntry, free: Option<usize>, epoch: u32) {
         // One that was dated by a later access than this is not idle at all.
         let idle_epochs = epoch.wrapping_sub(known.last >> self.epoch_shift).cast_signed().max(0).cast_unsigned();
-        let is_nothing = known.history == History::default() && known.departure == Departure::default();
-        if is_nothing || idle_epochs >= IDLE_EPOCHS_MAX {
+        let has_left = known.departure != Departure::default();
+        let is_nothing = known.history == History::default() && !has_left;
+        if is_nothing || has_left && idle_epochs >= IDLE_EPOCHS_MAX {
             self.forgotten += 1;
             self.lines[place.0].departures |= FORGETFUL;
             return;
@@ -208,6 +224,7 @@ impl CompactEntries {
                 line.departures |= FORGETFUL;
             }
         }
+        let idle_epochs = idle_epochs.min(IDLE_EPOCHS_MAX - 1);
         let seed = known.last ^ place.1;
         let shown = u32::from(known.history.to_ten_bits(seed));
         line.words[at] = tag(place) << TAG_SHIFT | shown << EPOCH_BITS | (epoch.wrapping_sub(idle_epochs) % EPOCHS);
@@ -215,7 +232,9 @@ impl CompactEntries {
         line.set_departure(at, known.departure);
     }
 
-    /// Removes what is too old, a few lines a call: as many in all as are due for the epochs that have passed.
+    /// Removes what is too old and has left, a few lines a call: as many in all as are due for the epochs that have
+    /// passed. A key in the cache stays, as of the oldest: without its history it would rank as one that was accessed
+    /// once.
     fn sweep(&mut self, epoch: u32) {
         if epoch != self.swept_epoch {
             let passed = epoch.wrapping_sub(self.swept_epoch).min(EPOCHS_PER_ROUND) as usize;
@@ -227,8 +246,16 @@ impl CompactEntries {
         self.due -= now;
         for _ in 0..now {
             let line = &mut self.lines[self.next];
-            for word in line.words.iter_mut().filter(|word| **word != 0 && idle(**word, epoch) >= IDLE_EPOCHS_MAX) {
-                *word = 0;
+            for at in 0..WAYS {
+                let word = line.words[at];
+                if word == 0 || idle(word, epoch) < IDLE_EPOCHS_MAX {
+                    continue;
+                }
+                if !line.has_left(at) {
+                    line.words[at] = dated(word, epoch.wrapping_sub(IDLE_EPOCHS_MAX - 1));
+                    continue;
+                }
+                line.words[at] = 0;
                 self.used -= 1;
                 self.forgotten += 1;
                 line.departures |= FORGETFUL;
@@ -241,7 +268,7 @@ impl CompactEntries {
     pub(crate) fn write_line(&self, bucket: usize, now: u32, out: &mut Vec<u8>) {
         let (line, epoch) = (&self.lines[bucket], now >> self.epoch_shift);
         for &word in &line.words {
-            let aged = if word == 0 { 0 } else { word / EPOCHS * EPOCHS + idle(word, epoch) };
+            let aged = if word == 0 { 0 } else { dated(word, idle(word, epoch).min(IDLE_EPOCHS_MAX - 1)) };
             out.extend_from_slice(&aged.to_le_bytes());
         }
         out.extend_from_slice(&line.penalties);
@@ -254,11 +281,11 @@ impl CompactEntries {
         let (penalties, departures) = rest.split_first_chunk::<WAYS>()?;
         let departures = u32::from_le_bytes(departures.try_into().ok()?);
         let epoch = now >> self.epoch_shift;
-        let dated = |bytes: &[u8; 4]| match u32::from_le_bytes(*bytes) {
+        let taken = |bytes: &[u8; 4]| match u32::from_le_bytes(*bytes) {
             word if word >> TAG_SHIFT == 0 || word % EPOCHS >= IDLE_EPOCHS_MAX => 0,
-            word => word / EPOCHS * EPOCHS + epoch.wrapping_sub(word % EPOCHS) % EPOCHS,
+            word => dated(word, epoch.wrapping_sub(word % EPOCHS)),
         };
-        let words = std::array::from_fn(|at| dated(&words.as_chunks().0[at]));
+        let words = std::array::from_fn(|at| taken(&words.as_chunks().0[at]));
         let line = self.lines.get_mut(bucket)?;
         let n_used = |words: &[u32; WAYS]| words.iter().filter(|&&word| word != 0).count();
         self.used = self.used + n_used(&words) - n_used(&line.words);
@@ -365,8 +392,54 @@ mod tests {
         put(&mut compact_entries, place(1), resident, 100);
         let late = |i: u32| 100 + 4 * i;
         (2..100).for_each(|i| put(&mut compact_entries, place(i), known(accessed(1, 0), late(i)), late(i)));
-        let is_known = |i| compact_entries.get(place(i), 500).is_some();
-        assert!(is_known(1) && !is_known(2) && is_known(99));
+        let is_known = |compact_entries: &CompactEntries, i| compact_entries.get(place(i), 500).is_some();
+        assert!(is_known(&compact_entries, 1) && !is_known(&compact_entries, 2) && is_known(&compact_entries, 99));
+        // However long ago it was accessed, and however late the others.
+        let late = 800 << compact_entries.epoch_shift;
+        (100..200).for_each(|i| put(&mut compact_entries, place(i), known(accessed(1, 0), late), late));
+        assert!(is_known(&compact_entries, 1) && !is_known(&compact_entries, 99));
+    }
+
+    /// The one that was accessed twice is long idle, the eleven others and who follows were accessed once just now.
+    #[test]
+    fn who_was_accessed_twice_outlasts_who_was_once_and_has_left() {
+        let mut compact_entries = compact_entries();
+        let (place, now) = (|i: u32| (0, i << 12), 800 << 5);
+        put(&mut compact_entries, place(1), known(accessed(2, 10), 0), 0);
+        (2..100).for_each(|i| put(&mut compact_entries, place(i), known(accessed(1, 0), now), now));
+        assert!(compact_entries.get(place(1), now).is_some());
+        // Of those that were accessed twice the oldest goes.
+        (100..200).for_each(|i| put(&mut compact_entries, place(i), known(accessed(2, 10), now), now));
+        assert!(compact_entries.get(place(1), now).is_none());
+    }
+
+    /// For 10,000 epochs another line is written to. What has left is removed; what is in the cache is known still, as
+    /// of the oldest, also to a table that takes the line over, and goes once it has left.
+    #[test]
+    fn who_is_in_the_cache_is_not_too_old() {
+        let mut compact_entries = compact_entries();
+        let resident = CompactEntry { departure: Departure::default(), ..known(accessed(4, 10), 0) };
+        put(&mut compact_entries, (9, 7 << 12), resident, 0);
+        put(&mut compact_entries, (9, 8 << 12), known(accessed(4, 10), 0), 0);
+        let write = |compact_entries: &mut CompactEntries, epochs: std::ops::Range<u32>| {
+            epochs.for_each(|epoch| put(compact_entries, (1, 5 << 12), known(accessed(1, 0), 32 * epoch), 32 * epoch));
+        };
+        write(&mut compact_entries, 1..10_000);
+        let now = 32 * 9_999;
+        let found = compact_entries.get((9, 7 << 12), now).unwrap();
+        let idle_epochs = (now - found.last) / 32;
+        assert!((IDLE_EPOCHS_MAX - 1..EPOCHS).contains(&idle_epochs), "{idle_epochs}");
+        assert_eq!((found.history.n_requests(), compact_entries.len()), (4, 2));
+        let mut line = Vec::new();
+        compact_entries.write_line(9, now, &mut line);
+        compact_entries.take_line(10, &line, now).unwrap();
+        assert!(compact_entries.get((10, 7 << 12), now).is_some());
+        compact_entries.leave((9, 7 << 12), Departure::by(Cause::Evicted));
+        compact_entries.leave((10, 7 << 12), Departure::by(Cause::Evicted));
+        write(&mut compact_entries, 10_000..10_200);
+        assert_eq!(compact_entries.len(), 1);
+        put(&mut compact_entries, (9, 7 << 12), resident, 32 * 10_200);
+        assert_eq!(compact_entries.len(), 2, "one that was long in the table is as welcome");
     }
 
     /// A time that comes round makes nobody young: what isn't asked for in 896 epochs has gone when another line is

@@ -7,6 +7,7 @@
 
 use tenure_core::access::{Access, Op};
 use tenure_core::access_ring::{AccessRing, Kind, REQUESTS_PER_TICK};
+use tenure_core::departure::{Cause, Departure};
 use tenure_core::key_table::KeyTable;
 use tenure_core::policy::cache::{Cache, Outcome};
 use tenure_core::policy::density::{
@@ -147,9 +148,7 @@ impl Order for Served {
     }
 
     fn removed(&mut self, table: &Table, place: usize) {
-        if let Some(known) = self.keys.get_mut(table.entries()[place].key) {
-            known.n_requests = 0;
-        }
+        self.keys.leave(table.entries()[place].key, Departure::by(Cause::Evicted), self.accesses.now() as u32, true);
     }
 
     fn observed(&mut self, access: &Access, outcome: Outcome, table: &Table) {

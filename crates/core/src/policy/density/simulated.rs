@@ -17,6 +17,7 @@ use super::ranks::{history_of, was_accessed};
 use super::{KEY_TABLE_SHARE, SAMPLE_SIZE, WINDOW_REQUESTS};
 use crate::access::{Access, Op};
 use crate::access_ring::{AccessRing, Kind, REQUESTS_PER_TICK};
+use crate::departure::{Cause, Departure};
 use crate::error::ConfigError;
 use crate::expiry::{NEVER_US, expires_us_after};
 use crate::key_table::{self, KeyTable};
@@ -354,9 +355,8 @@ impl Order for Density {
         let entry = &table.entries()[place];
         self.tenants.used_bytes[entry.partition.index()] -= u64::from(entry.size_bytes);
         self.accesses.settle(&mut self.keys);
-        if let Some(known) = self.keys.get_mut(entry.key) {
-            known.n_requests = 0;
-        }
+        // Compact entries too tell who has left. How is not looked at here.
+        self.keys.leave(entry.key, Departure::by(Cause::Evicted), self.accesses.now() as u32, true);
     }
 
     fn partition_of(&self, access: &Access) -> PartitionId {
@@ -485,6 +485,27 @@ mod tests {
                 assert!(used[0] >= 300 && used[1] <= 200, "{:?} at {i}", &used[..3]);
             }
         }
+    }
+
+    /// A table with room for 64 of 300 keys, of which ten are in the cache: of a compact entry it is known whether its
+    /// key has left.
+    #[test]
+    fn the_table_of_keys_knows_who_has_left() {
+        let mut cache = Density::cache(DensityPolicyConfig { key_table_bytes: 512, ..config() }, 100, 1).unwrap();
+        let mut random = Random::new(3);
+        let key = |number| read(0, number, 100.0).key;
+        (0..20_000).for_each(|_| _ = cache.access(&read(0, random.below(300), 100.0)));
+        let order = cache.order_mut();
+        order.accesses.settle(&mut order.keys);
+        let keys = &cache.order().keys;
+        let compact = |number| keys.compact_departure(key(number)).filter(|_| keys.get(key(number)).is_none());
+        let is_there = |number| cache.table().place_of(key(number)).is_some();
+        let known: Vec<_> = (0..300).filter_map(|number| Some((number, compact(number)?))).collect();
+        assert!(known.len() > 40, "{known:?}");
+        assert!(
+            known.iter().all(|&(number, departure)| is_there(number) == (departure == Departure::default())),
+            "{known:?}"
+        );
     }
 
     #[test]

@@ -6,6 +6,9 @@ use std::process::Command;
 use std::time::Duration;
 use tenure_servers::{Server, ServerBinary, ServerOptions, wait_for};
 
+/// Longer than anything takes that is waited for here.
+const DEADLINE: Duration = Duration::from_secs(60);
+
 fn start(options: &ServerOptions) -> Server {
     Server::start(&ServerBinary::installed().unwrap(), options).unwrap()
 }
@@ -121,14 +124,14 @@ fn a_replica_follows_its_primary() {
     assert_eq!(replica.call::<u64>(&["GET", "before"]).unwrap(), 1);
     primary.call::<()>(&["SET", "after", "2"]).unwrap();
     let arrived = || replica.call::<Option<u64>>(&["GET", "after"]).unwrap() == Some(2);
-    wait_for(Duration::from_secs(10), "the write to reach the replica", arrived).unwrap();
+    wait_for(DEADLINE, "the write to reach the replica", arrived).unwrap();
 }
 
 #[test]
 fn a_crash_is_told_to_who_asks() {
     let server = start(&ServerOptions::default());
     let _ = server.call::<()>(&["DEBUG", "SEGFAULT"]);
-    wait_for(Duration::from_secs(10), "the end of the crashed server", || !server.is_alive()).unwrap();
+    wait_for(DEADLINE, "the end of the crashed server", || !server.is_alive()).unwrap();
     let crash = server.crash().unwrap();
     assert!(crash.contains("BUG REPORT START"), "{crash}");
 }
@@ -138,7 +141,7 @@ fn a_crash_is_told_to_who_asks() {
 fn a_crash_nobody_asked_about_fails_the_test() {
     let server = start(&ServerOptions::default());
     let _ = server.call::<()>(&["DEBUG", "SEGFAULT"]);
-    wait_for(Duration::from_secs(10), "the end of the crashed server", || !server.is_alive()).unwrap();
+    wait_for(DEADLINE, "the end of the crashed server", || !server.is_alive()).unwrap();
 }
 
 /// Who waits for a reply of a server that hangs gets an error once the server's time is over.
@@ -150,7 +153,7 @@ fn a_server_that_hangs_is_ended() {
     server.halt().unwrap();
     redis::cmd("PING").exec(&mut connection).unwrap_err();
     // Killed from outside, it counts as crashed, as soon as it has gone: its connections end before.
-    wait_for(Duration::from_secs(60), "the server to be gone", || server.crash().is_some()).unwrap();
+    wait_for(DEADLINE, "the server to be gone", || server.crash().is_some()).unwrap();
 }
 
 /// What `./run` would take, in the words of `choose_server` in scripts/lib.sh: path and reason.

@@ -164,15 +164,15 @@ fn a_seed_chooses_the_sample() {
     assert_ne!(curve("1"), curve("2"));
 }
 
-/// Twenty keys in turn, every other one expensive: where half of them fit, a policy that goes by cost keeps more of
-/// those.
+/// Two hundred keys in turn, every other one expensive: where half of them fit, a policy that goes by cost keeps more
+/// of those. Of twenty keys not all would be known: the table of keys of so small a cache has sixteen places.
 #[test]
 fn a_miniature_of_a_policy_tells_what_misses_cost() {
     let folder = tempfile::tempdir().unwrap();
     let mut text = "time_s,key,op,size,tenant,penalty_us\n".to_owned();
-    for i in 0..10_000 {
+    for i in 0..60_000 {
         let penalty_us = if i % 2 == 0 { 5_000 } else { 10 };
-        text += &format!("{i},k{},get,100,,{penalty_us}\n", i % 20);
+        text += &format!("{i},k{},get,100,,{penalty_us}\n", i % 200);
     }
     let trace = file(folder.path(), "turns.csv", &text);
     let lost = |policy: &str| {
@@ -182,7 +182,7 @@ fn a_miniature_of_a_policy_tells_what_misses_cost() {
     };
     let (lru, tenure) = (lost("lru"), lost("tenure"));
     assert!((lru[0] - 2_505.0).abs() < 1e-6 && lru[1] < 10.0, "{lru:?}");
-    assert!(tenure[0] < 1_000.0 && tenure[1] < 10.0, "{tenure:?}");
+    assert!(tenure[0] < 100.0 && tenure[1] < 10.0, "{tenure:?}");
 }
 
 #[test]

@@ -120,7 +120,10 @@ impl Entry {
         let rounded = (u32::from(self.penalty) + (1 << (COMPACT_SHIFT - 1))) >> COMPACT_SHIFT;
         let penalty = if self.penalty == 0 { 0 } else { rounded.clamp(1, u32::from(u8::MAX)) as u8 };
         let departure = if self.n_requests == 0 { self.departure() } else { Departure::default() };
-        CompactEntry { history: self.history(), last: self.last, penalty, departure }
+        // A compact entry would be taken for that of a key in the cache.
+        let is_of_nobody = self.n_requests == 0 && departure == Departure::default() && self.history().octave() == 0;
+        let history = if is_of_nobody { History::default() } else { self.history() };
+        CompactEntry { history, last: self.last, penalty, departure }
     }
 
     fn take_compact(&mut self, known: CompactEntry) {
@@ -488,6 +491,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::departure::Cause;
 
     fn key(i: u64) -> KeyHash {
         KeyHash::of_number(i)
@@ -583,6 +587,29 @@ mod tests {
         assert!(strangers < 19 * n / 400, "{strangers}");
     }
 
+    /// Reads of far more keys than the table has room for, each once, find nothing: what was known of keys in the cache
+    /// and of those that were evicted is known still.
+    #[test]
+    fn keys_that_never_were_take_no_place_of_others() {
+        let mut table = KeyTable::with_compact_entries(1 << 14, 1);
+        let n = (table.buckets.len() * WAYS) as u64;
+        let mut access = |keys: std::ops::Range<u64>, times: u32, n_requests: u16, departure: Option<Departure>| {
+            for i in keys {
+                let entry = table.get_or_insert_by_history(key(i), 1_000);
+                let shown = (0..times).fold(History::default(), |history, now| history.accessed(700, now, 0.0));
+                entry.set_history(shown);
+                entry.n_requests = n_requests;
+                departure.inspect(|&departure| entry.leave(departure));
+            }
+        };
+        access(0..n / 2, 1, 0, Some(Departure::by(Cause::Evicted)));
+        access(n / 2..n, 1, 1, None);
+        access(n..30 * n, 1, 0, None);
+        let known = (0..n).filter(|&i| table.recall(key(i), 1_000).is_some()).count() as u64;
+        assert!(known > n - n / 50, "{known} of {n}");
+        assert!(!table.forgets_nothing_of(key(n)), "and what was passed over isn't taken for a first read later");
+    }
+
     /// Histories too, in full and in compact entries, whatever the other's clock says; and who lies in slow memory
     /// there still does.
     #[test]
@@ -595,7 +622,10 @@ mod tests {
             let entry = from.get_or_insert_by_history(key(i), 9_000);
             entry.set_history(shown);
             entry.learn_penalty(100.0);
-            entry.n_requests = (i % 2) as u16;
+            match i % 2 {
+                0 => entry.leave(Departure::by(Cause::Evicted)),
+                _ => entry.n_requests = 1,
+            }
         }
         let slow = (0..n).find(|&i| from.get(key(i)).is_some_and(|entry| entry.n_requests > 0)).unwrap();
         for known in [slow, n + 1] {

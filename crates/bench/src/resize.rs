@@ -192,7 +192,7 @@ impl Player<'_> {
         let mut readings: BTreeMap<String, Vec<f64>> = BTreeMap::new();
         for _ in 0..READINGS {
             self.play(self.resize.stream.requests.len() / READINGS)?;
-            for (tenant, miss_ratio) in predictions(server, limit)? {
+            for (tenant, miss_ratio) in reading(server, limit)? {
                 readings.entry(tenant).or_default().push(miss_ratio);
             }
         }
@@ -250,7 +250,7 @@ impl Player<'_> {
 }
 
 /// What `TENURE.MRC` says of the tenants' miss ratios with a limit of about `limit` bytes.
-fn predictions(server: &Server, limit: u64) -> anyhow::Result<BTreeMap<String, f64>> {
+fn reading(server: &Server, limit: u64) -> anyhow::Result<BTreeMap<String, f64>> {
     let rows: Vec<BTreeMap<String, Value>> = redis::cmd("TENURE.MRC").query(&mut server.connection()?)?;
     for row in rows {
         let bytes: u64 = from_redis_value(row.get("maxmemory_bytes").context("no maxmemory_bytes")?.clone())?;

@@ -155,9 +155,12 @@ impl Sizes {
     /// Learns the overhead of a string from the server's own word. Costs a call: for a few keys now and then.
     pub fn calibrate(&mut self, server: &mut Server, partition: PartitionId, name: &[u8], length: usize) {
         if let Some(usage) = memory_usage(server, name) {
-            let overhead = usage - string_bytes(name.len(), length) as f64;
-            self.overhead[partition.index()].add(1.0, overhead, OVERHEAD_OVER);
+            self.learn_overhead(partition, usage - string_bytes(name.len(), length) as f64);
         }
+    }
+
+    fn learn_overhead(&mut self, partition: PartitionId, bytes: f64) {
+        self.overhead[partition.index()].add(1.0, bytes, OVERHEAD_OVER);
     }
 
     /// True where few overheads were measured: a mean of few is off by more than it may be.
@@ -239,19 +242,21 @@ fn saturate(bytes: f64) -> u32 {
 mod tests {
     use tenure_core::units::PartitionId;
 
-    use super::{MEAN_OVER, Mean, OVERHEAD_OVER, REFRESHED_MAX, Remembered, Sizes, size_class};
+    use super::{REFRESHED_MAX, Remembered, Sizes, size_class};
 
-    /// Values of another length have another overhead: a thousand keys tell it, of sizes it takes many more.
+    /// Values become of another length, and so of another overhead: some thousand measured keys tell it, while the mean
+    /// of sizes still looks back.
     #[test]
-    fn what_keys_are_measured_to_take_beside_their_value_is_forgotten_before_their_sizes() {
-        let mut means = [Mean::default(), Mean::default()];
-        for (samples, value) in [(10_000, 140.0), (1_500, 90.0)] {
-            for (mean, over) in means.iter_mut().zip([OVERHEAD_OVER, MEAN_OVER]) {
-                (0..samples).for_each(|_| mean.add(1.0, value, over));
+    fn overheads_follow_before_sizes_do() {
+        let (mut sizes, partition) = (Sizes::new(), PartitionId(3));
+        for (keys, overhead, size_bytes) in [(10_000, 140.0, 4_000), (1_500, 90.0, 100)] {
+            for _ in 0..keys {
+                sizes.learn_overhead(partition, overhead);
+                sizes.met(partition, size_bytes);
             }
         }
-        let [overhead, size] = means.map(|mean| mean.value);
-        assert!((90.0..95.0).contains(&overhead) && size > 120.0, "{overhead} {size}");
+        let (overhead, size_bytes) = (sizes.overhead_bytes(partition), sizes.mean_bytes(partition));
+        assert!((90..95).contains(&overhead) && size_bytes > 2_000, "{overhead} {size_bytes}");
     }
 
     #[test]

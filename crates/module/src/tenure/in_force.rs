@@ -111,4 +111,14 @@ impl Tenure {
             set => set.min(self.memory.limit_bytes / 2),
         }
     }
+
+    /// What the next turn may need of that, in bytes: as much as turns have brought, and half of what is set. The rest
+    /// is for turns that come until the event loop is idle.
+    pub(super) fn next_turn_bytes(&self) -> u64 {
+        let brought_bytes = self.pressure.growth.largest_turn_bytes(self.memory.limit_bytes);
+        match self.settings.headroom_bytes {
+            0 => brought_bytes,
+            _ => brought_bytes.max(self.headroom_bytes() / 2),
+        }
+    }
 }

@@ -111,18 +111,13 @@ impl Growth {
 
     /// The largest turn of late that room is kept for, in bytes: up to 1/30 of the limit. One alone that was larger
     /// doesn't count: a table of the server's that grew is not soon to grow again.
-    fn largest_turn_bytes(&self, limit_bytes: u64) -> u64 {
+    pub(super) fn largest_turn_bytes(&self, limit_bytes: u64) -> u64 {
         (self.peaks_bytes[1] as u64).min(limit_bytes / 30)
     }
 
     /// Bytes to stay below the limit: half as much again as that, and 1/400 of the limit at least.
     pub(super) fn headroom_bytes(&self, limit_bytes: u64) -> u64 {
         (self.largest_turn_bytes(limit_bytes) * 3 / 2).max(limit_bytes / 400)
-    }
-
-    /// True where the next turn may find no room.
-    pub(super) fn may_not_fit(&self, used_bytes: u64, limit_bytes: u64) -> bool {
-        used_bytes + self.largest_turn_bytes(limit_bytes) > limit_bytes
     }
 }
 

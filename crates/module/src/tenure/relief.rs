@@ -99,7 +99,7 @@ impl Tenure {
             return;
         }
         let short_since_us = *self.pressure.short_since_us.get_or_insert(now_us);
-        let is_urgent = self.pressure.growth.may_not_fit(used_bytes, limit_bytes);
+        let is_urgent = used_bytes + self.next_turn_bytes() > limit_bytes;
         let rests = now_us < self.pressure.rests_until_us;
         if when == When::BeforeReplies && !is_urgent {
             if rests {

@@ -227,8 +227,10 @@ fn a_tenant_above_its_maximum_gives_first() {
 /// Keys whose time is up lie about where the server doesn't look for them: they go before any other.
 #[test]
 fn what_has_expired_goes_first() {
-    // On a busy thread, and where slices run out of time, fewer keys are looked at for a victim, or none.
+    // On a busy thread, and where slices run out of time, fewer keys are looked at for a victim, or none. What Tenure
+    // takes for its models meanwhile has room below the limit, so that the server doesn't step in.
     let options = options().set("tenure.watch-busy-percent", 100).set("tenure.turn-budget-us", 5000);
+    let options = options.set("tenure.headroom-bytes", MB);
     on_oldest_and_newest(&options, |server| {
         let mut connection = server.connection().unwrap();
         send::<()>(&mut connection, "DEBUG SET-ACTIVE-EXPIRE 0");
@@ -241,18 +243,18 @@ fn what_has_expired_goes_first() {
             pipeline.cmd("SET").arg(format!("short:{i}")).arg(&value).arg("PX").arg(1).ignore();
         }
         pipeline.exec(&mut connection).unwrap();
-        // The expired and a megabyte more are what new keys may take.
+        // The expired are what new keys may take: the megabyte is kept free.
         let limit = limit_memory(server, MB);
         wait_for_limit(&mut connection, limit);
+        let evicted = EvictedKeys::of(server);
         let mut newcomers = client(server, "n:", 2000, 1000);
         for first in (0..2000).step_by(50) {
             newcomers.write(&(first..first + 50).collect::<Vec<_>>());
         }
         let expired: u64 = server.info("stats").unwrap()["expired_keys"].parse().unwrap();
         assert!(expired > 500, "{expired} of those that had expired were found");
-        // What the server evicts where Tenure itself takes memory is the server's choice.
-        let evicted = info(server, "evictions");
-        assert!(evicted < 50.0, "{evicted} were evicted that had not");
+        let (n, by_tenure) = (evicted.count(), info(server, "evictions"));
+        assert!(n < 50, "{n} were evicted that had not, {by_tenure} by Tenure");
         wait_for("the keys to be accounted for", || {
             let keys: u64 = send(&mut connection, "DBSIZE");
             partition(&mut connection, "db0")["keys"] == keys as f64

@@ -99,14 +99,13 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// All pages but that of earlier figures, which tells what was run then.
 fn pages() -> Vec<PathBuf> {
     let mut pages: Vec<PathBuf> =
         ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"].map(|name| root().join(name)).to_vec();
     for folder in ["docs", "docs/decisions", "docs/results"] {
         pages.extend(fs::read_dir(root().join(folder)).unwrap().map(|entry| entry.unwrap().path()));
     }
-    pages.retain(|path| path.extension().is_some_and(|kind| kind == "md") && !path.ends_with("earlier.md"));
+    pages.retain(|path| path.extension().is_some_and(|kind| kind == "md"));
     pages.sort();
     pages
 }

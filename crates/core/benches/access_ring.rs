@@ -7,7 +7,9 @@
 //! the table as it comes; `ring` notes it, and 32 are put in together with their cache lines read ahead. The checksum
 //! is of the table.
 //!
-//! Run: `cargo bench --locked -p tenure-core --bench asked`; it takes 20 s.
+//! Run: `cargo bench --locked -p tenure-core --bench access_ring`; it takes 20 s. On a quiet Xeon with two cores, 22
+//! November 2026, twice: 192 and 212 ns at once, 60 and 66 by the ring. Of full entries alone (`KeyTable::new`) it was
+//! 136 and 138, and 30.
 
 mod support;
 

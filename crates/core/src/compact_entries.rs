@@ -3,12 +3,12 @@
 //!
 //! A cache of small values holds more keys than its table has entries. Most of what is accessed again after long was
 //! accessed before. So a rough history of all keys is worth more than a full one of half as many
-//! (docs/results/earlier.md, "Tenure's own policy on the ladder"). Each bucket of the table has a line of twelve, one
-//! cache line, which is near for the key that leaves the table, too. A key is known by 12 bits beyond the bucket's
-//! number: of keys that aren't there one in 340 is taken for another. A full line gives up who was accessed once and
-//! has left the cache, then the longest idle for the requests it had. Times are epochs of which the last 1024 can be
-//! told apart. A sweep, a few lines at a time, removes what is older and has left; what is in the cache stays, as of
-//! the oldest. Cost: one cache line, for a key that enters the table and the one that leaves it for that.
+//! (docs/decisions/05-key-table.md). Each bucket of the table has a line of twelve, one cache line, which is near for
+//! the key that leaves the table, too. A key is known by 12 bits beyond the bucket's number: of keys that aren't there
+//! one in 340 is taken for another. A full line gives up who was accessed once and has left the cache, then the longest
+//! idle for the requests it had. Times are epochs of which the last 1024 can be told apart. A sweep, a few lines at a
+//! time, removes what is older and has left; what is in the cache stays, as of the oldest. Cost: one cache line, for a
+//! key that enters the table and the one that leaves it for that.
 
 use crate::departure::Departure;
 use crate::policy::density::History;

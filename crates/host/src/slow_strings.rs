@@ -4,7 +4,7 @@
 //! both arenas share. Values of one length often come one after the other, so strings of the lengths asked for last
 //! are made several at a time, and filled when they are needed. A length that isn't asked for any more gives its
 //! strings back at the next tick. Cost: a copy, and choosing the arena once for up to 16 strings of a length that is
-//! asked for often (docs/results/earlier.md, "Two tiers in the server"). At most 1 MiB is held.
+//! asked for often (docs/decisions/07-moving-values.md). At most 1 MiB is held.
 
 use super::server::{Server, Text};
 use super::tier_memory::SlowMemory;

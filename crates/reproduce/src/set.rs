@@ -297,7 +297,7 @@ pub const SET: &[Measurement] = &[
     },
     Measurement {
         name: "dlru",
-        shows: "fixed K and DLRU's on a stream of two phases",
+        shows: "fixed K and DLRU's on a trace of a key-value store",
         shape: Shape::Simulated,
         needs_traces: true,
         over_run: None,

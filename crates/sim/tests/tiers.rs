@@ -127,7 +127,7 @@ fn promotion_matters_where_the_fast_tier_is_small() {
 
 /// Figures 5.5 and 5.6: guided by curves the fast tier is hit more often than in equal parts. Against free
 /// competition the dissertation gains more than we do: with insertion points by age and one threshold for all, a
-/// tenant that scans takes little from the others (docs/results/earlier.md).
+/// tenant that scans takes little from the others (docs/decisions/08-slow-memory.md).
 #[test]
 fn curves_divide_the_fast_tier_better() {
     for system in [System::Sdtmm, System::Worth] {

@@ -36,8 +36,8 @@ impl Terms {
 }
 
 /// A loss against the present plan counts so much more than a gain. So memory goes where it saves clearly more, and
-/// not to and fro with the noise of two curves that fall alike. docs/results/earlier.md, "Plans that stay", has what
-/// half as much again gives and costs.
+/// not to and fro with the noise of two curves that fall alike. What half as much again gives and costs is in
+/// docs/decisions/04-partitions.md, "Plans that stay".
 const RELUCTANCE: f64 = 0.5;
 
 /// A plan has to save so many standard errors of what it is predicted to save: it is the best of many that chance has

@@ -27,8 +27,8 @@ pub enum Rule {
     /// Reuse time against the fast tier's mean, and ages with insertion points: sdTMM. For where no densities are
     /// learned.
     ReuseTime,
-    /// Time saved per byte: more hits in the fast tier with fewer moves (docs/results/earlier.md, "Two tiers,
-    /// simulated"). What stands in for a density before there is one was not measured by itself.
+    /// Time saved per byte: more hits in the fast tier with fewer moves (docs/decisions/08-slow-memory.md). What stands
+    /// in for a density before there is one was not measured by itself.
     #[default]
     Worth,
     /// Whatever is read in the slow tier goes up, and the longest idle down in plain order of recency: naiveTMM (sec.

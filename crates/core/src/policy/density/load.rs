@@ -2,9 +2,9 @@
 //!
 //! What keys a larger sample finds saves its users' time later; what the sample takes of the main thread is waited
 //! for now by all whose commands are in line. With time to spare nobody is; close to all of it spent, each
-//! microsecond more makes the line longer (docs/results/earlier.md, "Tenure's own policy in the server"). Where slices
-//! of eviction end for want of time the sample is smaller still: what Tenure leaves over, the server takes by recency,
-//! and the worse of two keys by rank is still the better victim.
+//! microsecond more makes the line longer (docs/decisions/06-density.md). Where slices of eviction end for want of time
+//! the sample is smaller still: what Tenure leaves over, the server takes by recency, and the worse of two keys by rank
+//! is still the better victim.
 
 use crate::decide::sample_size::SAMPLE_SIZE_DEFAULT;
 

@@ -11,8 +11,8 @@
 //! Down it is restored twice, the first time in fast memory: what the server's own tables and the small parts need,
 //! they take there. Where a collection lies no address tells, so those that were moved are remembered
 //! (`observe/slow_collections.rs`), and what the arena held before and after says now and then whether it worked.
-//! Cost: a `DUMP`, one or two `RESTORE`s, 25 µs now and then to count the arena (docs/results/earlier.md, "Two tiers
-//! in the server").
+//! Cost: a `DUMP`, one or two `RESTORE`s, 25 µs now and then to count the arena
+//! (docs/decisions/07-moving-values.md).
 
 use tenure_core::tiers::Tier;
 use tenure_core::units::KeyHash;

@@ -15,10 +15,11 @@ use crate::worker::model::Modelling;
 /// What `tenure.policy` says of them.
 macro_rules! about_rivals {
     () => {
-        "'predis' holds partitions to the plan's targets, 'kredis' too, each under the K (1, 5, 8 or 16) that misses \
-         least there, 'dlru' evicts the longest idle of K keys, whoever's they are, with the K (1, 2, 5, 10 or 16) \
-         that costs least, which the server's maxmemory-samples follows, 'hyperbolic' evicts what is worth least \
-         (miss penalty x requests / time in the cache; 'hyperbolic-size' per byte), best with 64 samples"
+        "'predis' holds partitions to the plan's targets. 'kredis' does too, each under the K (1, 5, 8 or 16) that \
+         misses least there. 'dlru' evicts the longest idle of K keys, whoever's they are, with the K (1, 2, 5, 10 \
+         or 16) that costs least; the server's maxmemory-samples follows it. 'hyperbolic' evicts what is worth \
+         least: miss penalty x requests / time in the cache, 'hyperbolic-size' per byte. Both are best with 64 \
+         samples."
     };
 }
 pub(crate) use about_rivals;
@@ -26,16 +27,16 @@ pub(crate) use about_rivals;
 /// The setting of [`RivalK`], and what it says.
 pub const K_SETTING: (&CStr, &str) = (
     c"kredis-k",
-    "Under which K the policy kredis plans and evicts: 'by-curve' each partition under that of 1, 5, 8 and 16 that \
-     misses least there, 'as-set' all under tenure.samples, for a quarter of the model's time and memory.",
+    "Under which K the policy kredis plans and evicts. 'by-curve': each partition under that of 1, 5, 8 and 16 that \
+     misses least there. 'as-set': all under tenure.samples, for a quarter of the model's time and memory.",
 );
 
 /// The setting of [`RivalEvictor`], and what it says.
 pub const EVICTOR_SETTING: (&CStr, &str) = (
     c"dlru-evictor",
-    "Who evicts under the policy dlru: 'server' the server itself, with maxmemory-samples set to the chosen K, where \
-     maxmemory-policy is allkeys-lru or volatile-lru (Tenure else, and from tenants above their maximum), 'tenure' \
-     Tenure, ahead of the limit and without the server's pool.",
+    "Who evicts under the policy dlru. 'server': the server itself, with maxmemory-samples set to the chosen K, \
+     where maxmemory-policy is allkeys-lru or volatile-lru (Tenure else, and from tenants above their maximum). \
+     'tenure': Tenure, ahead of the limit and without the server's pool.",
 );
 
 /// Why there are no curves of single K.

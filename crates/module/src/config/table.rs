@@ -124,43 +124,43 @@ settings! {
         "Whether Tenure does anything. 'no' lets the server run as stock; 'yes' after 'no', or after a fault, starts \
          with fresh state.";
     c"policy", policy: Policy = Policy::Density, placed(Policy::NAMES, Policy::ALL),
-        concat!("What evicts: 'density' evicts what keeping saves least (miss penalty x expected reads / byte and \
-         time, learned from the accesses; or GDSF or the longest idle, where miniature caches find that better), ",
+        concat!("What evicts. 'density' evicts what keeping saves least: miss penalty x expected reads / byte and time, \
+         learned from the accesses (or GDSF or the longest idle, where miniature caches find that better). ",
         rivals::about_rivals!(),
-        ", 'lru' evicts the longest idle whoever's it is, 'off' leaves eviction to the server.");
+        " 'lru' evicts the longest idle, whoever's it is. 'off' leaves eviction to the server.");
     c"tenants", tenants_text: String = String::new(), text(set_tenants),
-        "Who is a tenant: entries NAME=PREFIX*, NAME=user:USERNAME (keys that this ACL user creates) or NAME=db:N, \
-         separated by spaces, each with ,min=BYTES, ,max=BYTES (-1: no maximum, as without), ,weight=N (how much its \
-         misses count, 1 to 1000) and ,replies=async|sent|acked (in place of tenure.replies) if wanted. Empty: one \
+        "Who is a tenant: entries separated by spaces. NAME=PREFIX*, NAME=user:USERNAME (keys that this ACL user \
+         creates) or NAME=db:N. Each may have ,min=BYTES, ,max=BYTES (-1: no maximum, as without), ,weight=N (how \
+         much its misses count, 1 to 1000) and ,replies=async|sent|acked (in place of tenure.replies). Empty: one \
          per logical database in use.";
     @[cfg(feature = "prefixes")]
     c"auto-tenants-delimiter", auto_tenants_delimiter: String = String::new(), text(set_auto_tenants_delimiter),
-        "Tenants that appear by themselves: each first part of a key, up to this text of 1 to 8 bytes, such as ':', \
-         becomes a tenant, the up to 64 that are accessed most (fewer by those of tenure.tenants, whose keys stay \
-         theirs); all other keys are of the tenant 'other'. Who they are changes at the end of a window alone. Costs \
-         a second look at each command's keys. Empty: none appears.";
+        "Tenants that appear by themselves. Each first part of a key, up to this text of 1 to 8 bytes, such as ':', \
+         becomes a tenant. There are up to 64 of them, those that are accessed most, fewer by those of \
+         tenure.tenants, whose keys stay theirs. All other keys are of the tenant 'other'. Who they are changes at \
+         the end of a window alone. Costs a second look at each command's keys. Empty: none appears.";
     c"classes", classes: ClassSpec = ClassSpec::default(),
         choice_of(classes.source, Source::Off, Source::NAMES, Source::ALL),
-        "Whether a tenant's keys are divided into miss-penalty classes, each with a curve and a target of its own: \
-         'auto' by the penalty measured for the key, where no hint says otherwise, 'hinted' by hints alone \
-         (TENURE.CLASS, class-rules), 'off' not at all.";
+        "Whether a tenant's keys are divided into miss-penalty classes, each with a curve and a target of its own. \
+         'auto': by the penalty measured for the key, where no hint says otherwise. 'hinted': by hints alone \
+         (TENURE.CLASS, class-rules). 'off': not at all.";
     c"class-limits", class_limits_text: String = String::new(), text(set_class_limits),
         "Where one measured class ends and the next begins: up to 15 ascending numbers of microseconds. Empty: 10 30 \
          70 150 310 630 1270 2550 5110 10230 20470 40950 81910 163830 327670.";
     c"class-rules", class_rules_text: Vec<u8> = Vec::new(), any_bytes(set_class_rules),
         "Hinted classes by prefix: entries NAME=PREFIX*, separated by spaces, the longest prefix wins; up to 16 names.";
     c"key-table-bytes", key_table_bytes: i64 = 0, bytes(0..=68719476736),
-        "Memory for what is remembered of single keys, in the cache or evicted: class, penalty, last access; 16 \
-         bytes each, and under the policy density without classes and tiers half of it 5 bytes each. Too little \
-         forgets classes. 0: 1/64 of maxmemory, 256 KiB to 256 MiB; none is taken where classes are off and the \
-         policy remembers no keys.";
+        "Memory for what is remembered of single keys, in the cache or evicted: class, penalty, last access. A key \
+         takes 16 bytes; under the policy density, without classes and tiers, half of the table has 5 bytes each. \
+         Too little forgets classes. 0: 1/64 of maxmemory, 256 KiB to 256 MiB; none is taken where classes are off \
+         and the policy remembers no keys.";
     c"samples", samples: i64 = 5, number(1..=64),
         "Keys sampled per eviction (K), where the policy doesn't choose. More find older keys, and cost main-thread \
          time for each.";
     c"density-samples", density_samples: i64 = 10, number(1..=64),
         "Keys sampled per eviction under the policy density. More find keys worth less, and cost main-thread time \
-         for each: while the main thread is busy for more than 80 % of the time fewer are, from 95 % on 5, and 5 too \
-         where replies wait for it; down to 2 where turn-budget-us is too little for what a turn brings.";
+         for each. While the main thread is busy for more than 80 % of the time fewer are, from 95 % on 5, and 5 too \
+         where replies wait for it. They go down to 2 where turn-budget-us is too little for what a turn brings.";
     rivals::K_SETTING.0, rival_k: RivalK = RivalK::ByCurve, choice(RivalK::NAMES, RivalK::ALL), rivals::K_SETTING.1;
     rivals::EVICTOR_SETTING.0, rival_evictor: RivalEvictor = RivalEvictor::Server,
         choice(RivalEvictor::NAMES, RivalEvictor::ALL), rivals::EVICTOR_SETTING.1;
@@ -174,12 +174,12 @@ settings! {
     c"gain-min-percent", gain_min_percent: i64 = 1, number(0..=100),
         "A plan that saves less than this share of predicted cost isn't adopted. Higher moves less memory about.";
     c"objective", objective: Objective = Objective::Penalty, choice(&[c"penalty", c"hits", c"fair"], Objective::ALL),
-        "What a plan is to reach: 'penalty' the least time lost to misses in all, 'hits' the most hits, 'fair' the \
-         least time lost that leaves no tenant with more than it would lose on an equal part of the memory. A \
+        "What a plan is to reach. 'penalty': the least time lost to misses in all. 'hits': the most hits. 'fair': \
+         the least time lost that leaves no tenant with more than it would lose on an equal part of the memory. A \
          tenant's weight counts in all three, but changes nobody's equal part.";
     c"headroom-bytes", headroom_bytes: i64 = 0, bytes(0..=1099511627776),
         "How far below maxmemory Tenure keeps memory, so that the server's own eviction has nothing to do. More \
-         wastes memory, less lets it step in. 0: from how much a turn of the event loop brings, and what the worker \
+         wastes memory, less lets it step in. 0: by how much a turn of the event loop brings, and by what the worker \
          takes for a moment at the end of a window.";
     c"turn-budget-us", turn_budget_us: i64 = 500, number(50..=5000),
         "Microseconds that eviction may take in one turn of the event loop. Less keeps latency even, more keeps up \
@@ -194,26 +194,26 @@ settings! {
          watched: counters then show what was watched. Each watched access costs the main thread about 0.2 us. 0: \
          all are watched, always.";
     c"watch-percent", watch_percent: i64 = 1, number(1..=100),
-        "Percent of the main thread's time that watching may take under the policy density while memory is near \
-         maxmemory and that thread is busy (watch-busy-percent): then commands are watched in slices, some turns of \
+        "Percent of the main thread's time that watching may take, under the policy density, while memory is near \
+         maxmemory and that thread is busy (watch-busy-percent). Then commands are watched in slices, some turns of \
          the event loop in many, and counters show what was watched. Misses and new keys are known all the same. \
          More finds better victims, less leaves more time to commands. 100: all are watched, always.";
     c"watch-busy-percent", watch_busy_percent: i64 = 80, number(0..=100),
-        "From which percent of its time at work on the main thread is busy, so that under the policy density commands \
-         are watched in slices, and keys that came may go without a search for a better victim, where few like them \
-         are ever read.";
+        "From which percent of its time at work on the main thread is busy. Under the policy density commands are \
+         watched in slices then. Keys that came may go without a search for a better victim, where few like them are \
+         ever read.";
     c"penalty-max-ms", penalty_max_ms: i64 = 10000, number(1..=3600000),
         "Milliseconds above which a measured miss penalty counts as this.";
     @[cfg(feature = "cluster")]
     c"limits-scope", limits_of_cluster: bool = false, either(c"node", c"cluster"),
-        "What the tenants' minimums and maximums hold for, on a node of a cluster: 'node' each node by itself, \
-         'cluster' all primaries together, each having the part that it has of the tenant's keys. To be set alike on \
-         all nodes.";
+        "What the tenants' minimums and maximums hold for, on a node of a cluster. 'node': each node by itself. \
+         'cluster': all primaries together, each having the part that it has of the tenant's keys. To be set alike \
+         on all nodes.";
     @[cfg(feature = "lessons")]
     c"teach-replicas", teach_replicas: bool = true, yes_or_no(),
-        "Whether a replica asks its primary what it has learned, and a primary answers: each window 1 KB per partition \
-         and up to 350 KB of densities, and at most 512 KiB a second of the table of keys. A replica that takes over \
-         goes on with it.";
+        "Whether a replica asks its primary what it has learned, and a primary answers. A replica that takes over \
+         goes on with it. Each window takes 1 KB per partition and up to 350 KB of densities, and at most 512 KiB a \
+         second of the table of keys.";
     @[cfg(feature = "sleep")]
     c"spill-dir", spill_dir: String = String::new(), text(set_spill_dir),
         "The folder for values that sleep on disk, of this server alone; it is made where it isn't there. Empty: \
@@ -241,29 +241,29 @@ settings! {
          while it serves. What changed at the backend meanwhile is not known to a cache that was down.";
     @[cfg(feature = "tiers")]
     c"tier-slow", tier_slow_text: String = String::new(), text(set_tier_slow),
-        "Where values lie that are seldom asked for: 'anon' (ordinary memory, to try it), 'numa:NODE' (another \
-         socket, or CXL memory, which appears as a node), 'file:PATH' (a file, or one in that folder, mapped into \
-         memory). Strings above 256 bytes move; they are read where they lie. Needs jemalloc and \
-         MALLOC_CONF=tcache_max:256 in the server's environment (JE_MALLOC_CONF where jemalloc is the server's own \
-         copy). Empty: all memory is alike; values that are slow move back.";
+        "Where values lie that are seldom accessed. 'anon': ordinary memory, to try it. 'numa:NODE': another socket, \
+         or CXL memory, which appears as a node. 'file:PATH': a file, or one in that folder, mapped into memory. \
+         Strings above 256 bytes move; they are read where they lie. Needs jemalloc and MALLOC_CONF=tcache_max:256 \
+         in the server's environment (JE_MALLOC_CONF where jemalloc is the server's own copy). Empty: all memory is \
+         alike; values that are slow move back.";
     @[cfg(feature = "tiers")]
     c"tier-fast-bytes", tier_fast_bytes: i64 = 0, bytes(0..=1125899906842624),
         "How much of maxmemory may be fast: keys, short values, large collections and the server's own structures \
          are, and the values asked for most. 0: a fifth of maxmemory.";
     @[cfg(feature = "tiers")]
     c"tier-rule", tier_rule: Rule = Rule::ReuseTime, choice(&[c"reuse-time", c"worth", c"always", c"never"], Rule::ALL),
-        "What decides who lies in fast memory: 'reuse-time' moves up what is asked for again sooner than fast values \
-         are on average, and down what wasn't asked for the longest, 'worth' goes by accesses per byte times what \
-         fast memory saves. To compare with: 'always' moves up whatever is read, 'never' nothing; the latter also \
+        "What decides who lies in fast memory. 'reuse-time' moves up what is accessed again sooner than fast values \
+         are on average, and down what wasn't accessed the longest. 'worth' goes by accesses per byte times what \
+         fast memory saves. To compare with: 'always' moves up whatever is read, 'never' nothing. The latter is also \
          for slow memory that is nearly as fast.";
     @[cfg(feature = "tiers")]
     c"tier-division", tier_division: Division = Division::Free, choice(&[c"guided", c"free", c"equal"], Division::ALL),
-        "How tenants share fast memory: 'guided' by their miss ratio curves, so that most reads are fast, 'free' not \
-         at all: whoever has the coldest value gives, 'equal' alike.";
+        "How tenants share fast memory. 'guided': by their miss ratio curves, so that most reads are fast. 'free': \
+         not at all, so whoever has the coldest value gives. 'equal': alike.";
     @[cfg(feature = "replies")]
     c"replies", replies: Mode = Mode::Async, choice_by(Mode::NAMES, Mode::ALL, set_replies),
-        "What the reply to a write waits for: 'async' for nothing, as stock, 'sent' until the write was handed to \
-         the replicas' sockets, 'acked' until replicas have acknowledged it. A tenant may have its own.";
+        "What the reply to a write waits for. 'async': nothing, as stock. 'sent': until the write was handed to the \
+         replicas' sockets. 'acked': until replicas have acknowledged it. A tenant may have its own.";
     @[cfg(feature = "replies")]
     c"replies-replicas", replies_replicas: i64 = 1, number(0..=64),
         "How many replicas must have been sent a write, or have acknowledged it. 0: all that follow, one at least.";
@@ -273,7 +273,7 @@ settings! {
          looked at ten times a second at the least.";
     @[cfg(feature = "replies")]
     c"replies-on-timeout", replies_on_timeout: OnTimeout = OnTimeout::Async, choice(OnTimeout::NAMES, OnTimeout::ALL),
-        "What becomes of writes when that time is over, until replicas follow again: 'async' answers them as stock, \
+        "What becomes of writes when that time is over, until replicas follow again. 'async' answers them as stock. \
          'refuse' answers NOREPLICAS and closes the connections that wait, whose writes may or may not last.";
     c"debug-commands", debug_commands: bool = false, at_start(),
         "Whether TENURE.DEBUG may provoke faults, for tests. Can be set at start only.";

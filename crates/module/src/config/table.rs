@@ -124,8 +124,8 @@ settings! {
         "Whether Tenure does anything. 'no' lets the server run as stock; 'yes' after 'no', or after a fault, starts \
          with fresh state.";
     c"policy", policy: Policy = Policy::Density, placed(Policy::NAMES, Policy::ALL),
-        concat!("What evicts. 'density' evicts what keeping saves least: miss penalty x expected reads / byte and time, \
-         learned from the accesses (or GDSF or the longest idle, where miniature caches find that better). ",
+        concat!("What evicts. 'density' evicts what keeping saves least: miss penalty x expected reads / byte and \
+         time, learned from the accesses (or GDSF or the longest idle, where miniature caches find that better). ",
         rivals::about_rivals!(),
         " 'lru' evicts the longest idle, whoever's it is. 'off' leaves eviction to the server.");
     c"tenants", tenants_text: String = String::new(), text(set_tenants),

@@ -14,7 +14,7 @@ use super::module::{DataChange, Life, Module, Next, retire, with};
 use super::reply::Answer;
 use super::server::{Level, ScannedName, Server, words_of};
 use super::settings::Settings;
-use super::{MainThread, awaits, config, filtering, home_db, migration, rights, soon, turns};
+use super::{MainThread, awaits, config, events, filtering, home_db, migration, rights, soon, turns};
 
 const OK: c_int = raw::REDISMODULE_OK as c_int;
 
@@ -252,7 +252,10 @@ pub(super) unsafe extern "C" fn on_data_change<M: Module>(
             DataChange::Swapped(info.dbnum_first as u16, info.dbnum_second as u16)
         }
         raw::REDISMODULE_EVENT_LOADING => DataChange::Loaded,
-        _ => DataChange::OtherRole,
+        _ => {
+            events::follow_role(&server);
+            DataChange::OtherRole
+        }
     };
     guarded("a change of the data set", || {
         with(&server.proof(), |module: &mut M| module.on_data_change(&mut server, change))

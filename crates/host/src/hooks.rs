@@ -11,11 +11,17 @@ use super::server::Server;
 /// They are the same in every load: the library is mapped anew, or it is the same still.
 static HOOKS: OnceLock<Hooks> = OnceLock::new();
 
+/// Hears of an event: context, event, what of it, and its data.
+pub(super) type OnEvent = unsafe extern "C" fn(*mut raw::RedisModuleCtx, raw::RedisModuleEvent, u64, *mut c_void);
+
 /// What is asked for later.
 pub(super) struct Hooks {
     pub(super) on_command: unsafe extern "C" fn(*mut raw::RedisModuleCommandFilterCtx),
     pub(super) on_timer: unsafe extern "C" fn(*mut raw::RedisModuleCtx, *mut c_void),
-    pub(super) on_event_loop: unsafe extern "C" fn(*mut raw::RedisModuleCtx, raw::RedisModuleEvent, u64, *mut c_void),
+    pub(super) on_event_loop: OnEvent,
+    pub(super) on_client_change: OnEvent,
+    pub(super) on_shutdown: OnEvent,
+    pub(super) on_data_change: OnEvent,
     pub(super) on_wake: fn(&mut Server),
     pub(super) name: &'static CStr,
     pub(super) await_command: &'static CStr,

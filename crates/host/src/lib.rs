@@ -22,6 +22,7 @@ pub mod commands;
 pub mod config;
 mod config_files;
 pub mod context;
+pub mod events;
 pub mod filter;
 pub mod filtering;
 pub mod guard;

@@ -9,8 +9,8 @@ pub use super::loaded::{databases, is_loaded};
 use super::module::Module;
 use super::server::{Level, Server, listeners, words_of};
 use super::{
-    acl, api, awaits, bus, callbacks, config, context, filtering, guard, holding, home_db, loaded, migration, module,
-    registry, server, soon, turns, wake,
+    acl, api, awaits, bus, callbacks, config, context, events, filtering, guard, holding, home_db, loaded, migration,
+    module, registry, server, soon, turns, wake,
 };
 
 const OK: c_int = raw::REDISMODULE_OK as c_int;
@@ -176,6 +176,9 @@ fn load<M: Module>(server: &mut Server, words: &[&[u8]]) -> Result<(), String> {
         on_command: callbacks::on_command::<M>,
         on_timer: soon::on_timer::<M>,
         on_event_loop: callbacks::on_event_loop::<M>,
+        on_client_change: callbacks::on_client_change::<M>,
+        on_shutdown: callbacks::on_shutdown::<M>,
+        on_data_change: callbacks::on_data_change::<M>,
         on_wake: callbacks::on_wake::<M>,
         name: M::NAME,
         await_command: M::AWAIT,
@@ -201,7 +204,7 @@ fn load<M: Module>(server: &mut Server, words: &[&[u8]]) -> Result<(), String> {
     watch::<M>(server)?;
     listeners::watch(server, M::NAME);
     if knows_migration {
-        watch_migration::<M>(server)?;
+        events::watch_migration::<M>(server)?;
     }
     loaded::end();
     Ok(())
@@ -212,15 +215,6 @@ fn load<M: Module>(server: &mut Server, words: &[&[u8]]) -> Result<(), String> {
 fn options(knows_migration: bool) -> c_int {
     let options = raw::REDISMODULE_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED | raw::REDISMODULE_OPTIONS_HANDLE_REPL_ASYNC_LOAD;
     options as c_int | if knows_migration { raw::VALKEYMODULE_OPTIONS_HANDLE_ATOMIC_SLOT_MIGRATION as c_int } else { 0 }
-}
-
-/// What was promised by [`options`]: whoever lets slots move has to hear of it.
-fn watch_migration<M: Module>(server: &mut Server) -> Result<(), String> {
-    let event = raw::RedisModuleEvent { id: migration::EVENT, dataver: 1 };
-    // SAFETY: the callback lives as long as the module.
-    let watched =
-        unsafe { api!(RedisModule_SubscribeToServerEvent(server.raw(), event, Some(callbacks::on_migration::<M>))) };
-    if watched == OK { Ok(()) } else { Err("the server refused events of slots that move".to_owned()) }
 }
 
 /// Subscribes to all that a module hears of but commands, which it looks at while it runs. The server lets go of it
@@ -237,40 +231,7 @@ fn watch<M: Module>(server: &mut Server) -> Result<(), String> {
     if unsafe { api!(RedisModule_SubscribeToKeyspaceEvents(ctx, kinds, Some(callbacks::on_key_event::<M>))) } != OK {
         return refused("key events");
     }
-    let event = |id| raw::RedisModuleEvent { id, dataver: 1 };
-    let turns = event(raw::REDISMODULE_EVENT_EVENTLOOP);
-    // SAFETY: as above.
-    if unsafe { api!(RedisModule_SubscribeToServerEvent(ctx, turns, Some(callbacks::on_event_loop::<M>))) } != OK {
-        return refused("event loop events");
-    }
-    let changes = event(raw::REDISMODULE_EVENT_CONFIG);
-    // SAFETY: as above. Without it the module asks for settings now and then.
-    let told =
-        unsafe { api!(RedisModule_SubscribeToServerEvent(ctx, changes, Some(callbacks::on_config_change::<M>))) };
-    config::note_changes_are_told(told == OK);
-    let clients = event(raw::REDISMODULE_EVENT_CLIENT_CHANGE);
-    // SAFETY: as above. Without it what connections have told is forgotten no sooner than the module starts over.
-    unsafe { api!(RedisModule_SubscribeToServerEvent(ctx, clients, Some(callbacks::on_client_change::<M>))) };
-    for id in [
-        raw::REDISMODULE_EVENT_FLUSHDB,
-        raw::REDISMODULE_EVENT_SWAPDB,
-        raw::REDISMODULE_EVENT_REPL_ASYNC_LOAD,
-        raw::REDISMODULE_EVENT_LOADING,
-        raw::REDISMODULE_EVENT_REPLICATION_ROLE_CHANGED,
-    ] {
-        // SAFETY: as above.
-        if unsafe { api!(RedisModule_SubscribeToServerEvent(ctx, event(id), Some(callbacks::on_data_change::<M>))) }
-            != OK
-        {
-            return refused("events of the data set");
-        }
-    }
-    let ticks = event(raw::REDISMODULE_EVENT_CRON_LOOP);
-    // SAFETY: as above. Without it what woke during a pause of writes may be replicated after the first write on it.
-    unsafe { api!(RedisModule_SubscribeToServerEvent(ctx, ticks, Some(callbacks::on_cron::<M>))) };
-    let stops = event(raw::REDISMODULE_EVENT_SHUTDOWN);
-    // SAFETY: as above. Without it there is no warm restart.
-    unsafe { api!(RedisModule_SubscribeToServerEvent(ctx, stops, Some(callbacks::on_shutdown::<M>))) };
+    events::watch::<M>(server)?;
     // SAFETY: as above.
     if unsafe { api!(RedisModule_RegisterInfoFunc(ctx, Some(callbacks::on_info::<M>))) } != OK {
         return refused("an INFO section");

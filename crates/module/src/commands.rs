@@ -17,6 +17,7 @@ use crate::config::{TABLE, allowed};
 use crate::feature::Column;
 use crate::features;
 use crate::ffi::commands::Kind;
+use crate::ffi::events::{self, Needed};
 use crate::ffi::reply::{Answer, ErrorCode};
 use crate::ffi::server::{ScanCursor, Server};
 use crate::ffi::{alloc, filter, guard};
@@ -465,6 +466,7 @@ fn class(tenure: &mut Tenure, server: &mut Server, arguments: &[&[u8]]) -> Answe
             if !filter::knows_clients() {
                 return Err("this server doesn't tell modules who writes; Valkey 7.2 and Redis 7.2 do".to_owned());
             }
+            events::need(server, Needed::Connections);
             tenure.observer.partitions.classes.hint_connection(server.client_id(), class)
         }),
         ("PREFIX", [prefix, name]) => set_rule(tenure, server, prefix, &text(name)),

@@ -7,6 +7,7 @@ use super::status::{EvictionStatus, status_by_state};
 use crate::config::Policy;
 use crate::feature::Wants;
 use crate::ffi::clock::{now_us, thread_cpu_us};
+use crate::ffi::events::{self, Needed};
 use crate::ffi::server::Server;
 use crate::ffi::{filtering, soon, turns, wake};
 use crate::observe::duty::{Duty, Slices, Watched};
@@ -45,6 +46,13 @@ impl Tenure {
         self.watch(server, wanted);
         if wants != Wants::NOTHING {
             turns::hear(server, true);
+        }
+        // Who notes commands by connection forgets them with it; who works in slices may have work left at a stop.
+        if wants.has(Wants::HEARS_COMMANDS) {
+            events::need(server, Needed::Connections);
+        }
+        if wants.has(Wants::SLICES) {
+            events::need(server, Needed::Stop);
         }
     }
 

@@ -116,6 +116,21 @@ pub const SET: &[Measurement] = &[
         full: "--memory 25%,50%,75% --warmup 300000 --requests 300000 --repetitions 5",
     },
     Measurement {
+        name: "one-penalty",
+        shows: "YCSB A, C and D where all misses take the same, half a millisecond",
+        shape: Shape::Systems,
+        needs_traces: false,
+        over_run: None,
+        measures: SERVER,
+        runs: &[
+            ("A", "bench --workload ycsb-a --backend delay:500 --systems stock,tenure"),
+            ("C", "bench --workload ycsb-c --backend delay:500 --systems stock,tenure"),
+            ("D", "bench --workload ycsb-d --backend delay:500 --systems stock,tenure"),
+        ],
+        quick: "--memory 50% --warmup 300000 --requests 150000 --repetitions 1",
+        full: "--memory 25%,50%,75% --warmup 300000 --requests 300000 --repetitions 5",
+    },
+    Measurement {
         name: "ycsb-mariadb",
         shows: "YCSB A to F in front of two MariaDB servers, one 0.45 ms away each way",
         shape: Shape::Systems,

@@ -197,7 +197,8 @@ settings! {
         "Percent of the main thread's time that watching may take, under the policy density, while memory is near \
          maxmemory and that thread is busy (watch-busy-percent). Then commands are watched in slices, some turns of \
          the event loop in many, and counters show what was watched. Misses and new keys are known all the same. \
-         More finds better victims, less leaves more time to commands. 100: all are watched, always.";
+         Where no key has to go within ten seconds, a quarter of it is taken. More finds better victims, less leaves \
+         more time to commands. 100: all are watched, always.";
     c"watch-busy-percent", watch_busy_percent: i64 = 80, number(0..=100),
         "From which percent of its time at work on the main thread is busy. Under the policy density commands are \
          watched in slices then. Keys that came may go without a search for a better victim, where few like them are \

@@ -9,8 +9,12 @@ use std::ffi::CStr;
 
 use tenure_core::units::format_bytes;
 
-/// The pace is that of the last so many µs.
+/// The pace is that of the last so many µs…
 const PACE_OVER_US: f64 = 10e6;
+/// … and where the next seconds count, of these.
+const PACE_NOW_OVER_US: f64 = 1e6;
+/// Less than this part of the limit is no room: keys go, and memory stands still.
+const LITTLE_PART: u64 = 50;
 
 /// What is known of the room. See the file's opening.
 #[derive(Clone, Copy, Debug, Default)]
@@ -27,6 +31,8 @@ pub struct Room {
     pub tenure_bytes: u64,
     /// How fast used memory grows, in bytes per µs.
     pace: f64,
+    /// The same just now.
+    pace_now: f64,
     looked_at_us: u64,
 }
 
@@ -41,9 +47,11 @@ impl Room {
         let grown = used_bytes as f64 - self.used_bytes as f64;
         // Another limit, or a first look, says nothing of the pace.
         if self.looked_at_us > 0 && elapsed_us > 0.0 && self.begins_at_bytes > 0 && begins_at_bytes > 0 {
-            self.pace += (elapsed_us / PACE_OVER_US).min(1.0) * (grown / elapsed_us - self.pace);
+            let follow = |pace: f64, over_us: f64| pace + (elapsed_us / over_us).min(1.0) * (grown / elapsed_us - pace);
+            self.pace = follow(self.pace, PACE_OVER_US);
+            self.pace_now = follow(self.pace_now, PACE_NOW_OVER_US);
         } else {
-            self.pace = 0.0;
+            (self.pace, self.pace_now) = (0.0, 0.0);
         }
         (self.looked_at_us, self.used_bytes, self.begins_at_bytes) = (now_us, used_bytes, begins_at_bytes);
     }
@@ -58,6 +66,12 @@ impl Room {
         let seconds = self.bytes()? as f64 / self.pace / 1e6;
         // A year at that pace is no pace.
         (self.pace > 0.0 && seconds < 365.0 * 86_400.0).then_some(seconds as u64)
+    }
+
+    /// True where keys are evicted, or will be within so many µs at the pace of the last second.
+    pub fn is_short_within(&self, us: f64) -> bool {
+        let is_short = |bytes| bytes < self.begins_at_bytes / LITTLE_PART || (bytes as f64) < self.pace_now * us;
+        self.bytes().is_some_and(is_short)
     }
 
     /// Used memory that isn't data, in bytes.
@@ -110,6 +124,24 @@ mod tests {
         assert!(room.text().contains("doesn't grow"), "{}", room.text());
         room.look(100_200_000, 200_000, 100_500);
         assert!(room.bytes() == Some(0) && room.text().starts_with("none: memory is full"), "{}", room.text());
+    }
+
+    /// A megabyte a second until a third is left of ten, then nothing: nobody has to expect an eviction soon.
+    #[test]
+    fn room_that_is_filled_within_seconds_is_short_and_room_that_nobody_fills_is_not() {
+        let mut room = Room::default();
+        let mut tick = 0;
+        let mut look = |room: &mut Room, bytes: u64| {
+            tick += 1;
+            room.look(tick * 100_000, bytes, 10_000_000);
+        };
+        (1..=67).for_each(|i| look(&mut room, i * 100_000));
+        assert!(room.is_short_within(4e6) && !room.is_short_within(3e6), "{room:?}");
+        (0..50).for_each(|_| look(&mut room, 6_700_000));
+        assert!(!room.is_short_within(10e6) && room.seconds() < Some(60), "the longer pace forgets later: {room:?}");
+        (0..100).for_each(|_| look(&mut room, 9_900_000));
+        assert!(room.is_short_within(0.0), "memory stands still because keys go");
+        assert!(!Room::default().is_short_within(1e9), "without a limit none goes");
     }
 
     #[test]

@@ -17,6 +17,11 @@ const ROOM_PART: u64 = 4;
 /// Each turn is heard of for so long after the server has evicted a key itself.
 const EACH_TURN_US: u64 = 2_000_000;
 
+/// Where no key has to go within so long at the present pace, in µs …
+const SOON_US: f64 = 10e6;
+/// … watching takes this part of its share of a busy main thread's time: what is seen then decides nothing yet.
+const EASED: f64 = 0.25;
+
 /// What is watched of commands.
 pub struct Watching {
     /// How much of a fast stream.
@@ -129,7 +134,7 @@ impl Tenure {
             enough_per_second,
         );
         let may_slice = self.is_busy() && self.may_slice();
-        self.watching.slices.allow(may_slice, self.settings.watch_percent as f64 / 100.0);
+        self.watching.slices.allow(may_slice, self.watching_share());
         if !self.watching.slices.is_pausing() {
             self.watch(server, wanted);
         }
@@ -139,6 +144,13 @@ impl Tenure {
     /// True where the main thread has no time for all that is worth some.
     pub(super) fn is_busy(&self) -> bool {
         100.0 * self.pressure.load.share() >= self.settings.watch_busy_percent as f64
+    }
+
+    /// What watching may take of a busy main thread's time, 0 to 1.
+    fn watching_share(&self) -> f64 {
+        let share = self.settings.watch_percent as f64 / 100.0;
+        let is_eased = share < 1.0 && !self.pressure.has_maximum && !self.pressure.room.is_short_within(SOON_US);
+        if is_eased { EASED * share } else { share }
     }
 
     /// True where keys may go without a search: there is no time for one, and any key may go. A burst shows by slices

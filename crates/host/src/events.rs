@@ -1,9 +1,9 @@
 //! Which of the server's events the module hears.
 //!
 //! Twice in each turn the server goes through the list of all that are heard, whichever event it is about to tell of:
-//! one more takes 42 instructions of each turn, also where it never comes. So the load asks for what has to be known
-//! at once, and the rest is asked for when somebody needs it. From then on it is heard for as long as the module is
-//! there: what is taken from the list while the server goes through it may be what it looks at next.
+//! one more takes some 33 instructions of each turn, also where it never comes. So the load asks for what has to be
+//! known at once, and the rest is asked for when somebody needs it. From then on it is heard for as long as the module
+//! is there: what is taken from the list while the server goes through it may be what it looks at next.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
@@ -72,7 +72,7 @@ pub(super) fn watch<M: Module>(server: &Server) -> Result<(), String> {
     if !of_data.into_iter().chain(swaps).all(|id| hear(server, id, callbacks::on_data_change::<M>)) {
         return refused("events of the data set");
     }
-    // Without it what woke during a pause of writes may be replicated after the first write on it.
+    // The ends of turns where none else is heard, and ahead of a pause of writes that ends, what woke in it.
     hear(server, raw::REDISMODULE_EVENT_CRON_LOOP, callbacks::on_cron::<M>);
     follow_role(server);
     Ok(())

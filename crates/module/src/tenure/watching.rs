@@ -148,9 +148,8 @@ impl Tenure {
 
     /// What watching may take of a busy main thread's time, 0 to 1.
     fn watching_share(&self) -> f64 {
-        let share = self.settings.watch_percent as f64 / 100.0;
-        let is_eased = share < 1.0 && !self.pressure.has_maximum && !self.pressure.room.is_short_within(SOON_US);
-        if is_eased { EASED * share } else { share }
+        let goes_soon = self.pressure.has_maximum || self.pressure.room.is_short_within(SOON_US);
+        share_of_time(self.settings.watch_percent, goes_soon)
     }
 
     /// True where keys may go without a search: there is no time for one, and any key may go. A burst shows by slices
@@ -186,5 +185,22 @@ impl Tenure {
         if self.watching.slices.is_pausing() && !turns::are_heard() {
             wake::after(server, self.watching.slices.pause_left_us(now_us));
         }
+    }
+}
+
+/// The share, 0 to 1, that `percent` allows, where a key goes soon or none does. All is all.
+fn share_of_time(percent: i64, goes_soon: bool) -> f64 {
+    let share = percent as f64 / 100.0;
+    if goes_soon || share >= 1.0 { share } else { EASED * share }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_quarter_is_watched_where_no_key_goes_soon_unless_all_is_to_be() {
+        assert_eq!([(4, true), (4, false)].map(|(percent, soon)| share_of_time(percent, soon)), [0.04, 0.01]);
+        assert_eq!([true, false].map(|soon| share_of_time(100, soon)), [1.0, 1.0]);
     }
 }

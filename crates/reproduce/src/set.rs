@@ -106,11 +106,31 @@ pub const SET: &[Measurement] = &[
         over_run: None,
         measures: SERVER,
         runs: &[
-            ("A", "bench --workload ycsb-a --backend delay:120,1000 --systems stock,hyperbolic-5,predis,kredis,tenure"),
-            ("B", "bench --workload ycsb-b --backend delay:120,1000 --systems stock,hyperbolic-5,predis,kredis,tenure"),
-            ("C", "bench --workload ycsb-c --backend delay:120,1000 --systems stock,hyperbolic-5,predis,kredis,tenure"),
-            ("D", "bench --workload ycsb-d --backend delay:120,1000 --systems stock,hyperbolic-5,predis,kredis,tenure"),
-            ("F", "bench --workload ycsb-f --backend delay:120,1000 --systems stock,hyperbolic-5,predis,kredis,tenure"),
+            (
+                "A",
+                "bench --workload ycsb-a --backend delay:120,1000 --systems \
+                 stock,hyperbolic-5,hyperbolic,predis,kredis,tenure",
+            ),
+            (
+                "B",
+                "bench --workload ycsb-b --backend delay:120,1000 --systems \
+                 stock,hyperbolic-5,hyperbolic,predis,kredis,tenure",
+            ),
+            (
+                "C",
+                "bench --workload ycsb-c --backend delay:120,1000 --systems \
+                 stock,hyperbolic-5,hyperbolic,predis,kredis,tenure",
+            ),
+            (
+                "D",
+                "bench --workload ycsb-d --backend delay:120,1000 --systems \
+                 stock,hyperbolic-5,hyperbolic,predis,kredis,tenure",
+            ),
+            (
+                "F",
+                "bench --workload ycsb-f --backend delay:120,1000 --systems \
+                 stock,hyperbolic-5,hyperbolic,predis,kredis,tenure",
+            ),
         ],
         quick: "--memory 50% --warmup 300000 --requests 150000 --repetitions 1",
         full: "--memory 25%,50%,75% --warmup 300000 --requests 300000 --repetitions 5",
@@ -175,7 +195,10 @@ pub const SET: &[Measurement] = &[
         needs_traces: false,
         over_run: None,
         measures: SERVER,
-        runs: &[("15 tenants", "bench --workload tenants --systems stock,hyperbolic-5,predis,kredis,tenure")],
+        runs: &[(
+            "15 tenants",
+            "bench --workload tenants --systems stock,hyperbolic-5,hyperbolic,predis,kredis,tenure",
+        )],
         quick: "--memory 25%,50% --warmup 150000 --requests 80000 --repetitions 1",
         full: "--memory 25%,50%,75% --warmup 300000 --requests 300000 --repetitions 5",
     },

@@ -10,15 +10,15 @@ use tenure_servers::{ServerBinary, module_path};
 use tenure_torture::disturb::Disturbance;
 use tenure_torture::ordeal::Ordeal;
 use tenure_torture::{Outcome, Progress, Torture};
-use tenure_view::nodes::parse_address;
 
+use crate::connection::ConnectionArguments;
 use crate::print;
 
 /// The options of `tenure torture`.
 #[derive(clap::Args)]
 pub struct Arguments {
-    /// HOST:PORT of a server; redis://USER:PASSWORD@HOST:PORT where it asks for a password. Its keys begin with
-    /// `torture:` and are deleted in the end; other keys may be evicted for them.
+    /// HOST:PORT of a server. Keys begin with `torture:` and are deleted in the end; other keys may be evicted for
+    /// them.
     #[arg(value_name = "SERVER", required_unless_present = "ordeal")]
     server: Option<String>,
 
@@ -69,6 +69,9 @@ pub struct Arguments {
     /// Print JSON.
     #[arg(long)]
     json: bool,
+
+    #[command(flatten)]
+    connection: ConnectionArguments,
 }
 
 /// Runs the subcommand.
@@ -87,7 +90,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         calls_functions: false,
     };
     if let Some(server) = &arguments.server {
-        let server = parse_address(server)?;
+        let server = arguments.connection.to(server)?;
         return tell(arguments, None, |progress| torture.run(&server, progress));
     }
     let (binary, module) = (ServerBinary::installed()?, module_path()?);

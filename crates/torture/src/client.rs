@@ -196,17 +196,18 @@ impl Client {
         let mut moved = None;
         for ((number, op), value) in sent.iter().zip(replies) {
             match redirect(value) {
-                Some((false, address)) => moved = Some(address),
-                Some((true, address)) => {
-                    self.ask_there(*number, op, &address, progress);
+                Some((false, host, port)) => moved = Some(elsewhere(&self.line.server, host, port)),
+                Some((true, host, port)) => {
+                    let there = elsewhere(&self.line.server, host, port);
+                    self.ask_there(*number, op, &there, progress);
                     continue;
                 }
                 None => {}
             }
             self.check_one(*number, op, value, (at, now), progress);
         }
-        if let Some(address) = moved {
-            self.line.go_to(ConnectionInfo::clone(&self.line.server).set_addr(address));
+        if let Some(server) = moved {
+            self.line.go_to(server);
         }
     }
 
@@ -229,11 +230,10 @@ impl Client {
     }
 
     /// Asks the node that a slot is on its way to, of a key that has gone there.
-    fn ask_there(&mut self, number: usize, op: &Op, address: &ConnectionAddr, progress: &Progress) {
+    fn ask_there(&mut self, number: usize, op: &Op, there: &ConnectionInfo, progress: &Progress) {
         let commands = [redis::cmd("ASKING"), command(&self.key(number), op)];
-        let there = ConnectionInfo::clone(&self.line.server).set_addr(address.clone());
         let at = Instant::now();
-        let answered = connect(&there).ok().and_then(|mut there| send(&mut there, Form::Pipeline, &commands, &[]).ok());
+        let answered = connect(there).ok().and_then(|mut there| send(&mut there, Form::Pipeline, &commands, &[]).ok());
         let now = Instant::now();
         match answered.and_then(|mut replies| replies.pop()) {
             Some(value) => self.check_one(number, op, &value, (at, now), progress),
@@ -358,7 +358,7 @@ impl Line {
 }
 
 /// Where the reply says that the key is, and whether that is for this time alone.
-fn redirect(reply: &Value) -> Option<(bool, ConnectionAddr)> {
+fn redirect(reply: &Value) -> Option<(bool, String, u16)> {
     let Value::ServerError(error) = reply else { return None };
     let is_ask = match error.code() {
         "ASK" => true,
@@ -366,7 +366,18 @@ fn redirect(reply: &Value) -> Option<(bool, ConnectionAddr)> {
         _ => return None,
     };
     let (host, port) = error.details()?.split(' ').nth(1)?.rsplit_once(':')?;
-    Some((is_ask, ConnectionAddr::Tcp(host.to_owned(), port.parse().ok()?)))
+    Some((is_ask, host.to_owned(), port.parse().ok()?))
+}
+
+/// The same way, by TLS or not, to another node.
+fn elsewhere(first: &ConnectionInfo, host: String, port: u16) -> ConnectionInfo {
+    let address = match first.addr().clone() {
+        ConnectionAddr::TcpTls { insecure, tls_params, .. } => {
+            ConnectionAddr::TcpTls { host, port, insecure, tls_params }
+        }
+        _ => ConnectionAddr::Tcp(host, port),
+    };
+    first.clone().set_addr(address)
 }
 
 fn connect(server: &ConnectionInfo) -> Result<Connection> {

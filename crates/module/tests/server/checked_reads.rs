@@ -1,5 +1,6 @@
 //! Reads are checked beside all that Tenure does to values: none returns what was not written.
 
+use std::net::{Ipv4Addr, TcpListener};
 use std::time::Duration;
 
 use redis::{ConnectionInfo, IntoConnectionInfo};
@@ -11,7 +12,7 @@ use tenure_torture::wire::library;
 use tenure_torture::{Outcome, Progress, Torture};
 
 use crate::harness::{info, oldest_and_newest, servers, start, wait_for, with_module};
-use crate::replies::able_oldest_and_newest;
+use crate::replies::{able_oldest_and_newest, make_certificate};
 
 /// A torture of some seconds; `TENURE_TORTURE_SEED` and `TENURE_TORTURE_SECONDS` have it try other draws, and longer.
 fn torture(seconds: u64, disturbances: &[Disturbance]) -> Torture {
@@ -63,6 +64,32 @@ fn nor_with_io_threads_rights_resp3_and_functions() {
             server.call::<()>(&["ACL", "SETUSER", "torturer", "on", ">secret", "~torture:*", "+@all"]).unwrap();
             let url = format!("redis://torturer:secret@127.0.0.1:{}/?protocol=resp3", server.port());
             url.into_connection_info().unwrap()
+        });
+    }
+}
+
+/// The same by TLS, where the server reads and writes by way of another library.
+#[test]
+fn nor_by_tls() {
+    // Of the two that the library of TLS may take its arithmetic from; where another test was first, it stays.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let folder = tempdir().unwrap();
+    let [key, certificate] = make_certificate(folder.path());
+    for binary in oldest_and_newest() {
+        let stock = start(&binary, &ServerOptions::default());
+        if stock.call::<()>(&["CONFIG", "SET", "tls-auth-clients", "no"]).is_err() {
+            println!("{} was built without TLS", binary.label);
+            continue;
+        }
+        let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port();
+        let options = with_module()
+            .set("tls-port", port)
+            .set("tls-auth-clients", "no")
+            .set("tls-key-file", key.display())
+            .set("tls-cert-file", certificate.display())
+            .set("tls-ca-cert-file", certificate.display());
+        check_reads(&binary, &options, &torture(3, &Disturbance::ALL), |_| {
+            format!("rediss://127.0.0.1:{port}/#insecure").into_connection_info().unwrap()
         });
     }
 }

@@ -315,7 +315,9 @@ impl Tenure {
     fn look_at_room(&mut self, now_us: u64, used_bytes: u64) {
         let begins_at_bytes = self.memory.limit_bytes.saturating_sub(self.headroom_bytes());
         self.pressure.room.look(now_us, used_bytes, begins_at_bytes);
-        self.pressure.room.data_bytes = self.usage.bytes().iter().sum();
+        let counted_bytes = self.usage.bytes().iter().sum();
+        let not_data_bytes = self.memory.not_data.bytes;
+        self.pressure.room.data_bytes = not_data_bytes.map_or(counted_bytes, |bytes| used_bytes.saturating_sub(bytes));
         self.pressure.room.tenure_bytes = alloc::allocated_bytes() as u64;
     }
 

@@ -439,7 +439,7 @@ impl Models {
             _ => Choice::default(),
         };
         let learned =
-            self.learner.as_mut().map(|learner| learner.end_window(snapshot.memory.capacity_bytes)).unwrap_or_default();
+            self.learner.as_mut().map(|learner| learner.end_window(snapshot.memory.data_bytes_max)).unwrap_or_default();
         let elapsed = (self.window.began.elapsed(), self.rate.rate());
         let sizes = self.sizer.as_mut().map(|sizer| sizer.end_window(snapshot, &before, elapsed, &learned));
         self.window.number += 1;

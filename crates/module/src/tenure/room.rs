@@ -1,9 +1,9 @@
 //! How much room there really is: bytes until eviction begins, of what the used memory isn't data, and how long the
 //! room lasts at the present pace.
 //!
-//! Used memory is what the server counts against its limit; buffers are its own figures, read with the limit about
-//! once a second. Data is what all keys with their values are estimated to take. What is left is the server's own:
-//! its tables of keys, scripts, and what it takes empty.
+//! Used memory is what the server counts against its limit; buffers and data are its own figures, read with the limit
+//! about once a second. Data is what all keys with their values take, as `MEMORY USAGE` has it. What is left is the
+//! server's own: its tables of keys, scripts, and what it takes empty.
 
 use std::ffi::CStr;
 

@@ -20,6 +20,9 @@ impl Tenure {
         let is_a_share = self.settings.key_table_bytes == 0;
         let key_table = partitions.keys.table.as_ref().filter(|_| is_a_share);
         let key_table_bytes = key_table.map_or(0, KeyTable::memory_bytes);
+        let not_data_bytes = self.memory.not_data.bytes.filter(|_| limit_bytes > 0);
+        let data_bytes_max =
+            not_data_bytes.map_or(capacity_bytes, |bytes| limit_bytes.saturating_sub(headroom_bytes + bytes).max(1));
         let following_bytes = headroom_bytes + self.published.effort.models_bytes;
         self.worker.shared.leave(Snapshot {
             epoch: self.observer.epoch(),
@@ -31,7 +34,7 @@ impl Tenure {
                 bytes_max: partitions.tenants().bytes_max().to_vec(),
                 weights: partitions.tenants().weights().to_vec(),
             },
-            memory: MemoryNow { limit_bytes, capacity_bytes, key_table_bytes, following_bytes },
+            memory: MemoryNow { limit_bytes, capacity_bytes, data_bytes_max, key_table_bytes, following_bytes },
             keys: self.usage.keys()[..partitions.len()].iter().map(|&keys| keys as u64).collect(),
             evictions: (self.evictor.work.evicted.iter().sum(), self.evictor.work.spent_us),
             fast: self.memory.fast_to_divide,

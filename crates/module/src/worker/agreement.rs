@@ -84,6 +84,7 @@ impl Served {
             memory: MemoryNow {
                 limit_bytes: MEMORY_BYTES,
                 capacity_bytes: CAPACITY_BYTES,
+                data_bytes_max: CAPACITY_BYTES,
                 key_table_bytes: 0,
                 following_bytes: 0,
             },

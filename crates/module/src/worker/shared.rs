@@ -87,8 +87,10 @@ pub struct Snapshot {
 pub struct MemoryNow {
     /// The server's limit, in bytes; 0 = none.
     pub limit_bytes: u64,
-    /// What all keys together may take, in bytes; 0 without a limit.
+    /// What all keys together may take, in bytes, as partitions' bytes are counted: by mean sizes; 0 without a limit.
     pub capacity_bytes: u64,
+    /// The same by the server's own figures, as values are in truth.
+    pub data_bytes_max: u64,
     /// The table of keys, in bytes, where it is a share of the limit; else 0.
     pub key_table_bytes: u64,
     /// What else isn't data and is larger under a larger limit, in bytes: what is kept free, and the models.

@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 use tenure_core::access::{Access, Op};
-use tenure_core::policy::density::{BYTES_PER_KEY, age_step};
+use tenure_core::policy::density::{BYTES_PER_KEY, KEYS_MAX, age_step};
 use tenure_core::policy::density::{Learned, Measured, Owner, Ranking, SCALES, Shown, Sizing};
 use tenure_core::sampling::SampleRate;
 use tenure_core::units::PartitionId;
@@ -19,12 +19,12 @@ use crate::observe::Counters;
 
 /// The part of the limit that the sample may take.
 const MEMORY_SHARE: u64 = 200;
-/// Sampled keys that are worth while in any case, and those that are enough.
-const KEYS: std::ops::RangeInclusive<u64> = 4096..=1 << 15;
+/// Sampled keys that are worth while in any case.
+const KEYS_MIN: u64 = 1024;
 /// Accesses a second that may be taken.
 const ACCESSES_PER_SECOND: f64 = 4000.0;
 /// The rate is raised where it may be so many times as high.
-const RAISED_FROM: f64 = 2.0;
+const RAISED_FROM: f64 = 1.5;
 /// … and lowered where it is above what it may be by so much.
 const LOWERED_FROM: f64 = 1.25;
 /// Fewer reads in a window say nothing of a prediction.
@@ -41,6 +41,8 @@ pub struct Sizer {
     memory_bytes: u64,
     /// The caches hold fewer keys than they should: more are sampled than before.
     is_filling: bool,
+    /// Keys that the caches would hold if all were sampled, as they were when they were last full.
+    keys_met: Option<f64>,
     now: u64,
 }
 
@@ -48,7 +50,15 @@ impl Sizer {
     /// For keys sampled at `rate`.
     pub fn new(rate: SampleRate, window_requests: u64) -> Self {
         let sizing = Box::new(Sizing::new(rate, age_step(window_requests), 1));
-        Sizer { sizing, sizes: Sizes::default(), error: None, memory_bytes: 0, is_filling: false, now: 0 }
+        Sizer {
+            sizing,
+            sizes: Sizes::default(),
+            error: None,
+            memory_bytes: 0,
+            is_filling: false,
+            keys_met: None,
+            now: 0,
+        }
     }
 
     /// Takes one access of the sample.
@@ -82,7 +92,7 @@ impl Sizer {
         let of = |(before, now): (&Counters, &Counters)| measured(before, now);
         let now: Vec<Measured> = before.iter().zip(&snapshot.counters).map(of).collect();
         self.error = self.error_of(snapshot.memory.limit_bytes, &now).or(self.error);
-        let is_fed = snapshot.are_accesses_noted && snapshot.is_watching && snapshot.memory.capacity_bytes > 0;
+        let is_fed = snapshot.are_accesses_noted && snapshot.is_watching && snapshot.memory.data_bytes_max > 0;
         if is_fed {
             let told = Sizes { memory_bytes: limits(snapshot), expected: self.sizing.end_window(&now, seconds) };
             self.is_filling &= told.is_empty() && told.memory_bytes == self.sizes.memory_bytes;
@@ -97,6 +107,7 @@ impl Sizer {
         let rank = (learned.ranking.unwrap_or(Ranking::Greedy), &*learned.table, self.now);
         if std::mem::replace(&mut self.memory_bytes, snapshot.memory.limit_bytes) != snapshot.memory.limit_bytes {
             self.sizing.forget_counts();
+            self.keys_met = None;
         }
         self.fit_rate(snapshot, self.sizing.rate(), seconds, stream_rate);
         self.sizing.set_capacities(capacities(snapshot), owners(snapshot), rank);
@@ -116,11 +127,16 @@ impl Sizer {
 
     /// As many keys are looked at as memory and time allow.
     fn fit_rate(&mut self, snapshot: &Snapshot, rate: SampleRate, seconds: f64, stream_rate: SampleRate) {
-        let keys_max = (snapshot.memory.limit_bytes / MEMORY_SHARE / BYTES_PER_KEY).clamp(*KEYS.start(), *KEYS.end());
-        let largest = SCALES[SCALES.len() - 1];
-        let keys = snapshot.keys.iter().sum::<u64>().max(1) as f64 * largest;
+        let keys_max = (snapshot.memory.limit_bytes / MEMORY_SHARE / BYTES_PER_KEY).clamp(KEYS_MIN, KEYS_MAX as u64);
+        let met = self.sizing.keys() as f64 / rate.rate();
+        if self.sizing.is_full() {
+            self.keys_met = Some(met);
+        }
+        // Until they were full once, the caches are expected to meet as many keys as the largest has room for.
+        let keys_fitting = snapshot.keys.iter().sum::<u64>() as f64 * SCALES[SCALES.len() - 1];
+        let keys = self.keys_met.unwrap_or(keys_fitting).max(met);
         let accesses_per_second = self.sizing.take_accesses() as f64 / seconds;
-        let by_keys = keys_max as f64 / keys;
+        let by_keys = keys_max as f64 / keys.max(1.0);
         let by_time = rate.rate() * ACCESSES_PER_SECOND / accesses_per_second.max(1.0);
         let wanted = by_keys.min(by_time).min(stream_rate.rate());
         if wanted * LOWERED_FROM < rate.rate() || wanted > RAISED_FROM * rate.rate() {
@@ -154,7 +170,7 @@ fn limits(snapshot: &Snapshot) -> [u64; SCALES.len()] {
 /// takes as much under each: the server's hash tables don't shrink before they are all but empty, and the table of
 /// keys is another only under very different limits.
 fn capacities(snapshot: &Snapshot) -> [u64; SCALES.len()] {
-    let (limit, capacity) = (snapshot.memory.limit_bytes as f64, snapshot.memory.capacity_bytes as f64);
+    let (limit, capacity) = (snapshot.memory.limit_bytes as f64, snapshot.memory.data_bytes_max as f64);
     let (table, following) = (snapshot.memory.key_table_bytes as f64, snapshot.memory.following_bytes as f64);
     let at = |scale: f64| {
         let is_renewed = scale >= TABLE_RENEWED_FROM || scale * TABLE_RENEWED_FROM <= 1.0;

@@ -8,8 +8,26 @@ use tenure_servers::Server;
 
 use crate::harness::{
     CacheAside, Random, config_set, error_of, evicting_in_time, info, limit_memory, on_oldest_and_newest, partitions,
-    send, wait_for,
+    send, wait_for, with_module,
 };
+
+/// What isn't data is right as soon as it is asked for, also where a few values take most of the memory.
+#[test]
+fn what_is_not_data_is_what_memory_usage_leaves() {
+    on_oldest_and_newest(&with_module().set("maxmemory", "100mb"), |server| {
+        let mut connection = server.connection().unwrap();
+        let fill = "for i = 1, 40000 do redis.call('SET', 'k' .. i, string.rep('v', i % 200 == 0 and 50000 or 60)) end";
+        redis::cmd("EVAL").arg(fill).arg(0).exec(&mut connection).unwrap();
+        let sum =
+            "local sum = 0 for i = 1, 40000 do sum = sum + redis.call('MEMORY', 'USAGE', 'k' .. i) end return sum";
+        let data_bytes: f64 = redis::cmd("EVAL").arg(sum).arg(0).query(&mut connection).unwrap();
+        wait_for("what isn't data to be told", || {
+            let used_bytes: f64 = server.info("memory").unwrap()["used_memory"].parse().unwrap();
+            let off = info(server, "not_data_bytes") - (used_bytes - data_bytes);
+            off.abs() < 0.05 * data_bytes
+        });
+    });
+}
 
 /// One tenant: how several divide the memory depends on what misses cost, which a busy machine changes from one
 /// second to the next.

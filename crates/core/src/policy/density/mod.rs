@@ -40,7 +40,7 @@ pub use model::{DensityConfig, DensityModel, Tail};
 pub use ranking::{GreedyAges, Ranker, Ranking, Subject};
 pub use ranks::{Basis, Ranks, Value, was_accessed};
 pub use simulated::{Bounds, Density, DensityPolicyConfig, Watched};
-pub use sizing::{BYTES_PER_KEY, Expectations, Expected, Measured, Owner, PRESENT, SCALES, Sizing};
+pub use sizing::{BYTES_PER_KEY, Expectations, Expected, KEYS_MAX, Measured, Owner, PRESENT, SCALES, Sizing};
 pub use table::DensityTable;
 pub use thrift::Thrift;
 

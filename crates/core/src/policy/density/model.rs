@@ -89,8 +89,6 @@ const EMPTY_ROW: Row = [Count { accesses: 0.0, reads: 0.0, ticks: 0.0 }; AGES];
 #[derive(Clone, Copy, Debug)]
 struct Seen {
     last: u64,
-    /// The time up to which its ages are counted.
-    counted: u64,
     feature: Feature,
 }
 
@@ -101,6 +99,8 @@ pub struct DensityModel {
     /// By feature: those of each age, once one of it was seen.
     rows: Vec<Option<Box<Row>>>,
     seen: KeyMap<Seen>,
+    /// When the last window ended: the time up to which the ages of keys that were not accessed since are counted.
+    counted: u64,
 }
 
 impl DensityModel {
@@ -112,13 +112,13 @@ impl DensityModel {
         if !(0.0..=1.0).contains(&config.decay) {
             return Err(ConfigError::Decay(f64::from(config.decay)));
         }
-        Ok(DensityModel { config, rows: vec![None; FEATURES], seen: KeyMap::default() })
+        Ok(DensityModel { config, rows: vec![None; FEATURES], seen: KeyMap::default(), counted: 0 })
     }
 
     /// A key of the sample was accessed at `now`, in ticks that never decrease; `feature` is what it has shown with
     /// this access.
     pub fn record(&mut self, key: KeyHash, op: Op, now: u64, feature: Feature) {
-        let shown = Seen { last: now, counted: now, feature };
+        let shown = Seen { last: now, feature };
         let Some(seen) = self.seen.get_mut(&key) else {
             if op != Op::Delete {
                 self.seen.insert(key, shown);
@@ -128,7 +128,7 @@ impl DensityModel {
         let before = std::mem::replace(seen, shown);
         let counts = of_feature(&mut self.rows, before.feature);
         let age = now - before.last;
-        expose(counts, before.counted - before.last, age);
+        expose(counts, self.counted.saturating_sub(before.last), age);
         let count = &mut counts[age_bucket(age)];
         count.accesses += 1.0;
         count.reads += f32::from(u8::from(op == Op::Read));
@@ -161,12 +161,12 @@ impl DensityModel {
         forget_after: u64,
         tails: [Tail; N],
     ) -> [DensityTable; N] {
-        let rows = &mut self.rows;
+        let (rows, counted) = (&mut self.rows, self.counted);
         self.seen.retain(|_, seen| {
-            expose(of_feature(rows, seen.feature), seen.counted - seen.last, now - seen.last);
-            seen.counted = now;
+            expose(of_feature(rows, seen.feature), counted.saturating_sub(seen.last), now - seen.last);
             now - seen.last < forget_after
         });
+        self.counted = now;
         let tables = tails.map(|tail| self.table(tail));
         for row in self.rows.iter_mut().flatten() {
             for count in row.iter_mut() {
@@ -192,6 +192,7 @@ impl DensityModel {
     pub(super) fn begin_with(&mut self, counts: &[(u32, [f32; 3])]) -> DensityTable {
         self.rows.fill(None);
         self.seen = KeyMap::default();
+        self.counted = 0;
         for &(i, [accesses, reads, ticks]) in counts {
             let can_be = [accesses, reads, ticks].iter().all(|n| n.is_finite() && *n >= 0.0) && reads <= accesses;
             if let Some(row) = self.rows.get_mut(i as usize / AGES).filter(|_| can_be) {
@@ -212,9 +213,10 @@ impl DensityModel {
         }
         let all = leaning(&all, &prior(), tail);
         let parents = parents.map(|counts| leaning(&counts, &all, tail));
-        let mut table = DensityTable::with_room_for(FEATURES);
         // What was never seen is expected to be as its parent: the same for all of one parent.
         let mut unseen = [None; PARENTS];
+        let n_rows = self.rows.iter().flatten().count() + PARENTS;
+        let mut table = DensityTable::with_room_for(FEATURES, n_rows.min(FEATURES));
         for (i, counts) in self.rows.iter().enumerate() {
             let expected = &parents[parent(i)];
             match counts {

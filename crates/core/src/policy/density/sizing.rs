@@ -8,13 +8,14 @@
 //! the sample's tells the share of the keys that miss, which is what caches are to be scaled by; and what the present
 //! size's cache misses too much or too little in a partition, all sizes do, in proportion. Misses that nobody
 //! answers, of keys that are nowhere, don't depend on memory. Cost: a look-up per sampled access, K scores per
-//! eviction and cache; about 130 bytes for each sampled key that fits into four times the memory.
+//! eviction and cache; about 100 bytes for each sampled key that fits into four times the memory.
+
+use hashbrown::HashTable;
 
 use super::history::Feature;
 use super::ranking::{GreedyAges, Ranker, Ranking, Subject};
 use super::table::DensityTable;
 use crate::access::{Access, Op};
-use crate::model::key_map::KeyMap;
 use crate::random::Random;
 use crate::sampling::SampleRate;
 use crate::units::{KeyHash, PARTITIONS_MAX, PartitionId};
@@ -24,7 +25,9 @@ pub const SCALES: [f64; 8] = [0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 4.0];
 /// Which of them is the present one.
 pub const PRESENT: usize = 3;
 /// Own memory for each key that is remembered, in bytes, at the most.
-pub const BYTES_PER_KEY: u64 = 200;
+pub const BYTES_PER_KEY: u64 = 120;
+/// So many keys are remembered at the most.
+pub const KEYS_MAX: usize = 1 << 15;
 
 /// Keys sampled per eviction, as the contest does: about what the server's shortlist makes of its ten.
 const SAMPLE_SIZE: usize = 16;
@@ -40,7 +43,9 @@ const MISSES_BELIEVED: f64 = 100.0;
 const MISSES_ENOUGH: f64 = 20.0;
 /// The sample's share is not off by more than this.
 const OFF_MAX: f64 = 1.5;
-const ABSENT: u32 = u32::MAX;
+const ABSENT: u16 = u16::MAX;
+/// Lists have room for so many more, and a quarter; for twice as many they are made anew.
+const ROOM_KEPT: usize = 64;
 
 /// What a tenant may rely on, by partition: the tenant's number, and its bounds in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,7 +114,7 @@ struct Known {
     partition: u8,
     n_held: u8,
     /// Where it stands in each cache, or `ABSENT`.
-    places: [u32; SCALES.len()],
+    places: [u16; SCALES.len()],
 }
 
 /// One size's cache.
@@ -118,7 +123,7 @@ struct Small {
     capacity_bytes: u64,
     used_bytes: u64,
     /// Places in `known`.
-    held: Vec<u32>,
+    held: Vec<u16>,
     by_partition: Vec<Account>,
     /// Used bytes by tenant.
     by_tenant: [u64; PARTITIONS_MAX],
@@ -138,9 +143,10 @@ struct Account {
 pub struct Sizing {
     rate: SampleRate,
     caches: Vec<Small>,
-    place_of: KeyMap<u32>,
+    /// Places in `known`, by key.
+    place_of: HashTable<u16>,
     known: Vec<Known>,
-    free: Vec<u32>,
+    free: Vec<u16>,
     owners: Vec<Owner>,
     measured: Vec<Measured>,
     seconds: f64,
@@ -167,7 +173,7 @@ impl Sizing {
         Sizing {
             rate,
             caches: SCALES.iter().map(small).collect(),
-            place_of: KeyMap::default(),
+            place_of: HashTable::new(),
             known: Vec::new(),
             free: Vec::new(),
             owners: Vec::new(),
@@ -184,6 +190,11 @@ impl Sizing {
     /// The share of all keys that it looks at.
     pub fn rate(&self) -> SampleRate {
         self.rate
+    }
+
+    /// The present size's cache is full: misses are counted.
+    pub fn is_full(&self) -> bool {
+        self.is_full
     }
 
     /// Sampled keys that are remembered.
@@ -210,15 +221,15 @@ impl Sizing {
         }
         self.accesses += 1;
         self.missed_there += f64::from(u8::from(is_miss && self.is_full));
-        let place = self.place_of.get(&access.key).copied();
-        let is_over = |place: &u32| self.known[*place as usize].subject.expires <= now;
+        let place = self.place(access.key);
+        let is_over = |place: &u16| self.known[usize::from(*place)].subject.expires <= now;
         if access.op == Op::Delete || place.as_ref().is_some_and(is_over) {
             place.into_iter().for_each(|place| self.forget(place));
             if access.op == Op::Delete {
                 return;
             }
         }
-        let held = self.place_of.get(&access.key).map(|&place| (place, self.known[place as usize].subject));
+        let held = self.place(access.key).map(|place| (place, self.known[usize::from(place)].subject));
         // Of a value that is there, a read leaves the expiry as it was.
         let expires = held.filter(|_| access.op == Op::Read).map_or(expires, |(_, held)| held.expires);
         let n_requests = held.map_or(1, |(_, held)| held.n_requests.saturating_add(1));
@@ -234,7 +245,7 @@ impl Sizing {
         };
         self.fit_partitions(usize::from(partition) + 1);
         for cache in 0..SCALES.len() {
-            if self.known[place as usize].places[cache] == ABSENT {
+            if self.known[usize::from(place)].places[cache] == ABSENT {
                 if access.op == Op::Read && self.is_full {
                     let account = &mut self.caches[cache].by_partition[usize::from(partition)];
                     account.misses += 1.0;
@@ -244,9 +255,16 @@ impl Sizing {
             }
             self.make_room(cache, place, (ranking, table, now));
         }
-        if self.known[place as usize].n_held == 0 {
+        if self.known[usize::from(place)].n_held == 0 {
             self.forget(place);
         }
+        if self.keys() > KEYS_MAX {
+            self.set_rate(self.rate.lowered());
+        }
+    }
+
+    fn place(&self, key: KeyHash) -> Option<u16> {
+        self.place_of.find(spread(key), |&place| self.known[usize::from(place)].key == key).copied()
     }
 
     fn fit_partitions(&mut self, n: usize) {
@@ -259,26 +277,27 @@ impl Sizing {
         self.owners.get(usize::from(partition)).copied().unwrap_or_default()
     }
 
-    fn learn(&mut self, key: KeyHash, subject: Subject, partition: u8) -> u32 {
+    fn learn(&mut self, key: KeyHash, subject: Subject, partition: u8) -> u16 {
         let new = Known { key, subject, partition, n_held: 0, places: [ABSENT; SCALES.len()] };
         let place = match self.free.pop() {
             Some(place) => {
-                self.known[place as usize] = new;
+                self.known[usize::from(place)] = new;
                 place
             }
             None => {
-                self.known.push(new);
-                self.known.len() as u32 - 1
+                push(&mut self.known, new);
+                self.known.len() as u16 - 1
             }
         };
-        self.place_of.insert(key, place);
+        let known = &self.known;
+        self.place_of.insert_unique(spread(key), place, |&place| spread(known[usize::from(place)].key));
         place
     }
 
     /// A key that is held is of another size now, maybe of another partition.
-    fn change(&mut self, place: u32, subject: Subject, partition: u8, size_before: u32) {
+    fn change(&mut self, place: u16, subject: Subject, partition: u8, size_before: u32) {
         let held: Vec<usize> = self.caches_with(place).collect();
-        let known = &mut self.known[place as usize];
+        let known = &mut self.known[usize::from(place)];
         let partition_before = std::mem::replace(&mut known.partition, partition);
         known.subject = subject;
         if partition_before == partition && size_before == subject.size_bytes {
@@ -291,8 +310,8 @@ impl Sizing {
         }
     }
 
-    fn caches_with(&self, place: u32) -> impl Iterator<Item = usize> + use<> {
-        let places = self.known[place as usize].places;
+    fn caches_with(&self, place: u16) -> impl Iterator<Item = usize> + use<> {
+        let places = self.known[usize::from(place)].places;
         (0..SCALES.len()).filter(move |&cache| places[cache] != ABSENT)
     }
 
@@ -305,39 +324,42 @@ impl Sizing {
         add(&mut small.by_partition[usize::from(partition)].used_bytes);
     }
 
-    fn enter(&mut self, place: u32, cache: usize) {
-        let known = &mut self.known[place as usize];
-        known.places[cache] = self.caches[cache].held.len() as u32;
+    fn enter(&mut self, place: u16, cache: usize) {
+        let known = &mut self.known[usize::from(place)];
+        known.places[cache] = self.caches[cache].held.len() as u16;
         known.n_held += 1;
         let (partition, size_bytes) = (known.partition, known.subject.size_bytes);
-        self.caches[cache].held.push(place);
+        push(&mut self.caches[cache].held, place);
         self.count(cache, partition, i64::from(size_bytes));
     }
 
     /// It is in that cache no more.
-    fn leave(&mut self, place: u32, cache: usize) {
-        let known = &mut self.known[place as usize];
-        let at = std::mem::replace(&mut known.places[cache], ABSENT) as usize;
+    fn leave(&mut self, place: u16, cache: usize) {
+        let known = &mut self.known[usize::from(place)];
+        let at = usize::from(std::mem::replace(&mut known.places[cache], ABSENT));
         known.n_held -= 1;
         let (partition, size_bytes) = (known.partition, known.subject.size_bytes);
         let held = &mut self.caches[cache].held;
         held.swap_remove(at);
         if let Some(&moved) = held.get(at) {
-            self.known[moved as usize].places[cache] = at as u32;
+            self.known[usize::from(moved)].places[cache] = at as u16;
         }
         self.count(cache, partition, -i64::from(size_bytes));
     }
 
     /// It is in no cache any more.
-    fn forget(&mut self, place: u32) {
+    fn forget(&mut self, place: u16) {
         self.caches_with(place).for_each(|cache| self.leave(place, cache));
-        self.place_of.remove(&self.known[place as usize].key);
-        self.free.push(place);
+        let hash = spread(self.known[usize::from(place)].key);
+        if let Ok(found) = self.place_of.find_entry(hash, |&one| one == place) {
+            found.remove();
+        }
+        push(&mut self.free, place);
     }
 
     /// Evicts until the cache is within its capacity, and the tenant of the key at `place` within its maximum.
-    fn make_room(&mut self, cache: usize, place: u32, rank: (Ranking, &DensityTable, u64)) {
-        let owner = self.owner(self.known[place as usize].partition);
+    fn make_room(&mut self, cache: usize, place: u16, rank: (Ranking, &DensityTable, u64)) {
+        let owner = self.owner(self.known[usize::from(place)].partition);
         let bytes_max = scaled(owner.bytes_max, self.rate);
         loop {
             let small = &self.caches[cache];
@@ -353,13 +375,13 @@ impl Sizing {
             // A tenant that is rarely met in so large a cache gives with one of its next accesses.
             let Some(victim) = victim else { return };
             self.leave(victim, cache);
-            if victim != place && self.known[victim as usize].n_held == 0 {
+            if victim != place && self.known[usize::from(victim)].n_held == 0 {
                 self.forget(victim);
             }
         }
     }
 
-    fn held_by_chance(&mut self, cache: usize) -> u32 {
+    fn held_by_chance(&mut self, cache: usize) -> u16 {
         let held = &self.caches[cache].held;
         held[self.random.below(held.len() as u64) as usize]
     }
@@ -371,13 +393,13 @@ impl Sizing {
         cache: usize,
         only: Option<u8>,
         (ranking, table, now): (Ranking, &DensityTable, u64),
-    ) -> Option<u32> {
+    ) -> Option<u16> {
         let small = &self.caches[cache];
         let ranker = Ranker { ranking, table, ages: &small.ages, now };
         let (mut victim, mut lowest, mut met) = (None, f32::INFINITY, 0);
         for _ in 0..PATIENCE * SAMPLE_SIZE {
             let place = small.held[self.random.below(small.held.len() as u64) as usize];
-            let known = &self.known[place as usize];
+            let known = &self.known[usize::from(place)];
             let owner = self.owners.get(usize::from(known.partition)).copied().unwrap_or_default();
             let may_go = match only {
                 Some(tenant) => owner.tenant == tenant,
@@ -399,7 +421,7 @@ impl Sizing {
             }
         }
         if let Some(victim) = victim.filter(|_| ranking == Ranking::Greedy || table.is_empty()) {
-            let subject = self.known[victim as usize].subject;
+            let subject = self.known[usize::from(victim)].subject;
             self.caches[cache].ages.evicted(&subject, now);
         }
         victim
@@ -410,7 +432,8 @@ impl Sizing {
     pub fn set_rate(&mut self, rate: SampleRate) {
         let factor = rate.rate() / self.rate.rate();
         self.rate = rate;
-        let gone: Vec<u32> = self.place_of.iter().filter(|(key, _)| !rate.takes(**key)).map(|(_, &p)| p).collect();
+        let is_gone = |place: &u16| !rate.takes(self.known[usize::from(*place)].key);
+        let gone: Vec<u16> = self.place_of.iter().copied().filter(is_gone).collect();
         gone.into_iter().for_each(|place| self.forget(place));
         for cache in 0..SCALES.len() {
             let bytes = (self.caches[cache].capacity_bytes as f64 * factor) as u64;
@@ -418,6 +441,26 @@ impl Sizing {
         }
         if factor > 1.0 {
             self.begin_again();
+        }
+        self.close_ranks();
+    }
+
+    /// Gives back what memory was only needed for many more keys.
+    fn close_ranks(&mut self) {
+        if self.known.capacity() <= 2 * self.keys() + ROOM_KEPT {
+            return;
+        }
+        self.known.retain(|known| known.n_held > 0);
+        shrink(&mut self.known);
+        self.free = Vec::new();
+        self.caches.iter_mut().for_each(|small| shrink(&mut small.held));
+        self.place_of = HashTable::with_capacity(self.known.len());
+        for (place, known) in self.known.iter().enumerate() {
+            let all = &self.known;
+            self.place_of.insert_unique(spread(known.key), place as u16, |&place| spread(all[usize::from(place)].key));
+            for (cache, &at) in known.places.iter().enumerate().filter(|(_, at)| **at != ABSENT) {
+                self.caches[cache].held[usize::from(at)] = place as u16;
+            }
         }
     }
 
@@ -442,7 +485,7 @@ impl Sizing {
             let ranked = rank.and_then(|rank| self.victim(cache, None, rank));
             let place = ranked.unwrap_or_else(|| self.held_by_chance(cache));
             self.leave(place, cache);
-            if self.known[place as usize].n_held == 0 {
+            if self.known[usize::from(place)].n_held == 0 {
                 self.forget(place);
             }
         }
@@ -533,16 +576,35 @@ impl Sizing {
     /// Own memory, in bytes.
     pub fn memory_bytes(&self) -> usize {
         let of_cache = |small: &Small| {
-            small.held.capacity() * size_of::<u32>()
+            small.held.capacity() * size_of::<u16>()
                 + small.by_partition.capacity() * size_of::<Account>()
                 + small.ages.memory_bytes()
                 + size_of::<Small>()
         };
         self.caches.iter().map(of_cache).sum::<usize>()
-            + self.place_of.memory_bytes()
+            + self.place_of.allocation_size()
             + self.known.capacity() * size_of::<Known>()
-            + self.free.capacity() * size_of::<u32>()
+            + self.free.capacity() * size_of::<u16>()
     }
+}
+
+/// A sampled key's hash lies below the rate's threshold: its upper bits are all alike. One multiplication (Fibonacci
+/// hashing) spreads the lower ones.
+fn spread(key: KeyHash) -> u64 {
+    key.0.wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
+/// Adds one. A list that is full grows by a quarter, not to twice its size.
+fn push<T>(list: &mut Vec<T>, one: T) {
+    if list.len() == list.capacity() {
+        list.reserve_exact(ROOM_KEPT + list.len() / 4);
+    }
+    list.push(one);
+}
+
+/// Leaves room for as many more as [`push`] makes.
+fn shrink<T>(list: &mut Vec<T>) {
+    list.shrink_to(list.len() + ROOM_KEPT + list.len() / 4);
 }
 
 /// What of so many bytes is the sample's.
@@ -601,14 +663,16 @@ mod tests {
 
     fn check_books(sizing: &Sizing) {
         for (i, small) in sizing.caches.iter().enumerate() {
-            let sizes: u64 = small.held.iter().map(|&p| u64::from(sizing.known[p as usize].subject.size_bytes)).sum();
+            let sizes: u64 =
+                small.held.iter().map(|&p| u64::from(sizing.known[usize::from(p)].subject.size_bytes)).sum();
             let by_partition: u64 = small.by_partition.iter().map(|account| account.used_bytes).sum();
             assert_eq!((small.used_bytes, by_partition, small.by_tenant.iter().sum()), (sizes, sizes, sizes));
             assert!(small.used_bytes <= small.capacity_bytes);
-            assert!(small.held.iter().enumerate().all(|(at, &p)| sizing.known[p as usize].places[i] == at as u32));
+            assert!(small.held.iter().enumerate().all(|(at, &p)| sizing.known[usize::from(p)].places[i] == at as u16));
         }
         assert_eq!(sizing.known.len(), sizing.place_of.len() + sizing.free.len());
-        assert!(sizing.place_of.iter().all(|(key, &p)| sizing.known[p as usize].key == *key));
+        let is_found = |&place: &u16| sizing.place(sizing.known[usize::from(place)].key) == Some(place);
+        assert!(sizing.place_of.iter().all(is_found));
     }
 
     /// Keys drawn alike out of 2,000, room for 1,000: a cache of any part of them misses the rest. A sample of a
@@ -673,12 +737,12 @@ mod tests {
             let access = Access { op, ..Access::read(key, SIZE) };
             sizing.record(&access, (PartitionId(0), false), shown(now, expires), (Ranking::Idle, &table));
             check_books(&sizing);
-            sizing.place_of.contains_key(&key)
+            sizing.place(key).is_some()
         };
         assert_eq!([record(Op::Write, 50_000, 50_010), record(Op::Delete, 50_001, 0)], [true, false]);
         assert!(record(Op::Write, 50_002, 50_010));
         assert!(record(Op::Read, 60_000, 70_000), "missed and filled again");
-        assert_eq!(sizing.known[*sizing.place_of.get(&key).unwrap() as usize].subject.expires, 70_000);
+        assert_eq!(sizing.known[usize::from(sizing.place(key).unwrap())].subject.expires, 70_000);
         assert!(sizing.memory_bytes() > 0);
     }
 }

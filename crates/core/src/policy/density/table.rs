@@ -4,7 +4,8 @@
 //! Source: the index of Gittins (1979) for one arm that pays once, when its key is read again: the largest, over all
 //! horizons, of the chance of a read within the horizon to the expected time until then. Ages are log-spaced, four
 //! buckets an octave, in the caller's ticks: ms, requests, any. Cost: O(ages) for each feature to make; a look-up is
-//! one logarithm of an integer and one read of 8 bytes. 170 KiB.
+//! one logarithm of an integer and two reads. 620 bytes for each feature that was seen: features that were not share
+//! those of the feature that they are expected to be like.
 
 use super::history::Feature;
 
@@ -88,51 +89,64 @@ struct Index {
 }
 
 /// Densities by feature and age, made once a window and then only read, by any thread. A look-up is one logarithm of
-/// an integer and one read of 8 bytes.
+/// an integer and two reads.
 #[derive(Clone, Debug, Default)]
 pub struct DensityTable {
-    /// By feature, then age; empty before the first.
-    indices: Vec<Index>,
+    /// The row of each feature; empty before the first.
+    rows: Vec<u8>,
+    /// By row, then age.
+    densities: Vec<f32>,
+    /// The same: the bucket that the best horizon ends with.
+    lasts: Vec<u8>,
 }
 
 impl DensityTable {
-    /// A table that is to have so many features.
-    pub(super) fn with_room_for(features: usize) -> Self {
-        DensityTable { indices: Vec::with_capacity(features * AGES) }
+    /// A table that is to have so many features, of so many rows.
+    pub(super) fn with_room_for(features: usize, rows: usize) -> Self {
+        DensityTable {
+            rows: Vec::with_capacity(features),
+            densities: Vec::with_capacity(rows * AGES),
+            lasts: Vec::with_capacity(rows * AGES),
+        }
     }
 
     /// Adds the next feature, of these rates.
     pub(super) fn push(&mut self, rates: &Rates) {
-        self.indices.extend_from_slice(&indices(rates));
+        let row = u8::try_from(self.lasts.len() / AGES).expect("there are fewer features than that");
+        self.rows.push(row);
+        for index in indices(rates) {
+            self.densities.push(index.density);
+            self.lasts.push(index.last);
+        }
     }
 
     /// Adds another that is like one that is there.
-    pub(super) fn push_again(&mut self, row: usize) {
-        self.indices.extend_from_within(row * AGES..(row + 1) * AGES);
+    pub(super) fn push_again(&mut self, feature: usize) {
+        self.rows.push(self.rows[feature]);
     }
 
     /// True before anything was learned: another ranking has to do.
     pub fn is_empty(&self) -> bool {
-        self.indices.is_empty()
+        self.rows.is_empty()
     }
 
     /// Own memory, in bytes.
     pub fn memory_bytes(&self) -> usize {
-        self.indices.capacity() * size_of::<Index>()
+        self.rows.capacity() + self.densities.capacity() * size_of::<f32>() + self.lasts.capacity()
     }
 
     /// Reads to be expected per tick from keeping a key that has shown `feature` and was last accessed `age` ticks
     /// ago; above 0. 0 where the table is empty.
     #[inline]
     pub fn density(&self, feature: Feature, age: u64) -> f32 {
-        self.index(feature, age).density
+        self.place(feature, age).map_or(0.0, |place| self.densities[place])
     }
 
     /// The same of a key that expires `remaining` ticks from now: what its best horizon has beyond that is taken off
     /// in proportion.
     #[inline]
     pub fn density_until(&self, feature: Feature, age: u64, remaining: u64) -> f32 {
-        let Index { density, last } = self.index(feature, age);
+        let Some(Index { density, last }) = self.index(feature, age) else { return 0.0 };
         let (first, width) = bounds_of(usize::from(last));
         let horizon = (first + width).saturating_sub(age).max(1);
         density * (remaining.min(horizon) as f32 / horizon as f32)
@@ -145,7 +159,7 @@ impl DensityTable {
         let (oldest, _) = bounds_of(AGES - 1);
         let until = if self.is_empty() { 0 } else { until.min(oldest) };
         while from < until {
-            let Index { density, last } = self.index(feature, from);
+            let Some(Index { density, last }) = self.index(feature, from) else { break };
             let (first, width) = bounds_of(usize::from(last));
             let to = (first + width).clamp(from + 1, until);
             reads += density * (to - from) as f32;
@@ -155,8 +169,14 @@ impl DensityTable {
     }
 
     #[inline]
-    fn index(&self, feature: Feature, age: u64) -> Index {
-        self.indices.get(feature.row() * AGES + age_bucket(age)).copied().unwrap_or_default()
+    fn index(&self, feature: Feature, age: u64) -> Option<Index> {
+        self.place(feature, age).map(|place| Index { density: self.densities[place], last: self.lasts[place] })
+    }
+
+    /// Where a feature's age lies; `None` in an empty table.
+    #[inline]
+    fn place(&self, feature: Feature, age: u64) -> Option<usize> {
+        self.rows.get(feature.row()).map(|&row| usize::from(row) * AGES + age_bucket(age))
     }
 }
 

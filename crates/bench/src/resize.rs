@@ -32,6 +32,8 @@ const WARM_UP: usize = 4;
 /// How often once a limit was set: what there is room for comes with its next miss, which is long in coming where a key
 /// is rarely asked for.
 const SETTLING: usize = 2;
+/// A short stream is sent oftener: so many requests are sent at the least. Many are windows of the server's.
+const REQUESTS_MIN: usize = 500_000;
 /// How often what is predicted is read in a round.
 const READINGS: usize = 16;
 /// Tenants with fewer reads in the stretch are left out: chance is as large as what is asked.
@@ -121,15 +123,15 @@ impl Resize<'_> {
         let n = self.stream.requests.len();
         let (before, began) = (Counters::read(&server)?, Instant::now());
         // Until what comes is no first access any more, for the server and for its miniature caches.
-        player.play(WARM_UP * n)?;
+        player.play(rounds(WARM_UP, n))?;
         let mut rows = Vec::new();
         for scale in [2.0, 0.5] {
             player.set_limit(maxmemory_bytes)?;
-            player.play(SETTLING * n)?;
+            player.play(rounds(SETTLING, n))?;
             let limit = (scale * maxmemory_bytes as f64) as u64;
             let predicted = player.predictions(&server, limit)?;
             player.set_limit(limit)?;
-            player.play(SETTLING * n)?;
+            player.play(rounds(SETTLING, n))?;
             player.counts.fill((0, 0));
             player.play(n)?;
             rows.extend(self.rows(scale, &predicted, &player.counts));
@@ -247,6 +249,11 @@ impl Player<'_> {
         self.value.resize(value_bytes as usize, b'v');
         self.connection.queue(&[b"SET", self.resize.stream.keys.name(key), &self.value]);
     }
+}
+
+/// Requests of so many rounds of `n` each, or of more where these are few.
+fn rounds(least: usize, n: usize) -> usize {
+    least.max(REQUESTS_MIN.div_ceil(n.max(1))) * n
 }
 
 /// What `TENURE.MRC` says of the tenants' miss ratios with a limit of about `limit` bytes.

@@ -720,6 +720,28 @@ mod tests {
         }
     }
 
+    /// Keys that come once each: the rate is lowered before there are more than places have numbers. At a hundredth of
+    /// it the memory is given back.
+    #[test]
+    fn keys_are_no_more_than_so_many_and_few_take_little() {
+        let mut sizing = Sizing::new(SampleRate::ALL, 100, 3);
+        let table = DensityTable::default();
+        sizing.set_capacities([u64::MAX / 8; SCALES.len()], Vec::new(), (Ranking::Idle, &table, 0));
+        for now in 0..80_000 {
+            let access = Access::read(KeyHash::of_number(now), SIZE);
+            let shown = (now, History::default().accessed(0, 0, 1e-6).feature(0), u64::MAX);
+            sizing.record(&access, (PartitionId(0), false), shown, (Ranking::Idle, &table));
+            assert!(sizing.keys() <= KEYS_MAX);
+        }
+        check_books(&sizing);
+        assert!(sizing.keys() > KEYS_MAX / 2 && sizing.rate() < SampleRate::ALL);
+        let full = (sizing.keys(), sizing.memory_bytes());
+        assert!(full.1 < full.0 * BYTES_PER_KEY as usize, "{full:?}");
+        sizing.set_rate(SampleRate::new(sizing.rate().rate() / 100.0).unwrap());
+        check_books(&sizing);
+        assert!(sizing.keys() > full.0 / 200 && sizing.memory_bytes() < full.1 / 20, "{}", sizing.memory_bytes());
+    }
+
     /// At half the rate half of the keys are left, at more the caches fill before they count again.
     #[test]
     fn another_rate_keeps_the_books_and_what_was_deleted_or_expired_is_gone() {

@@ -4,9 +4,9 @@
 //! One connection sends the stream's requests so many at a time, and answers misses after the delay of their backend.
 //! The server has a share of what all keys take; a first part of the requests fills it and lets the curve settle.
 //! Then, for twice and for half the memory: the limit is what it was at first, until keys come and go as they do under
-//! it; what is predicted is read, the limit set, some rounds let pass in which keys come or go, and a round counted. The stream begins again where it ends. What is predicted is read many times in
-//! a round, since a reading knows of the last windows alone, and real traces change; how far single readings are from
-//! their mean is told.
+//! it; what is predicted is read, the limit set, some rounds let pass in which keys come or go, and a round counted.
+//! The stream begins again where it ends. What is predicted is read many times in a round, since a reading knows of the
+//! last windows alone, and real traces change; how far single readings are from their mean is told.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

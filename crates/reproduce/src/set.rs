@@ -96,6 +96,13 @@ const POLICIES: &[&str] = &[
 const TIERS: &[&str] = &["crates/core/src/tiers", "crates/sim/src/tiers"];
 const CURVES: &[&str] = &["crates/core/src/model"];
 
+/// Label and arguments of YCSB's workloads, all before one backend and with the same systems.
+macro_rules! ycsb {
+    ($backend:literal, $systems:literal: $($label:literal $workload:literal),+) => {
+        &[$(($label, concat!("bench --workload ", $workload, " --backend ", $backend, " --systems ", $systems))),+]
+    };
+}
+
 /// All of them, in the order of the pages.
 pub const SET: &[Measurement] = &[
     Measurement {
@@ -105,33 +112,10 @@ pub const SET: &[Measurement] = &[
         needs_traces: false,
         over_run: None,
         measures: SERVER,
-        runs: &[
-            (
-                "A",
-                "bench --workload ycsb-a --backend delay:120,1000 --systems \
-                 stock,hyperbolic-5,hyperbolic,predis,kredis,tenure",
-            ),
-            (
-                "B",
-                "bench --workload ycsb-b --backend delay:120,1000 --systems \
-                 stock,hyperbolic-5,hyperbolic,predis,kredis,tenure",
-            ),
-            (
-                "C",
-                "bench --workload ycsb-c --backend delay:120,1000 --systems \
-                 stock,hyperbolic-5,hyperbolic,predis,kredis,tenure",
-            ),
-            (
-                "D",
-                "bench --workload ycsb-d --backend delay:120,1000 --systems \
-                 stock,hyperbolic-5,hyperbolic,predis,kredis,tenure",
-            ),
-            (
-                "F",
-                "bench --workload ycsb-f --backend delay:120,1000 --systems \
-                 stock,hyperbolic-5,hyperbolic,predis,kredis,tenure",
-            ),
-        ],
+        runs: ycsb!(
+            "delay:120,1000", "stock,hyperbolic-5,hyperbolic,predis,kredis,tenure":
+            "A" "ycsb-a", "B" "ycsb-b", "C" "ycsb-c", "D" "ycsb-d", "F" "ycsb-f"
+        ),
         quick: "--memory 50% --warmup 300000 --requests 150000 --repetitions 1",
         full: "--memory 25%,50%,75% --warmup 300000 --requests 300000 --repetitions 5",
     },
@@ -142,11 +126,7 @@ pub const SET: &[Measurement] = &[
         needs_traces: false,
         over_run: None,
         measures: SERVER,
-        runs: &[
-            ("A", "bench --workload ycsb-a --backend delay:500 --systems stock,tenure"),
-            ("C", "bench --workload ycsb-c --backend delay:500 --systems stock,tenure"),
-            ("D", "bench --workload ycsb-d --backend delay:500 --systems stock,tenure"),
-        ],
+        runs: ycsb!("delay:500", "stock,tenure": "A" "ycsb-a", "C" "ycsb-c", "D" "ycsb-d"),
         quick: "--memory 50% --warmup 300000 --requests 150000 --repetitions 1",
         full: "--memory 25%,50%,75% --warmup 300000 --requests 300000 --repetitions 5",
     },
@@ -157,33 +137,10 @@ pub const SET: &[Measurement] = &[
         needs_traces: false,
         over_run: None,
         measures: SERVER,
-        runs: &[
-            (
-                "A",
-                "bench --workload ycsb-a --backend mariadb --systems \
-                 stock,hyperbolic-5,predis,kredis,tenure",
-            ),
-            (
-                "B",
-                "bench --workload ycsb-b --backend mariadb --systems \
-                 stock,hyperbolic-5,predis,kredis,tenure",
-            ),
-            (
-                "C",
-                "bench --workload ycsb-c --backend mariadb --systems \
-                 stock,hyperbolic-5,predis,kredis,tenure",
-            ),
-            (
-                "D",
-                "bench --workload ycsb-d --backend mariadb --systems \
-                 stock,hyperbolic-5,predis,kredis,tenure",
-            ),
-            (
-                "F",
-                "bench --workload ycsb-f --backend mariadb --systems \
-                 stock,hyperbolic-5,predis,kredis,tenure",
-            ),
-        ],
+        runs: ycsb!(
+            "mariadb", "stock,hyperbolic-5,predis,kredis,tenure":
+            "A" "ycsb-a", "B" "ycsb-b", "C" "ycsb-c", "D" "ycsb-d", "F" "ycsb-f"
+        ),
         // Fewer requests before, and nobody has learned anything by then: windows are of 50,000.
         quick: "--rows 200000 --memory 50% --warmup 300000 --requests 100000 --repetitions 1",
         full: "--memory 50% --warmup 300000 --requests 300000 --repetitions 5",

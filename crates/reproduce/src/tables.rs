@@ -55,8 +55,9 @@ fn pictures(one: &Measurement, record: &Record) -> String {
     if record.runs.iter().all(|run| run.over_run.is_empty()) {
         return String::new();
     }
-    let picture = |what: &str, file: &str| format!("![{what}, {}](../figures/{}-{file}.svg)\n", one.shows, one.name);
-    format!("\n{}{}", picture("Mean latency over the run", "latency"), picture("Miss ratio over the run", "miss-ratio"))
+    // What the record shows stands above it, and a picture's line can't be broken.
+    let picture = |what: &str, file: &str| format!("![{what} over the run](../figures/{}-{file}.svg)\n", one.name);
+    format!("\n{}{}", picture("Mean latency", "latency"), picture("Miss ratio", "miss-ratio"))
 }
 
 /// Text in lines of [`WIDTH`], broken at spaces.

@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
-use redis::{Cmd, Connection, ConnectionAddr, ConnectionInfo, ErrorKind, RedisResult, Value};
+use redis::{Cmd, Connection, ConnectionInfo, ErrorKind, RedisResult, Value};
+use tenure_view::nodes::elsewhere;
 
 use crate::course::{Event, Left};
 use crate::known::Known;
@@ -195,14 +196,14 @@ impl Client {
         let now = Instant::now();
         let mut moved = None;
         for ((number, op), value) in sent.iter().zip(replies) {
-            match redirect(value) {
-                Some((false, host, port)) => moved = Some(elsewhere(&self.line.server, host, port)),
-                Some((true, host, port)) => {
-                    let there = elsewhere(&self.line.server, host, port);
+            if let Some((is_ask, host, port)) = redirect(value) {
+                let address = elsewhere(self.line.server.addr(), host, port);
+                let there = ConnectionInfo::clone(&self.line.server).set_addr(address);
+                if is_ask {
                     self.ask_there(*number, op, &there, progress);
                     continue;
                 }
-                None => {}
+                moved = Some(there);
             }
             self.check_one(*number, op, value, (at, now), progress);
         }
@@ -367,17 +368,6 @@ fn redirect(reply: &Value) -> Option<(bool, String, u16)> {
     };
     let (host, port) = error.details()?.split(' ').nth(1)?.rsplit_once(':')?;
     Some((is_ask, host.to_owned(), port.parse().ok()?))
-}
-
-/// The same way, by TLS or not, to another node.
-fn elsewhere(first: &ConnectionInfo, host: String, port: u16) -> ConnectionInfo {
-    let address = match first.addr().clone() {
-        ConnectionAddr::TcpTls { insecure, tls_params, .. } => {
-            ConnectionAddr::TcpTls { host, port, insecure, tls_params }
-        }
-        _ => ConnectionAddr::Tcp(host, port),
-    };
-    first.clone().set_addr(address)
 }
 
 fn connect(server: &ConnectionInfo) -> Result<Connection> {

@@ -78,8 +78,8 @@ fn host_of(address: &ConnectionInfo) -> String {
     }
 }
 
-/// The same kind of connection to another node.
-fn elsewhere(first: &ConnectionAddr, host: String, port: u16) -> ConnectionAddr {
+/// The same kind of connection, by TLS or not, to another node.
+pub fn elsewhere(first: &ConnectionAddr, host: String, port: u16) -> ConnectionAddr {
     match first.clone() {
         ConnectionAddr::TcpTls { insecure, tls_params, .. } => {
             ConnectionAddr::TcpTls { host, port, insecure, tls_params }
@@ -219,5 +219,19 @@ mod tests {
         for text in ["trace.csv", "127.0.0.1", "host:port", "host:70000", ""] {
             assert!(parse_address(text).unwrap_err().to_string().contains("HOST:PORT"), "{text}");
         }
+    }
+    #[test]
+    fn other_nodes_are_reached_as_the_first_is() {
+        let to = |url: &str| elsewhere(parse_address(url).unwrap().addr(), "10.0.0.2".to_owned(), 7001).to_string();
+        let of = |url: &str| parse_address(url).unwrap().addr().to_string();
+        assert_eq!(to("10.0.0.1:7000"), of("10.0.0.2:7001"));
+        assert!(matches!(
+            elsewhere(
+                &ConnectionAddr::TcpTls { host: String::new(), port: 1, insecure: true, tls_params: None },
+                "10.0.0.2".to_owned(),
+                7001
+            ),
+            ConnectionAddr::TcpTls { port: 7001, insecure: true, .. }
+        ));
     }
 }

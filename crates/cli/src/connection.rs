@@ -14,7 +14,7 @@ use crate::watching::password;
 const PASSWORD_VARIABLES: [&str; 2] = ["VALKEYCLI_AUTH", "REDISCLI_AUTH"];
 
 /// The options of every subcommand that asks a server.
-#[derive(clap::Args, Clone, Debug, Default)]
+#[derive(clap::Args, Clone, Debug, Default, PartialEq)]
 #[command(next_help_heading = "Connection")]
 pub struct ConnectionArguments {
     /// User of the server; an address may name one as well: redis://USER:PASSWORD@HOST:PORT.

@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::{Result, bail, ensure};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 use tenure_servers::{ServerBinary, module_path};
@@ -93,6 +93,11 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         let server = arguments.connection.to(server)?;
         return tell(arguments, None, |progress| torture.run(&server, progress));
     }
+    ensure!(
+        arguments.connection == ConnectionArguments::default(),
+        "--ordeal starts servers of its own, so it takes none of --user, --auth-file, --tls, --cacert, --cert, --key, \
+         --insecure"
+    );
     let (binary, module) = (ServerBinary::installed()?, module_path()?);
     let disturbances = match arguments.disturb.is_empty() {
         true => Disturbance::ALL.to_vec(),

@@ -138,7 +138,7 @@ impl<V> FromIterator<(KeyHash, V)> for KeyMap<V> {
 }
 
 #[inline]
-fn spread(word: u64) -> u64 {
+pub(crate) fn spread(word: u64) -> u64 {
     word.wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 

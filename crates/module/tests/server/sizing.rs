@@ -11,7 +11,7 @@ use crate::harness::{
     send, wait_for, with_module,
 };
 
-/// What isn't data is right as soon as it is asked for, also where a few values take most of the memory.
+/// What isn't data is right also where a few values take most of the memory, so that a mean over some tells little.
 #[test]
 fn what_is_not_data_is_what_memory_usage_leaves() {
     on_oldest_and_newest(&with_module().set("maxmemory", "100mb"), |server| {

@@ -33,7 +33,7 @@ const PARTS: [(Ranking, Tail); RIVALS] = [
 ];
 const RIVALS: usize = Ranking::ALL.len() + 1;
 /// Room for so many keys more is never given back.
-const KEYS_KEPT_ROOM_FOR: usize = 256;
+pub(super) const KEYS_KEPT_ROOM_FOR: usize = 256;
 /// What a window weighs one window later.
 const DECAY: f64 = 0.7;
 /// Another ranking must be ahead by this share of the cost…
@@ -151,7 +151,7 @@ impl Contest {
 }
 
 /// Leaves room for a quarter more, where it is twice what is used and more.
-fn shrink<T>(list: &mut Vec<T>) {
+pub(super) fn shrink<T>(list: &mut Vec<T>) {
     if list.capacity() > 2 * list.len() + KEYS_KEPT_ROOM_FOR {
         list.shrink_to(list.len() + list.len() / 4);
     }

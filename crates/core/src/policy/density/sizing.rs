@@ -12,10 +12,12 @@
 
 use hashbrown::HashTable;
 
+use super::contest::{KEYS_KEPT_ROOM_FOR, shrink};
 use super::history::Feature;
 use super::ranking::{GreedyAges, Ranker, Ranking, Subject};
 use super::table::DensityTable;
 use crate::access::{Access, Op};
+use crate::model::key_map::spread;
 use crate::random::Random;
 use crate::sampling::SampleRate;
 use crate::units::{KeyHash, PARTITIONS_MAX, PartitionId};
@@ -44,8 +46,8 @@ const MISSES_ENOUGH: f64 = 20.0;
 /// The sample's share is not off by more than this.
 const OFF_MAX: f64 = 1.5;
 const ABSENT: u16 = u16::MAX;
-/// Lists have room for so many more, and a quarter; for twice as many they are made anew.
-const ROOM_KEPT: usize = 64;
+/// A list that is full grows by so many, and by a quarter.
+const ROOM: usize = 64;
 
 /// What a tenant may rely on, by partition: the tenant's number, and its bounds in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -264,7 +266,7 @@ impl Sizing {
     }
 
     fn place(&self, key: KeyHash) -> Option<u16> {
-        self.place_of.find(spread(key), |&place| self.known[usize::from(place)].key == key).copied()
+        self.place_of.find(spread(key.0), |&place| self.known[usize::from(place)].key == key).copied()
     }
 
     fn fit_partitions(&mut self, n: usize) {
@@ -290,7 +292,7 @@ impl Sizing {
             }
         };
         let known = &self.known;
-        self.place_of.insert_unique(spread(key), place, |&place| spread(known[usize::from(place)].key));
+        self.place_of.insert_unique(spread(key.0), place, |&place| spread(known[usize::from(place)].key.0));
         place
     }
 
@@ -350,7 +352,7 @@ impl Sizing {
     /// It is in no cache any more.
     fn forget(&mut self, place: u16) {
         self.caches_with(place).for_each(|cache| self.leave(place, cache));
-        let hash = spread(self.known[usize::from(place)].key);
+        let hash = spread(self.known[usize::from(place)].key.0);
         if let Ok(found) = self.place_of.find_entry(hash, |&one| one == place) {
             found.remove();
         }
@@ -447,7 +449,7 @@ impl Sizing {
 
     /// Gives back what memory was only needed for many more keys.
     fn close_ranks(&mut self) {
-        if self.known.capacity() <= 2 * self.keys() + ROOM_KEPT {
+        if self.known.capacity() <= 2 * self.keys() + KEYS_KEPT_ROOM_FOR {
             return;
         }
         self.known.retain(|known| known.n_held > 0);
@@ -457,7 +459,8 @@ impl Sizing {
         self.place_of = HashTable::with_capacity(self.known.len());
         for (place, known) in self.known.iter().enumerate() {
             let all = &self.known;
-            self.place_of.insert_unique(spread(known.key), place as u16, |&place| spread(all[usize::from(place)].key));
+            self.place_of
+                .insert_unique(spread(known.key.0), place as u16, |&place| spread(all[usize::from(place)].key.0));
             for (cache, &at) in known.places.iter().enumerate().filter(|(_, at)| **at != ABSENT) {
                 self.caches[cache].held[usize::from(at)] = place as u16;
             }
@@ -588,23 +591,12 @@ impl Sizing {
     }
 }
 
-/// A sampled key's hash lies below the rate's threshold: its upper bits are all alike. One multiplication (Fibonacci
-/// hashing) spreads the lower ones.
-fn spread(key: KeyHash) -> u64 {
-    key.0.wrapping_mul(0x9e37_79b9_7f4a_7c15)
-}
-
 /// Adds one. A list that is full grows by a quarter, not to twice its size.
 fn push<T>(list: &mut Vec<T>, one: T) {
     if list.len() == list.capacity() {
-        list.reserve_exact(ROOM_KEPT + list.len() / 4);
+        list.reserve_exact(ROOM + list.len() / 4);
     }
     list.push(one);
-}
-
-/// Leaves room for as many more as [`push`] makes.
-fn shrink<T>(list: &mut Vec<T>) {
-    list.shrink_to(list.len() + ROOM_KEPT + list.len() / 4);
 }
 
 /// What of so many bytes is the sample's.

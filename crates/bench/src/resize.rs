@@ -3,7 +3,7 @@
 //!
 //! One connection sends the stream's requests so many at a time, and answers misses after the delay of their backend.
 //! The server has a share of what all keys take; a first part of the requests fills it and lets the curve settle.
-//! Then, for twice and for half the memory: the limit is what it was at first, until keys come and go as they do under
+//! Then, for half and for twice the memory: the limit is what it was at first, until keys come and go as they do under
 //! it; what is predicted is read, the limit set, some rounds let pass in which keys come or go, and a round counted.
 //! The stream begins again where it ends. What is predicted is read many times in a round, since a reading knows of the
 //! last windows alone, and real traces change; how far single readings are from their mean is told.
@@ -125,7 +125,7 @@ impl Resize<'_> {
         // Until what comes is no first access any more, for the server and for its miniature caches.
         player.play(rounds(WARM_UP, n))?;
         let mut rows = Vec::new();
-        for scale in [2.0, 0.5] {
+        for scale in [0.5, 2.0] {
             player.set_limit(maxmemory_bytes)?;
             player.play(rounds(SETTLING, n))?;
             let limit = (scale * maxmemory_bytes as f64) as u64;

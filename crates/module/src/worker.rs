@@ -37,7 +37,7 @@ use self::planner::{Known, Planner, divide_fast};
 use self::rate::RateControl;
 use self::shared::AWAKE;
 use self::shared::{Effort, QUEUE_LEN};
-pub use self::shared::{Instructions, MemoryNow, Published, Shared, Snapshot, TenantTerms};
+pub use self::shared::{Evictions, Instructions, MemoryNow, Published, Shared, Snapshot, TenantTerms};
 use self::sizing::Sizer;
 pub use self::views::PartitionView;
 #[cfg(any(feature = "cluster", test))]
@@ -475,8 +475,8 @@ impl Models {
             capacity_bytes: snapshot.memory.capacity_bytes,
             memory_bytes: snapshot.memory.limit_bytes,
             penalty_us_mean: if n > 0.0 { sum / n } else { 0.0 },
-            evictions: snapshot.evictions.0,
-            eviction_us: snapshot.evictions.1,
+            evictions: snapshot.evictions.keys,
+            eviction_us: snapshot.evictions.spent_us,
             reads: sum_of(|counters| counters.reads),
             misses: sum_of(|counters| counters.misses),
         }

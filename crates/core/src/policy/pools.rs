@@ -90,6 +90,8 @@ pub struct Pools<T> {
     sample_size: usize,
     /// K by partition; past its end as where any gives.
     sample_sizes: Vec<usize>,
+    /// Keys that were met for those that went, so far.
+    used_up: u64,
     /// No key is looked at for nothing, so that a victim is the worst of K and no more: see
     /// [`Pools::keep_to_sample_sizes`].
     is_strict: bool,
@@ -99,7 +101,7 @@ impl<T> Pools<T> {
     /// Empty lists; `sample_size` is K, at least 1.
     pub fn new(sample_size: usize) -> Self {
         let pools = Vec::with_capacity(PARTITIONS_MAX);
-        Pools { pools, sample_size: sample_size.max(1), sample_sizes: Vec::new(), is_strict: false }
+        Pools { pools, sample_size: sample_size.max(1), sample_sizes: Vec::new(), used_up: 0, is_strict: false }
     }
 
     /// Changes K, for any partition and by partition.
@@ -207,14 +209,21 @@ impl<T> Pools<T> {
         self.take_from(Donor::Anyone, i)
     }
 
+    /// Keys that were met for those that went, so far: K for each, or fewer where these had to do.
+    pub fn used_up(&self) -> u64 {
+        self.used_up
+    }
+
     fn take_from(&mut self, donor: Donor, i: usize) -> Option<T> {
-        let mut used_up = self.sample_size(donor);
+        let k = self.sample_size(donor);
+        let mut used_up = k;
         let others = (0..self.pools.len()).filter(|&other| donor == Donor::Anyone && other != i);
         for pool in std::iter::once(i).chain(others) {
             let part = used_up.min(self.pools[pool].met);
             self.pools[pool].met -= part;
             used_up -= part;
         }
+        self.used_up += (k - used_up) as u64;
         let victim = self.pools[i].victims.pop();
         if self.is_strict && self.sample_size(donor) < POOLED_FROM {
             self.keep_what_is_due(donor);
@@ -275,7 +284,7 @@ mod tests {
             pools.offer(PartitionId(partition), score, || name);
         }
         assert!(pools.is_ready(A) && pools.missing(A, 1) == 0);
-        assert_eq!(pools.take(A), Some("a7"));
+        assert_eq!((pools.take(A), pools.used_up()), (Some("a7"), 2));
         assert!(!pools.is_ready(A), "one key for two met");
         assert_eq!((pools.missing(A, 1), pools.missing(A, 3)), (2, 6));
         assert_eq!(pools.take(Donor::Anyone), Some("b9"));

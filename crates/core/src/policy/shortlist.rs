@@ -10,7 +10,7 @@ type Rank = (f64, u16);
 
 /// Up to `m` entries of the lowest scores offered. O(log m) per entry that is taken in, and a move of 16 m bytes at
 /// the most; one comparison for the rest.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Shortlist<T> {
     /// Highest score first, so that the next victim is the last.
     ranks: Vec<Rank>,
@@ -90,6 +90,13 @@ impl<T> Shortlist<T> {
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.ranks.is_empty()
+    }
+
+    /// Own memory, in bytes.
+    pub fn memory_bytes(&self) -> usize {
+        self.ranks.capacity() * size_of::<Rank>()
+            + self.entries.capacity() * size_of::<Option<T>>()
+            + self.free.capacity() * size_of::<u16>()
     }
 
     /// Forgets all entries.

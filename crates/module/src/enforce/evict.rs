@@ -26,6 +26,7 @@ use super::walk::{Guides, Stretch, Visit, Walk, draw_db};
 use crate::ffi::server::{Kind, ScannedName, Server, Text, Unlinks};
 use crate::observe::keys::Keys;
 use crate::observe::partitions::in_database;
+use crate::worker::Evictions;
 
 /// Victims in a row that were gone or used again: enough for this turn.
 const FAILURES_MAX: usize = 16;
@@ -204,6 +205,12 @@ impl Evictor {
             random: Random::new(1),
             work,
         }
+    }
+
+    /// What it has done, for the worker.
+    pub fn so_far(&self) -> Evictions {
+        let Work { evicted, spent_us, .. } = &self.work;
+        Evictions { keys: evicted.iter().sum(), spent_us: *spent_us, met: self.pools.used_up() }
     }
 
     /// Forgets the shortlists: they were made under another policy.

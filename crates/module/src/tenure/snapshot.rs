@@ -36,7 +36,7 @@ impl Tenure {
             },
             memory: MemoryNow { limit_bytes, capacity_bytes, data_bytes_max, key_table_bytes, following_bytes },
             keys: self.usage.keys()[..partitions.len()].iter().map(|&keys| keys as u64).collect(),
-            evictions: (self.evictor.work.evicted.iter().sum(), self.evictor.work.spent_us),
+            evictions: self.evictor.so_far(),
             fast: self.memory.fast_to_divide,
             is_watching: self.observer.coverage.watched() == Watched::All || self.watching.slices.is_pausing(),
             are_accesses_noted: partitions.keys.accesses.is_on(),

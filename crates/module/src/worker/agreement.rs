@@ -89,7 +89,7 @@ impl Served {
                 following_bytes: 0,
             },
             keys: vec![300],
-            evictions: (0, 0),
+            evictions: Evictions::default(),
             fast: None,
             is_watching: true,
             are_accesses_noted: true,

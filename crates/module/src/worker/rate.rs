@@ -9,6 +9,11 @@ use super::shared::Instructions;
 
 /// With fewer sampled keys than this the rate is raised, where the stream allows it.
 const SAMPLED_KEYS_ENOUGH: usize = 1 << 14;
+/// The rate is raised to what takes so much of the samples that are allowed: a stream is not always as fast.
+const ALLOWED_SHARE: f64 = 0.75;
+/// It is not raised for less, nor by more at once.
+const RAISED_BY_MIN: f64 = 1.25;
+const RAISED_BY_MAX: f64 = 2.0;
 /// How often the rate is looked at.
 const RATE_EVERY: Duration = Duration::from_millis(100);
 
@@ -69,9 +74,28 @@ impl RateControl {
 
     /// The rate that there should be at the end of a window in which few keys were seen and watching cost little.
     pub fn raised(&self, keys: usize, samples_per_second: f64, allowed: u64) -> Option<f64> {
-        let may_be_raised = keys < SAMPLED_KEYS_ENOUGH.min(self.keys_max / 4)
-            && samples_per_second < allowed as f64 / 4.0
-            && self.rate < SampleRate::ALL;
-        may_be_raised.then(|| self.rate.rate() * 2.0)
+        let keys_enough = SAMPLED_KEYS_ENOUGH.min(self.keys_max / 2);
+        let by_keys = keys_enough as f64 / keys.max(1) as f64;
+        let by_time = ALLOWED_SHARE * allowed as f64 / samples_per_second.max(1.0);
+        let factor = by_keys.min(by_time).min(RAISED_BY_MAX);
+        let may_be_raised = factor >= RAISED_BY_MIN && self.rate < SampleRate::ALL;
+        may_be_raised.then(|| self.rate.rate() * factor)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Up to half of the keys that may be remembered, three quarters of the samples that are allowed, and twice at the
+    /// most; for little nothing is changed.
+    #[test]
+    fn it_is_raised_to_what_is_enough() {
+        let control = RateControl::new(SampleRate::new(0.1).unwrap(), 8_000);
+        let raised = |keys, samples| control.raised(keys, samples, 10_000).map(|rate| (rate * 1000.0).round() / 1000.0);
+        assert_eq!(raised(0, 0.0), Some(0.2));
+        assert_eq!((raised(3_000, 100.0), raised(3_300, 100.0)), (Some(0.133), None));
+        assert_eq!((raised(100, 5_000.0), raised(100, 7_000.0)), (Some(0.15), None));
+        assert_eq!(RateControl::new(SampleRate::ALL, 8_000).raised(0, 0.0, 10_000), None);
     }
 }

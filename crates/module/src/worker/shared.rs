@@ -68,8 +68,8 @@ pub struct Snapshot {
     pub memory: MemoryNow,
     /// Keys there are, by partition.
     pub keys: Vec<u64>,
-    /// Keys evicted so far, and the time that took, in µs.
-    pub evictions: (u64, u64),
+    /// What eviction has done so far.
+    pub evictions: Evictions,
     /// Where there are two memory tiers, how the fast one is divided, and how much of it there is to divide, in bytes.
     pub fast: Option<(FastDivision, u64)>,
     /// False while commands run unseen: the counters stand still.
@@ -80,6 +80,17 @@ pub struct Snapshot {
     pub is_replica: bool,
     /// The settings.
     pub instructions: Instructions,
+}
+
+/// What eviction has done so far.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Evictions {
+    /// Keys that went.
+    pub keys: u64,
+    /// Time it took, in µs.
+    pub spent_us: u64,
+    /// Keys that were met for these.
+    pub met: u64,
 }
 
 /// How much memory there is.

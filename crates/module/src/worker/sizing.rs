@@ -2,8 +2,8 @@
 //! `tenure_core::policy::density::Sizing`.
 //!
 //! Each window what was expected of the present size is compared with what was measured, and after a change of
-//! `maxmemory` what had been expected of that size. Cost: the worker takes at most 4,000 accesses a second for it and
-//! a two-hundredth of `maxmemory`.
+//! `maxmemory` what had been expected of that size. Cost: the worker takes at most 8 ms a second for it, and a
+//! two-hundredth of `maxmemory`.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use tenure_core::policy::density::{Learned, Measured, Owner, Ranking, SCALES, Sh
 use tenure_core::sampling::SampleRate;
 use tenure_core::units::PartitionId;
 
-use super::shared::Snapshot;
+use super::shared::{Evictions, Snapshot};
 use super::sizes::Sizes;
 use crate::observe::Counters;
 
@@ -21,14 +21,16 @@ use crate::observe::Counters;
 const MEMORY_SHARE: u64 = 200;
 /// Sampled keys that are worth while in any case.
 const KEYS_MIN: u64 = 1024;
-/// Accesses a second that may be taken.
-const ACCESSES_PER_SECOND: f64 = 4000.0;
+/// Steps a second that may be taken, of half a microsecond each: see [`Sizing::take_steps`].
+const STEPS_PER_SECOND: f64 = 16_000.0;
 /// The rate is raised where it may be so many times as high.
 const RAISED_FROM: f64 = 1.5;
 /// … and lowered where it is above what it may be by so much.
 const LOWERED_FROM: f64 = 1.25;
 /// Fewer reads in a window say nothing of a prediction.
 const READS_ENOUGH: f64 = 500.0;
+/// Of fewer evictions it isn't asked how many keys were met for each.
+const EVICTIONS_ENOUGH: u64 = 1000;
 /// From so many times the limit on, up or down, the table of keys becomes another size.
 const TABLE_RENEWED_FROM: f64 = 4.0;
 
@@ -43,6 +45,8 @@ pub struct Sizer {
     is_filling: bool,
     /// Keys that the caches would hold if all were sampled, as they were when they were last full.
     keys_met: Option<f64>,
+    /// What eviction had done when the last window ended.
+    evictions: Evictions,
     now: u64,
 }
 
@@ -57,6 +61,7 @@ impl Sizer {
             memory_bytes: 0,
             is_filling: false,
             keys_met: None,
+            evictions: Evictions::default(),
             now: 0,
         }
     }
@@ -109,6 +114,7 @@ impl Sizer {
             self.sizing.forget_counts();
             self.keys_met = None;
         }
+        self.follow_sample_size(snapshot.evictions);
         self.fit_rate(snapshot, self.sizing.rate(), seconds, stream_rate);
         self.sizing.set_capacities(capacities(snapshot), owners(snapshot), rank);
         self.sizes.clone()
@@ -125,6 +131,17 @@ impl Sizer {
         (reads >= READS_ENOUGH).then(|| misses / reads)
     }
 
+    /// The server meets fewer keys for an eviction while it is busy, and so do the caches.
+    fn follow_sample_size(&mut self, so_far: Evictions) {
+        let before = self.evictions;
+        let keys = so_far.keys.saturating_sub(before.keys);
+        if keys >= EVICTIONS_ENOUGH {
+            self.evictions = so_far;
+            let mean = so_far.met.saturating_sub(before.met) as f64 / keys as f64;
+            self.sizing.set_sample_size(mean.round() as usize);
+        }
+    }
+
     /// As many keys are looked at as memory and time allow.
     fn fit_rate(&mut self, snapshot: &Snapshot, rate: SampleRate, seconds: f64, stream_rate: SampleRate) {
         let keys_max = (snapshot.memory.limit_bytes / MEMORY_SHARE / BYTES_PER_KEY).clamp(KEYS_MIN, KEYS_MAX as u64);
@@ -135,9 +152,9 @@ impl Sizer {
         // Until they were full once, the caches are expected to meet as many keys as the largest has room for.
         let keys_fitting = snapshot.keys.iter().sum::<u64>() as f64 * SCALES[SCALES.len() - 1];
         let keys = self.keys_met.unwrap_or(keys_fitting).max(met);
-        let accesses_per_second = self.sizing.take_accesses() as f64 / seconds;
+        let steps_per_second = self.sizing.take_steps() as f64 / seconds;
         let by_keys = keys_max as f64 / keys.max(1.0);
-        let by_time = rate.rate() * ACCESSES_PER_SECOND / accesses_per_second.max(1.0);
+        let by_time = rate.rate() * STEPS_PER_SECOND / steps_per_second.max(1.0);
         let wanted = by_keys.min(by_time).min(stream_rate.rate());
         if wanted * LOWERED_FROM < rate.rate() || wanted > RAISED_FROM * rate.rate() {
             self.is_filling |= wanted > rate.rate();

@@ -46,7 +46,7 @@ fn snapshot(counters: Vec<Counters>, capacity_bytes: u64) -> Snapshot {
             following_bytes: 0,
         },
         keys: vec![10_000; 2],
-        evictions: (0, 0),
+        evictions: Evictions::default(),
         fast: None,
         is_watching: true,
         are_accesses_noted: true,

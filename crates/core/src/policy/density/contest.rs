@@ -11,6 +11,8 @@
 
 use std::sync::Arc;
 
+use super::SAMPLE_SIZE;
+use super::candidates::{Candidates, Met};
 use super::history::Feature;
 use super::model::Tail;
 use super::ranking::{GreedyAges, Ranker, Ranking, Subject};
@@ -20,8 +22,6 @@ use crate::model::key_map::KeyMap;
 use crate::random::Random;
 use crate::units::KeyHash;
 
-/// Keys sampled per eviction.
-const SAMPLE_SIZE: usize = 16;
 const STRATA: usize = 16;
 /// Who takes part. The first are the rankings, in their order; the last looks at what has died with another eye.
 const PARTS: [(Ranking, Tail); RIVALS] = [
@@ -71,6 +71,7 @@ impl Contest {
             cost_us: [0.0; STRATA],
             has_evicted: false,
             random: Random::new(seed),
+            candidates: Candidates::new(),
         };
         Contest { keys: Keys::default(), rivals: std::array::from_fn(rival), chosen: PARTS[0], windows: 0 }
     }
@@ -269,6 +270,7 @@ struct Rival {
     cost_us: [f64; STRATA],
     has_evicted: bool,
     random: Random,
+    candidates: Candidates,
 }
 
 impl Rival {
@@ -323,27 +325,36 @@ impl Rival {
         keys.slots[slot as usize].stays[self.number] = Stay { expires, n_requests, place: self.held.len() as u32 };
         self.used_bytes += size_bytes;
         self.held.push(slot);
+        // A newcomer that is worth less than what was met goes before it.
+        if alive.is_none() {
+            let (ranking, tail) = self.part;
+            let ranker = Ranker { ranking, table: &tables[tail as usize], ages: &self.ages, now };
+            let score = ranker.score(&keys.slots[slot as usize].subject(self.number));
+            self.candidates.offer(score, Met { place: slot, last: now });
+        }
     }
 
-    /// Evicts the lowest of a sample.
+    /// Evicts one, as the server would choose it.
     fn evict(&mut self, keys: &mut Keys, now: u64, table: &DensityTable) {
-        let ranker = Ranker { ranking: self.part.0, table, ages: &self.ages, now };
-        let places: [usize; SAMPLE_SIZE] = std::array::from_fn(|_| self.random.below(self.held.len() as u64) as usize);
-        // All are fetched before any is looked at, so that the waits for memory overlap.
-        let subjects = places.map(|place| keys.slots[self.held[place] as usize].subject(self.number));
-        let (mut victim, mut lowest) = (0, f32::INFINITY);
-        for (place, subject) in places.iter().zip(&subjects) {
-            let score = ranker.score(subject);
-            if score < lowest {
-                (victim, lowest) = (*place, score);
-            }
-        }
-        let slot = self.held[victim];
+        let Rival { part: (ranking, _), number, held, ages, random, candidates, .. } = self;
+        let ranker = Ranker { ranking: *ranking, table, ages, now };
+        let slots = &keys.slots;
+        let draw = || {
+            let place = held[random.below(held.len() as u64) as usize];
+            let subject = slots[place as usize].subject(*number);
+            Some((ranker.score(&subject), Met { place, last: subject.last }))
+        };
+        let is_as_met = |met: &Met| {
+            let slot = &slots[met.place as usize];
+            slot.stays[*number].place != NOWHERE && slot.shown.last == met.last
+        };
+        let slot = candidates.next(SAMPLE_SIZE as usize, draw, is_as_met).unwrap_or(held[0]);
         // No other ranking looks at ages once there are densities.
-        if self.part.0 == Ranking::Greedy || table.is_empty() {
-            self.ages.evicted(&keys.slots[slot as usize].subject(self.number), now);
+        if *ranking == Ranking::Greedy || table.is_empty() {
+            ages.evicted(&keys.slots[slot as usize].subject(*number), now);
         }
-        self.remove(keys, victim);
+        let place = keys.slots[slot as usize].stays[*number].place;
+        self.remove(keys, place as usize);
         keys.free_unless_held(slot);
         self.has_evicted = true;
     }
@@ -363,7 +374,7 @@ impl Rival {
     }
 
     fn memory_bytes(&self) -> usize {
-        self.held.capacity() * size_of::<u32>() + self.ages.memory_bytes()
+        self.held.capacity() * size_of::<u32>() + self.ages.memory_bytes() + self.candidates.memory_bytes()
     }
 
     fn resize(&mut self, keys: &mut Keys, capacity_bytes: u64) {
@@ -378,6 +389,7 @@ impl Rival {
 
     /// The slots have other numbers than before.
     fn find_again(&mut self, keys: &Keys) {
+        self.candidates.clear();
         for (number, slot) in keys.slots.iter().enumerate() {
             if let Some(held) = self.held.get_mut(slot.stays[self.number].place as usize) {
                 *held = number as u32;

@@ -6,6 +6,7 @@
 //! | `history` | what a key has shown, in two bytes, and the feature that it is ranked by |
 //! | `model`, `table` | how often keys of a feature are accessed at each age; what keeping them saves per time |
 //! | `ranking` | a key's score: density, density steadied by the long run, GDSF or recency |
+//! | `candidates` | who goes from a miniature cache |
 //! | `contest` | which of the four ranks, by miniature caches |
 //! | `learner` | when a window ends, what model and contest hear, and what is made of both |
 //! | `miss_costs` | what a miss of a key costs |
@@ -18,6 +19,7 @@
 //! The candidates are kept by `policy/pools.rs`. What keys have shown is remembered in `key_table.rs`, dated by the
 //! clock of `access_ring.rs`.
 
+mod candidates;
 mod contest;
 mod history;
 mod learner;

@@ -2,16 +2,20 @@
 //! same sample.
 //!
 //! Source: miniature simulation (Waldspurger et al., ATC'17): keys are sampled by their hash, and a cache of `C`
-//! bytes is stood for by one of `C` × rate. All eight rank by the ranking in force and the densities that were
-//! learned, and keep to tenants' bounds, as the server does. Differs from it: what a key has shown is the same in all
-//! caches and is kept once for all eight; and the server itself says how good the sample is. What of its misses is
-//! the sample's tells the share of the keys that miss, which is what caches are to be scaled by; and what the present
-//! size's cache misses too much or too little in a partition, all sizes do, in proportion. Misses that nobody
-//! answers, of keys that are nowhere, don't depend on memory. Cost: a look-up per sampled access, K scores per
-//! eviction and cache; about 100 bytes for each sampled key that fits into four times the memory.
+//! bytes is stood for by one of `C` × rate. All rank by the densities that were learned, choose and keep to tenants'
+//! bounds as the server does. Under half the memory or twice as much the contest may choose the other of the learned
+//! rankings. So there are two caches of these sizes, and the one that misses less counts. Differs from the source:
+//! what a key has shown is the same in all caches and is kept once; and the server itself says how good the sample
+//! is. What of its misses is the sample's tells the share of the keys that miss, which is what caches are to be
+//! scaled by. And what it misses is where predictions begin: of a smaller cache, what its miniature misses more than
+//! that of the present size is added; of a larger one there is less in proportion. Misses that nobody answers, of keys
+//! that are nowhere, don't depend on memory. Cost: a look-up per sampled access, K scores per eviction and cache; about
+//! 120 bytes for each sampled key that fits into four times the memory.
 
 use hashbrown::HashTable;
 
+use super::SAMPLE_SIZE;
+use super::candidates::{Candidates, Met};
 use super::contest::{KEYS_KEPT_ROOM_FOR, shrink};
 use super::history::Feature;
 use super::ranking::{GreedyAges, Ranker, Ranking, Subject};
@@ -27,13 +31,49 @@ pub const SCALES: [f64; 8] = [0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 4.0];
 /// Which of them is the present one.
 pub const PRESENT: usize = 3;
 /// Own memory for each key that is remembered, in bytes, at the most.
-pub const BYTES_PER_KEY: u64 = 120;
+pub const BYTES_PER_KEY: u64 = 140;
 /// So many keys are remembered at the most.
 pub const KEYS_MAX: usize = 1 << 15;
 
-/// Keys sampled per eviction, as the contest does: about what the server's shortlist makes of its ten.
-const SAMPLE_SIZE: usize = 16;
-/// So many times as many are drawn where few may go.
+/// How a cache ranks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum By {
+    /// As the server does.
+    InForce,
+    /// As the server does, but for [`Ranking::Density`] where that is [`Ranking::Steady`].
+    NotSteady,
+    /// [`Ranking::Steady`].
+    Steady,
+}
+
+impl By {
+    fn ranking(self, in_force: Ranking) -> Ranking {
+        match self {
+            By::NotSteady if in_force == Ranking::Steady => Ranking::Density,
+            By::InForce | By::NotSteady => in_force,
+            By::Steady => Ranking::Steady,
+        }
+    }
+}
+
+/// Which caches there are: their place in [`SCALES`], and how they rank. Near the present size the ranking is the same.
+const CACHES: [(usize, By); 12] = [
+    (0, By::NotSteady),
+    (0, By::Steady),
+    (1, By::NotSteady),
+    (1, By::Steady),
+    (2, By::InForce),
+    (3, By::InForce),
+    (4, By::InForce),
+    (5, By::InForce),
+    (6, By::NotSteady),
+    (6, By::Steady),
+    (7, By::NotSteady),
+    (7, By::Steady),
+];
+/// That of the present size.
+const PRESENT_CACHE: usize = 5;
+/// As a multiple of K, so many are drawn to find K keys of a tenant that is above its maximum.
 const PATIENCE: usize = 4;
 /// What a window weighs one window later.
 const DECAY: f64 = 0.7;
@@ -116,12 +156,13 @@ struct Known {
     partition: u8,
     n_held: u8,
     /// Where it stands in each cache, or `ABSENT`.
-    places: [u16; SCALES.len()],
+    places: [u16; CACHES.len()],
 }
 
-/// One size's cache.
+/// One cache.
 #[derive(Debug)]
 struct Small {
+    by: By,
     capacity_bytes: u64,
     used_bytes: u64,
     /// Places in `known`.
@@ -130,6 +171,18 @@ struct Small {
     /// Used bytes by tenant.
     by_tenant: [u64; PARTITIONS_MAX],
     ages: GreedyAges,
+    candidates: Candidates,
+}
+
+impl Small {
+    fn ranker<'a>(&'a self, (in_force, table, now): (Ranking, &'a DensityTable, u64)) -> Ranker<'a> {
+        Ranker { ranking: self.by.ranking(in_force), table, ages: &self.ages, now }
+    }
+
+    /// What its misses have cost.
+    fn cost_us(&self) -> f64 {
+        self.by_partition.iter().map(|account| account.cost_us).sum()
+    }
 }
 
 /// What a partition has in one cache, and has missed there.
@@ -157,24 +210,28 @@ pub struct Sizing {
     /// The sample's share of the keys that miss, over the rate.
     share: f64,
     is_full: bool,
-    accesses: u64,
+    /// K.
+    sample_size: usize,
+    steps: u64,
     random: Random,
 }
 
 impl Sizing {
     /// Empty caches of no size for keys sampled at `rate`; `step_ticks` as [`GreedyAges::new`] has it.
     pub fn new(rate: SampleRate, step_ticks: u64, seed: u64) -> Self {
-        let small = |_: &f64| Small {
+        let small = |&(_, by): &(usize, By)| Small {
+            by,
             capacity_bytes: 0,
             used_bytes: 0,
             held: Vec::new(),
             by_partition: Vec::new(),
             by_tenant: [0; PARTITIONS_MAX],
             ages: GreedyAges::growing(step_ticks),
+            candidates: Candidates::new(),
         };
         Sizing {
             rate,
-            caches: SCALES.iter().map(small).collect(),
+            caches: CACHES.iter().map(small).collect(),
             place_of: HashTable::new(),
             known: Vec::new(),
             free: Vec::new(),
@@ -184,7 +241,8 @@ impl Sizing {
             missed_there: 0.0,
             share: 1.0,
             is_full: false,
-            accesses: 0,
+            sample_size: SAMPLE_SIZE as usize,
+            steps: 0,
             random: Random::new(seed),
         }
     }
@@ -192,6 +250,11 @@ impl Sizing {
     /// The share of all keys that it looks at.
     pub fn rate(&self) -> SampleRate {
         self.rate
+    }
+
+    /// So many keys are met for each that goes from now on, 1 or more.
+    pub fn set_sample_size(&mut self, sample_size: usize) {
+        self.sample_size = sample_size.max(1);
     }
 
     /// The present size's cache is full: misses are counted.
@@ -204,9 +267,9 @@ impl Sizing {
         self.place_of.len()
     }
 
-    /// Accesses taken since this was last asked.
-    pub fn take_accesses(&mut self) -> u64 {
-        std::mem::take(&mut self.accesses)
+    /// Accesses of the sample, and keys evicted for them, since this was last asked: half a microsecond each.
+    pub fn take_steps(&mut self) -> u64 {
+        std::mem::take(&mut self.steps)
     }
 
     /// Takes one access of the sample at `now`; `feature` is what the key has shown with it, `expires` when its value
@@ -221,7 +284,7 @@ impl Sizing {
         if self.caches[0].capacity_bytes == 0 || !self.rate.takes(access.key) {
             return;
         }
-        self.accesses += 1;
+        self.steps += 1;
         self.missed_there += f64::from(u8::from(is_miss && self.is_full));
         let place = self.place(access.key);
         let is_over = |place: &u16| self.known[usize::from(*place)].subject.expires <= now;
@@ -246,16 +309,17 @@ impl Sizing {
             None => self.learn(access.key, subject, partition),
         };
         self.fit_partitions(usize::from(partition) + 1);
-        for cache in 0..SCALES.len() {
+        for cache in 0..CACHES.len() {
+            let rank = (ranking, table, now);
             if self.known[usize::from(place)].places[cache] == ABSENT {
                 if access.op == Op::Read && self.is_full {
                     let account = &mut self.caches[cache].by_partition[usize::from(partition)];
                     account.misses += 1.0;
                     account.cost_us += f64::from(penalty_us);
                 }
-                self.enter(place, cache);
+                self.enter(place, cache, rank);
             }
-            self.make_room(cache, place, (ranking, table, now));
+            self.make_room(cache, place, rank);
         }
         if self.known[usize::from(place)].n_held == 0 {
             self.forget(place);
@@ -280,7 +344,7 @@ impl Sizing {
     }
 
     fn learn(&mut self, key: KeyHash, subject: Subject, partition: u8) -> u16 {
-        let new = Known { key, subject, partition, n_held: 0, places: [ABSENT; SCALES.len()] };
+        let new = Known { key, subject, partition, n_held: 0, places: [ABSENT; CACHES.len()] };
         let place = match self.free.pop() {
             Some(place) => {
                 self.known[usize::from(place)] = new;
@@ -314,7 +378,7 @@ impl Sizing {
 
     fn caches_with(&self, place: u16) -> impl Iterator<Item = usize> + use<> {
         let places = self.known[usize::from(place)].places;
-        (0..SCALES.len()).filter(move |&cache| places[cache] != ABSENT)
+        (0..CACHES.len()).filter(move |&cache| places[cache] != ABSENT)
     }
 
     fn count(&mut self, cache: usize, partition: u8, bytes: i64) {
@@ -326,13 +390,18 @@ impl Sizing {
         add(&mut small.by_partition[usize::from(partition)].used_bytes);
     }
 
-    fn enter(&mut self, place: u16, cache: usize) {
+    fn enter(&mut self, place: u16, cache: usize, rank: (Ranking, &DensityTable, u64)) {
         let known = &mut self.known[usize::from(place)];
         known.places[cache] = self.caches[cache].held.len() as u16;
         known.n_held += 1;
         let (partition, size_bytes) = (known.partition, known.subject.size_bytes);
         push(&mut self.caches[cache].held, place);
         self.count(cache, partition, i64::from(size_bytes));
+        // A newcomer that is worth less than what was met goes before it.
+        let subject = self.known[usize::from(place)].subject;
+        let small = &mut self.caches[cache];
+        let score = small.ranker(rank).score(&subject);
+        small.candidates.offer(score, Met { place: place.into(), last: subject.last });
     }
 
     /// It is in that cache no more.
@@ -369,13 +438,16 @@ impl Sizing {
             if small.held.is_empty() || (!is_above && small.used_bytes <= small.capacity_bytes) {
                 return;
             }
-            let (is_full, only) = (small.used_bytes > small.capacity_bytes, is_above.then_some(owner.tenant));
-            let mut victim = self.victim(cache, only, rank);
-            if victim.is_none() && is_full {
-                victim = self.victim(cache, None, rank).or_else(|| Some(self.held_by_chance(cache)));
-            }
+            let victim = match small.used_bytes > small.capacity_bytes {
+                true if !is_above => Some(self.victim(cache, rank)),
+                is_full => {
+                    let of_tenant = self.victim_of(cache, owner.tenant, rank);
+                    of_tenant.or_else(|| is_full.then(|| self.victim(cache, rank)))
+                }
+            };
             // A tenant that is rarely met in so large a cache gives with one of its next accesses.
             let Some(victim) = victim else { return };
+            self.steps += 1;
             self.leave(victim, cache);
             if victim != place && self.known[usize::from(victim)].n_held == 0 {
                 self.forget(victim);
@@ -388,45 +460,51 @@ impl Sizing {
         held[self.random.below(held.len() as u64) as usize]
     }
 
-    /// The lowest of a sample of those that may go: of one tenant, or of all that hold more than they are guaranteed.
-    /// `None` where none was met.
-    fn victim(
-        &mut self,
-        cache: usize,
-        only: Option<u8>,
-        (ranking, table, now): (Ranking, &DensityTable, u64),
-    ) -> Option<u16> {
-        let small = &self.caches[cache];
-        let ranker = Ranker { ranking, table, ages: &small.ages, now };
-        let (mut victim, mut lowest, mut met) = (None, f32::INFINITY, 0);
-        for _ in 0..PATIENCE * SAMPLE_SIZE {
-            let place = small.held[self.random.below(small.held.len() as u64) as usize];
-            let known = &self.known[usize::from(place)];
-            let owner = self.owners.get(usize::from(known.partition)).copied().unwrap_or_default();
-            let may_go = match only {
-                Some(tenant) => owner.tenant == tenant,
-                None => {
-                    let min = scaled(owner.bytes_min, self.rate);
-                    min == 0 || small.by_tenant[usize::from(owner.tenant)] > min
-                }
-            };
-            if !may_go {
-                continue;
-            }
-            met += 1;
-            let score = ranker.score(&known.subject);
-            if score < lowest || victim.is_none() {
-                (victim, lowest) = (Some(place), score);
-            }
-            if met == SAMPLE_SIZE {
-                break;
-            }
-        }
-        if let Some(victim) = victim.filter(|_| ranking == Ranking::Greedy || table.is_empty()) {
-            let subject = self.known[usize::from(victim)].subject;
-            self.caches[cache].ages.evicted(&subject, now);
-        }
+    /// Who goes next of all that hold more than they are guaranteed; where hardly any does, anyone.
+    fn victim(&mut self, cache: usize, rank: (Ranking, &DensityTable, u64)) -> u16 {
+        let Sizing { caches, known, owners, random, rate, sample_size, .. } = self;
+        let Small { by, held, by_tenant, ages, candidates, .. } = &mut caches[cache];
+        let (in_force, table, now) = rank;
+        let ranker = Ranker { ranking: by.ranking(in_force), table, ages, now };
+        let draw = || {
+            let place = held[random.below(held.len() as u64) as usize];
+            let Known { partition, subject, .. } = &known[usize::from(place)];
+            let owner = owners.get(usize::from(*partition)).copied().unwrap_or_default();
+            let bytes_min = scaled(owner.bytes_min, *rate);
+            let may_go = bytes_min == 0 || by_tenant[usize::from(owner.tenant)] > bytes_min;
+            may_go.then(|| (ranker.score(subject), Met { place: place.into(), last: subject.last }))
+        };
+        let is_as_met = |met: &Met| {
+            let known = known.get(met.place as usize);
+            known.is_some_and(|known| known.places[cache] != ABSENT && known.subject.last == met.last)
+        };
+        let victim = candidates.next(*sample_size, draw, is_as_met);
+        let victim = victim.map_or_else(|| self.held_by_chance(cache), |place| place as u16);
+        self.went(cache, victim, rank);
         victim
+    }
+
+    /// The lowest of a sample of one tenant; `None` where none was met.
+    fn victim_of(&mut self, cache: usize, tenant: u8, rank: (Ranking, &DensityTable, u64)) -> Option<u16> {
+        let (small, random) = (&self.caches[cache], &mut self.random);
+        let ranker = small.ranker(rank);
+        let drawn = (0..PATIENCE * self.sample_size)
+            .map(|_| small.held[random.below(small.held.len() as u64) as usize])
+            .map(|place| (place, &self.known[usize::from(place)]))
+            .filter(|(_, known)| self.owners.get(usize::from(known.partition)).is_some_and(|o| o.tenant == tenant))
+            .take(self.sample_size);
+        let scores = drawn.map(|(place, known)| (place, ranker.score(&known.subject)));
+        let (victim, _) = scores.min_by(|a, b| a.1.total_cmp(&b.1))?;
+        self.went(cache, victim, rank);
+        Some(victim)
+    }
+
+    /// The ages of GDSF follow those that go, where they are looked at.
+    fn went(&mut self, cache: usize, victim: u16, (in_force, table, now): (Ranking, &DensityTable, u64)) {
+        let small = &mut self.caches[cache];
+        if small.by.ranking(in_force) == Ranking::Greedy || table.is_empty() {
+            small.ages.evicted(&self.known[usize::from(victim)].subject, now);
+        }
     }
 
     /// The rate at which keys are looked at: others go, and caches shrink with it. At a higher one they have to fill
@@ -437,7 +515,7 @@ impl Sizing {
         let is_gone = |place: &u16| !rate.takes(self.known[usize::from(*place)].key);
         let gone: Vec<u16> = self.place_of.iter().copied().filter(is_gone).collect();
         gone.into_iter().for_each(|place| self.forget(place));
-        for cache in 0..SCALES.len() {
+        for cache in 0..CACHES.len() {
             let bytes = (self.caches[cache].capacity_bytes as f64 * factor) as u64;
             self.resize(cache, bytes, None);
         }
@@ -455,7 +533,10 @@ impl Sizing {
         self.known.retain(|known| known.n_held > 0);
         shrink(&mut self.known);
         self.free = Vec::new();
-        self.caches.iter_mut().for_each(|small| shrink(&mut small.held));
+        for small in &mut self.caches {
+            shrink(&mut small.held);
+            small.candidates.clear();
+        }
         self.place_of = HashTable::with_capacity(self.known.len());
         for (place, known) in self.known.iter().enumerate() {
             let all = &self.known;
@@ -476,8 +557,8 @@ impl Sizing {
     /// What was counted counts no more: it was of another size.
     pub fn forget_counts(&mut self) {
         (self.seconds, self.measured, self.missed_there) = (0.0, Vec::new(), 0.0);
-        for small in &mut self.caches {
-            small.by_partition.iter_mut().for_each(|account| (account.misses, account.cost_us) = (0.0, 0.0));
+        for account in self.caches.iter_mut().flat_map(|small| &mut small.by_partition) {
+            *account = Account { used_bytes: account.used_bytes, ..Account::default() };
         }
     }
 
@@ -485,7 +566,7 @@ impl Sizing {
     fn resize(&mut self, cache: usize, capacity_bytes: u64, rank: Option<(Ranking, &DensityTable, u64)>) {
         self.caches[cache].capacity_bytes = capacity_bytes;
         while self.caches[cache].used_bytes > capacity_bytes {
-            let ranked = rank.and_then(|rank| self.victim(cache, None, rank));
+            let ranked = rank.map(|rank| self.victim(cache, rank));
             let place = ranked.unwrap_or_else(|| self.held_by_chance(cache));
             self.leave(place, cache);
             if self.known[usize::from(place)].n_held == 0 {
@@ -505,7 +586,7 @@ impl Sizing {
         if owners != self.owners {
             self.owners = owners;
             self.fit_partitions(self.owners.len());
-            for cache in 0..SCALES.len() {
+            for cache in 0..CACHES.len() {
                 self.caches[cache].by_tenant = [0; PARTITIONS_MAX];
                 for partition in 0..self.caches[cache].by_partition.len() {
                     let tenant = usize::from(self.owner(partition as u8).tenant);
@@ -514,8 +595,8 @@ impl Sizing {
                 }
             }
         }
-        for (cache, bytes) in capacities_bytes.into_iter().enumerate() {
-            let bytes = (bytes as f64 * self.rate.rate() * self.share) as u64;
+        for (cache, (size, _)) in CACHES.into_iter().enumerate() {
+            let bytes = (capacities_bytes[size] as f64 * self.rate.rate() * self.share) as u64;
             self.resize(cache, bytes.max(1), Some(rank));
         }
     }
@@ -523,7 +604,7 @@ impl Sizing {
     /// Ends a window of so many seconds in which partitions were seen to do this; what is expected of each size from
     /// now on.
     pub fn end_window(&mut self, now: &[Measured], seconds: f64) -> Expectations {
-        let present = &self.caches[PRESENT];
+        let present = &self.caches[PRESENT_CACHE];
         if !self.is_full {
             // What is counted begins with the next window.
             self.is_full =
@@ -538,9 +619,13 @@ impl Sizing {
         let share = (self.missed_there + MISSES_BELIEVED) / (missed * self.rate.rate() + MISSES_BELIEVED);
         self.share = share.clamp(1.0 / OFF_MAX, OFF_MAX);
         self.missed_there *= DECAY;
-        let by_size = (0..SCALES.len())
-            .map(|cache| (0..now.len()).map(|partition| self.expected(cache, partition)).collect())
-            .collect();
+        let of_size = |size: usize| {
+            let of_this = (0..CACHES.len()).filter(|&cache| CACHES[cache].0 == size);
+            let cost_us = |cache: &usize| self.caches[*cache].cost_us();
+            let cheapest = of_this.min_by(|a, b| cost_us(a).total_cmp(&cost_us(b))).unwrap_or(PRESENT_CACHE);
+            (0..now.len()).map(|partition| self.expected(cheapest, partition)).collect()
+        };
+        let by_size = (0..SCALES.len()).map(of_size).collect();
         let per_second = |measured: &Measured| measured.reads / self.seconds.max(1e-6);
         let expectations = Expectations { reads_per_second: self.measured.iter().map(per_second).collect(), by_size };
         for account in self.caches.iter_mut().flat_map(|small| &mut small.by_partition) {
@@ -551,28 +636,25 @@ impl Sizing {
     }
 
     fn expected(&self, cache: usize, partition: usize) -> Expected {
-        let (its, present) =
-            (&self.caches[cache].by_partition[partition], &self.caches[PRESENT].by_partition[partition]);
+        let [its, present] = [cache, PRESENT_CACHE].map(|cache| &self.caches[cache].by_partition[partition]);
         let measured = &self.measured[partition];
         let used_bytes = its.used_bytes as f64 / (self.rate.rate() * self.share);
         if measured.reads <= 0.0 {
             return Expected { used_bytes, ..Expected::default() };
         }
         let unanswered = ((measured.misses - measured.answered) / measured.reads).clamp(0.0, 1.0);
-        let seen = measured.misses / measured.reads;
-        // In accesses of the sample.
-        let sampled = self.rate.rate() * self.share;
-        let scale = (measured.answered * sampled + MISSES_ENOUGH) / (present.misses + MISSES_ENOUGH);
-        let more = scale * (its.misses - present.misses) / (measured.reads * sampled);
-        let lost_us_per_second = measured.miss_us / self.seconds.max(1e-6);
-        let more_us = match present.misses >= MISSES_ENOUGH && present.cost_us > 0.0 {
-            true => lost_us_per_second * (its.cost_us - present.cost_us) / present.cost_us,
-            false => (its.cost_us - present.cost_us) / (sampled * self.seconds.max(1e-6)),
+        // What a smaller cache misses more is counted; what a larger one misses no more is in proportion.
+        let scale = match its.misses < present.misses {
+            true => (measured.answered * self.rate.rate() + MISSES_ENOUGH) / (present.misses + MISSES_ENOUGH),
+            false => 1.0,
         };
+        let of_all = scale / self.rate.rate();
+        let misses = measured.misses + of_all * (its.misses - present.misses);
+        let lost_us = measured.miss_us + of_all * (its.cost_us - present.cost_us);
         Expected {
             used_bytes,
-            miss_ratio: (seen + more).clamp(unanswered, 1.0),
-            lost_us_per_second: (lost_us_per_second + more_us).max(0.0),
+            miss_ratio: (misses / measured.reads).clamp(unanswered, 1.0),
+            lost_us_per_second: (lost_us / self.seconds.max(1e-6)).max(0.0),
         }
     }
 
@@ -582,6 +664,7 @@ impl Sizing {
             small.held.capacity() * size_of::<u16>()
                 + small.by_partition.capacity() * size_of::<Account>()
                 + small.ages.memory_bytes()
+                + small.candidates.memory_bytes()
                 + size_of::<Small>()
         };
         self.caches.iter().map(of_cache).sum::<usize>()
@@ -633,8 +716,9 @@ mod tests {
             let access = Access { penalty_us: 100.0, ..Access::read(key, SIZE) };
             let shown = (now, History::default().accessed(0, 0, 1e-6).feature(0), u64::MAX);
             let partition = PartitionId(partition);
-            let missed =
-                |real: &Sizing| real.caches[PRESENT].by_partition.get(partition.index()).map_or(0.0, |a| a.misses);
+            let missed = |real: &Sizing| {
+                real.caches[PRESENT_CACHE].by_partition.get(partition.index()).map_or(0.0, |a| a.misses)
+            };
             let before = missed(&real);
             real.is_full = true;
             real.record(&access, (partition, false), shown, (Ranking::Idle, &table));
@@ -683,6 +767,29 @@ mod tests {
             }
             assert!((expectations.reads_per_second[0] - 5_000.0).abs() < 1.0);
         }
+    }
+
+    /// Of the two caches of a size the one that misses less counts, whichever ranking is in force.
+    #[test]
+    fn of_two_rankings_the_cheaper_is_expected() {
+        let rankings = |by: By| [Ranking::Density, Ranking::Steady, Ranking::Idle].map(|in_force| by.ranking(in_force));
+        assert_eq!(rankings(By::InForce), [Ranking::Density, Ranking::Steady, Ranking::Idle]);
+        assert_eq!(rankings(By::NotSteady), [Ranking::Density, Ranking::Density, Ranking::Idle]);
+        assert_eq!(rankings(By::Steady), [Ranking::Steady; 3]);
+        let (mut sizing, _) = run(1.0, 5_000, 40_000, |random| (0, random.below(1_000)));
+        let half = (0..CACHES.len()).filter(|&cache| SCALES[CACHES[cache].0] == 0.5);
+        let told = half.map(|dear| {
+            sizing.forget_counts();
+            for cache in 0..CACHES.len() {
+                let misses = if cache == dear { 900.0 } else { 600.0 };
+                let account = &mut sizing.caches[cache].by_partition[0];
+                (account.misses, account.cost_us) = (misses, 100.0 * misses);
+            }
+            let measured = Measured { reads: 1_000.0, misses: 600.0, answered: 600.0, miss_us: 60_000.0 };
+            let expected = sizing.end_window(&[measured], 1.0).by_size[1][0];
+            (expected.miss_ratio, expected.lost_us_per_second)
+        });
+        assert_eq!(told.collect::<Vec<_>>(), [(0.6, 60_000.0); 2]);
     }
 
     /// A tenant that is guaranteed all it needs misses nothing at any size that holds it, whatever the other does.

@@ -14,6 +14,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use super::jemalloc::page_bytes;
 use super::server::Server;
@@ -73,7 +74,8 @@ impl FilePages {
     }
 
     /// One chunk of the range from `start`, of which `mapped_bytes` are the file's: how many pages were flushed, at
-    /// the most `max`, and whether some are left. Those `spared` are passed over, counted from the start.
+    /// the most `max`, and whether some are left. Those `spared` are passed over, counted from the start. Ends where
+    /// the disk keeps it waiting: after the write that was under way at `until`.
     ///
     /// # Safety
     /// The pages are mapped from the file at their distance from `start`, and nobody writes to values in them
@@ -84,7 +86,7 @@ impl FilePages {
         mapped_bytes: usize,
         chunk: usize,
         spared: &[usize],
-        max: usize,
+        (max, until): (usize, Instant),
     ) -> (usize, bool) {
         let pages = CHUNK_BYTES / self.page_bytes;
         let mut flags = vec![0u8; pages * 8];
@@ -109,6 +111,9 @@ impl FilePages {
                     Ok(()) => done += i - from,
                     // The disk is full, say: what was written stays in memory.
                     Err(_) => return (done, false),
+                }
+                if Instant::now() >= until {
+                    return (done, true);
                 }
             } else {
                 is_left |= is_written(i);
@@ -189,6 +194,10 @@ pub(super) fn watch_forks() -> Result<(), String> {
 mod tests {
     use super::*;
 
+    fn later() -> Instant {
+        Instant::now() + std::time::Duration::from_secs(3600)
+    }
+
     /// Addresses of a chunk, mapped from the file.
     struct Chunk(*mut u8);
 
@@ -240,7 +249,7 @@ mod tests {
                 unsafe { chunk.0.write_bytes(round as u8 | 1, CHUNK_BYTES) };
                 begin.wait();
                 // SAFETY: mapped as above, and written to before only.
-                unsafe { pages.flush(chunk.0, CHUNK_BYTES, 0, &[], usize::MAX) };
+                unsafe { pages.flush(chunk.0, CHUNK_BYTES, 0, &[], (usize::MAX, later())) };
                 end.wait();
                 stale += chunk.bytes().iter().filter(|byte| **byte != 0).count();
             }
@@ -255,12 +264,18 @@ mod tests {
         // SAFETY: mapped above.
         unsafe { chunk.0.write_bytes(7, 3 * pages.page_bytes) };
         // SAFETY: as above.
-        let flush = |spared: &[usize]| unsafe { pages.flush(chunk.0, CHUNK_BYTES, 0, spared, usize::MAX) };
+        let flush_until =
+            |until, spared: &[usize]| unsafe { pages.flush(chunk.0, CHUNK_BYTES, 0, spared, (usize::MAX, until)) };
+        let flush = |spared: &[usize]| flush_until(later(), spared);
         assert_eq!(flush(&[1]), (2, true));
         assert!(chunk.bytes()[..3 * pages.page_bytes].iter().all(|byte| *byte == 7));
         let mut held = vec![0; 3 * pages.page_bytes];
         pages.file.read_exact_at(&mut held, 0).unwrap();
         assert_eq!(held.iter().filter(|byte| **byte == 7).count(), 2 * pages.page_bytes);
         assert_eq!(flush(&[]), (1, false));
+        // SAFETY: as above.
+        unsafe { chunk.0.write_bytes(8, 3 * pages.page_bytes) };
+        assert_eq!(flush_until(Instant::now(), &[1]), (1, true), "one write, and what comes after it is left");
+        assert_eq!(flush(&[]), (2, false));
     }
 }

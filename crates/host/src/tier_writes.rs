@@ -1,8 +1,13 @@
 //! What was written to values that lie in a file, and is not in the file yet.
+//!
+//! The main thread puts it there. While a disk is behind with what others write, the kernel has whoever writes to a
+//! file wait, for up to a fifth of a second each time. So a flush ends with the first write that took long, and the
+//! next ones wait: what is not in the file is in memory.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use super::MainThread;
 use super::jemalloc::page_bytes;
@@ -14,6 +19,33 @@ const CHUNKS_BEHIND: usize = 4;
 /// Pages that took values last are left until others did: the next values go there too.
 const RECENT: usize = 16;
 
+/// A flush that takes so long waits for the disk.
+const LONG: Duration = Duration::from_millis(10);
+/// None begins then for so many times as long as it took.
+const RESTS: u32 = 20;
+
+/// When the next flush may begin.
+#[derive(Debug, Default)]
+struct Rest {
+    until: Option<Instant>,
+}
+
+impl Rest {
+    fn is_over(&mut self, now: Instant) -> bool {
+        self.until.take_if(|until| *until <= now);
+        self.until.is_none()
+    }
+
+    /// A flush took from `began` to `now`. True where it waited.
+    fn after(&mut self, began: Instant, now: Instant) -> bool {
+        let took = now - began;
+        if took >= LONG {
+            self.until = Some(now + RESTS * took);
+        }
+        took >= LONG
+    }
+}
+
 /// Which parts of a file's pages may have been written since they were flushed.
 #[derive(Default)]
 struct Written {
@@ -24,6 +56,7 @@ struct Written {
     n: usize,
     /// Where the search for what the server wrote by itself stands.
     cursor: usize,
+    rest: Rest,
 }
 
 /// The pages of a file, and what was written to them. See the file's opening.
@@ -85,19 +118,25 @@ impl FileWrites {
         }
     }
 
-    /// Puts what was written into the file, about `pages_max` pages of it. Returns how many pages.
+    /// Puts what was written into the file, about `pages_max` pages of it, fewer where the disk keeps it waiting, and none
+    /// for a while after that. Returns how many pages.
     pub(super) fn flush(&self, _proof: &impl MainThread, range: &Range, pages_max: usize, search: bool) -> usize {
         if has_child() {
             return 0;
         }
         let mut written = self.written();
+        let began = Instant::now();
+        if !written.rest.is_over(began) {
+            self.wants_flush.store(false, Ordering::Relaxed);
+            return 0;
+        }
         let (end, mapped) = {
             let taken = range.taken();
             (taken.next, taken.mapped)
         };
         let flush_chunk = |chunk: usize, spared: &[usize], max| {
             // SAFETY: so much is mapped, for good; values in it are written by the main thread only, which is here.
-            unsafe { self.pages.flush(range.start(), mapped, chunk, spared, max) }
+            unsafe { self.pages.flush(range.start(), mapped, chunk, spared, (max, began + LONG)) }
         };
         let mut flushed = 0;
         let due = written.chunks.len();
@@ -107,7 +146,7 @@ impl FileWrites {
             flushed += flush_chunk(chunk, &written.recent, pages_max).0;
         }
         for _ in 0..due {
-            if flushed >= pages_max {
+            if flushed >= pages_max || began.elapsed() >= LONG {
                 break;
             }
             let Some(chunk) = written.chunks.pop_front() else { break };
@@ -117,8 +156,23 @@ impl FileWrites {
                 written.chunks.push_back(chunk);
             }
         }
-        self.wants_flush.store(flushed >= pages_max, Ordering::Relaxed);
+        let has_waited = written.rest.after(began, Instant::now());
+        self.wants_flush.store(flushed >= pages_max && !has_waited, Ordering::Relaxed);
         self.flushed.fetch_add(flushed, Ordering::Relaxed);
         flushed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn after_a_long_flush_the_next_ones_wait() {
+        let (mut rest, began) = (Rest::default(), Instant::now());
+        assert!(!rest.after(began, began + LONG / 2) && rest.is_over(began));
+        let now = began + LONG;
+        assert!(rest.after(began, now) && !rest.is_over(now + (RESTS - 1) * LONG));
+        assert!(rest.is_over(now + RESTS * LONG) && rest.is_over(now));
     }
 }

@@ -158,8 +158,8 @@ impl Tenure {
         let (evictor, walk) = (&mut self.evictor, &mut self.walk);
         let Relief { evicted, ran_out } =
             server.telling_of_unlinks(|server, unlinks| evictor.relieve(server, unlinks, walk, &mut guides, &orders));
-        if ran_out && when == When::BeforeReplies {
-            self.pressure.load.ran_out();
+        if when == When::BeforeReplies {
+            self.pressure.load.slice_ended(ran_out);
         }
         self.pressure.short_since_us = None;
         self.memory.nothing_expires &= evicted == 0;

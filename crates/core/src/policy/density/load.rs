@@ -17,6 +17,12 @@ const WEIGHT: f64 = 0.1;
 /// So many keys are looked at where time runs out, of which newcomers are one each. On the ladder that costs 4 % of
 /// the latency, and one key all that there is to win.
 const FEWEST: u32 = 2;
+/// A slice that ran out of time counts as many as so many that didn't: one large value among small ones is no reason,
+/// nor is another program that had the core.
+const LATE: u32 = 3;
+/// So many of these make it one key fewer.
+const LATE_PER_KEY: u32 = 8;
+const LATE_MAX: u32 = LATE_PER_KEY * (SAMPLE_SIZE_DEFAULT - FEWEST + 1) - 1;
 
 /// The share of its time that the main thread is at work. See the file's opening.
 #[derive(Clone, Copy, Debug, Default)]
@@ -24,8 +30,8 @@ pub struct Load {
     /// Time and processor time when it was last looked at, in µs.
     seen: Option<(u64, u64)>,
     share: f64,
-    /// Keys fewer, since slices ended for want of time.
-    fewer: u32,
+    /// How many more slices ended for want of time than not, see [`LATE`].
+    late: u32,
     /// One did since the last tick.
     has_run_out: bool,
 }
@@ -38,19 +44,25 @@ impl Load {
             let share = (cpu_us.saturating_sub(before_us) as f64 / elapsed_us).min(1.0);
             self.share += WEIGHT * (share - self.share);
         }
-        self.fewer -= u32::from(!self.has_run_out && self.fewer > 0);
-        self.has_run_out = false;
+        if !std::mem::take(&mut self.has_run_out) {
+            self.late = self.late.saturating_sub(LATE_PER_KEY);
+        }
     }
 
-    /// A slice of eviction has ended with keys left to free.
-    pub fn ran_out(&mut self) {
-        self.fewer = (self.fewer + 1).min(SAMPLE_SIZE_DEFAULT - FEWEST);
-        self.has_run_out = true;
+    /// A slice of eviction has ended, with keys left to free or without.
+    pub fn slice_ended(&mut self, ran_out: bool) {
+        self.late = if ran_out { (self.late + LATE).min(LATE_MAX) } else { self.late.saturating_sub(1) };
+        self.has_run_out |= ran_out;
     }
 
-    /// True while slices end so.
+    /// True while more than one in [`LATE`] + 1 ends with keys left to free.
     pub fn runs_out(&self) -> bool {
-        self.fewer > 0
+        self.fewer() > 0
+    }
+
+    /// Keys fewer, since slices ended for want of time.
+    fn fewer(&self) -> u32 {
+        self.late / LATE_PER_KEY
     }
 
     /// The share of late, 0 to 1.
@@ -70,8 +82,8 @@ impl Load {
             _ if are_waiting && self.is_busy() => 0.0,
             share => ((FULL - share) / (FULL - BUSY)).clamp(0.0, 1.0),
         };
-        if are_waiting && self.fewer > 0 {
-            return set.min(SAMPLE_SIZE_DEFAULT - self.fewer);
+        if are_waiting && self.runs_out() {
+            return set.min(SAMPLE_SIZE_DEFAULT - self.fewer());
         }
         // As many as the server itself looks at.
         let few = set.min(SAMPLE_SIZE_DEFAULT);
@@ -110,11 +122,12 @@ mod tests {
     fn where_time_runs_out_fewer_are_looked_at_until_it_does_no_more() {
         let mut load = after(200, 1.0);
         let looks = |load: &Load| (load.samples(10, true), load.samples(1, true), load.samples(10, false));
-        let fewer = (0..5).map(|_| {
-            load.ran_out();
-            looks(&load)
+        let fewer = (0..11).map(|_| {
+            load.slice_ended(true);
+            looks(&load).0
         });
-        assert_eq!(fewer.collect::<Vec<_>>(), [(4, 1, 5), (3, 1, 5), (2, 1, 5), (2, 1, 5), (2, 1, 5)]);
+        assert_eq!(fewer.collect::<Vec<_>>(), [5, 5, 4, 4, 4, 3, 3, 2, 2, 2, 2]);
+        assert_eq!(looks(&load), (2, 1, 5));
         let (now_us, cpu_us) = (20_100_000, 20_100_000);
         load.look(now_us, cpu_us);
         assert_eq!(looks(&load).0, 2, "it did since the last tick");
@@ -123,5 +136,16 @@ mod tests {
             (load.samples(10, true), load.runs_out())
         });
         assert_eq!(more.collect::<Vec<_>>(), [(3, true), (4, true), (5, false), (5, false)]);
+    }
+
+    /// A large value now and then has a slice run out of time, and no fewer keys would help.
+    #[test]
+    fn one_slice_in_five_that_runs_out_is_no_reason_to_look_at_fewer() {
+        let k = |one_in: u32| {
+            let mut load = Load::default();
+            (0..1_000).for_each(|i| load.slice_ended(i % one_in == 0));
+            load.samples(10, true)
+        };
+        assert_eq!([1, 2, 5, 20].map(k), [2, 2, 10, 10]);
     }
 }

@@ -55,7 +55,7 @@ impl Load {
         self.has_run_out |= ran_out;
     }
 
-    /// True while more than one in [`LATE`] + 1 ends with keys left to free.
+    /// True while more than one slice in four ends with keys left to free.
     pub fn runs_out(&self) -> bool {
         self.fewer() > 0
     }

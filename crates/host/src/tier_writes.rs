@@ -2,7 +2,7 @@
 //!
 //! The main thread puts it there. While a disk is behind with what others write, the kernel has whoever writes to a
 //! file wait, for up to a fifth of a second each time. So a flush ends with the first write that took long, and the
-//! next ones wait: what is not in the file is in memory.
+//! next ones wait, unless so much waits that memory would fill with it. (`MAX_PAUSE` in Linux's `mm/page-writeback.c`.)
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -23,6 +23,8 @@ const RECENT: usize = 16;
 const LONG: Duration = Duration::from_millis(10);
 /// None begins then for so many times as long as it took.
 const RESTS: u32 = 20;
+/// … unless more chunks wait. These are 128 MB at the most.
+const CHUNKS_RESTING: usize = 64;
 
 /// When the next flush may begin.
 #[derive(Debug, Default)]
@@ -118,15 +120,15 @@ impl FileWrites {
         }
     }
 
-    /// Puts what was written into the file, about `pages_max` pages of it, fewer where the disk keeps it waiting, and none
-    /// for a while after that. Returns how many pages.
+    /// Puts what was written into the file, about `pages_max` pages of it. Where the disk keeps it waiting these are
+    /// fewer, and for a while after that none. Returns how many.
     pub(super) fn flush(&self, _proof: &impl MainThread, range: &Range, pages_max: usize, search: bool) -> usize {
         if has_child() {
             return 0;
         }
         let mut written = self.written();
         let began = Instant::now();
-        if !written.rest.is_over(began) {
+        if !written.rest.is_over(began) && written.chunks.len() <= CHUNKS_RESTING {
             self.wants_flush.store(false, Ordering::Relaxed);
             return 0;
         }

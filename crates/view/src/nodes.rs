@@ -220,18 +220,17 @@ mod tests {
             assert!(parse_address(text).unwrap_err().to_string().contains("HOST:PORT"), "{text}");
         }
     }
+
     #[test]
     fn other_nodes_are_reached_as_the_first_is() {
         let to = |url: &str| elsewhere(parse_address(url).unwrap().addr(), "10.0.0.2".to_owned(), 7001).to_string();
         let of = |url: &str| parse_address(url).unwrap().addr().to_string();
         assert_eq!(to("10.0.0.1:7000"), of("10.0.0.2:7001"));
-        assert!(matches!(
-            elsewhere(
-                &ConnectionAddr::TcpTls { host: String::new(), port: 1, insecure: true, tls_params: None },
-                "10.0.0.2".to_owned(),
-                7001
-            ),
-            ConnectionAddr::TcpTls { port: 7001, insecure: true, .. }
-        ));
+        let by_tls = ConnectionAddr::TcpTls { host: String::new(), port: 1, insecure: true, tls_params: None };
+        let ConnectionAddr::TcpTls { host, port, insecure, .. } = elsewhere(&by_tls, "10.0.0.2".to_owned(), 7001)
+        else {
+            panic!("by TLS as the first")
+        };
+        assert_eq!((host.as_str(), port, insecure), ("10.0.0.2", 7001, true));
     }
 }

@@ -11,7 +11,7 @@
 use super::over_target::OverTarget;
 use super::shortlist::Shortlist;
 use crate::decide::sample_size::SAMPLE_SIZE_DEFAULT;
-use crate::units::{PARTITIONS_MAX, PartitionId};
+use crate::units::PartitionId;
 
 /// Keys on a partition's shortlist: with as many, what is met of 10 keys an eviction is worth what 64 are with 8.
 pub const SHORTLIST: usize = 32;
@@ -67,7 +67,7 @@ fn most_above(used_bytes: &[u64], limits: &[u64], over: OverTarget) -> Option<Do
     ids.filter(|id| over.holds(*id)).max_by_key(above).map(Donor::Partition)
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Pool<T> {
     victims: Shortlist<T>,
     /// Keys met, less K for each that went: what it may still give.
@@ -81,7 +81,7 @@ impl<T> Pool<T> {
 }
 
 /// The candidates of all partitions. `T` is how the caller knows a key again.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Pools<T> {
     /// Of the partitions up to the last of which a key was ever offered: most caches have few, and all are looked
     /// through for each victim.
@@ -100,8 +100,8 @@ pub struct Pools<T> {
 impl<T> Pools<T> {
     /// Empty lists; `sample_size` is K, at least 1.
     pub fn new(sample_size: usize) -> Self {
-        let pools = Vec::with_capacity(PARTITIONS_MAX);
-        Pools { pools, sample_size: sample_size.max(1), sample_sizes: Vec::new(), used_up: 0, is_strict: false }
+        let sample_size = sample_size.max(1);
+        Pools { pools: Vec::new(), sample_size, sample_sizes: Vec::new(), used_up: 0, is_strict: false }
     }
 
     /// Changes K, for any partition and by partition.
@@ -124,6 +124,12 @@ impl<T> Pools<T> {
             Donor::Partition(id) => self.sample_sizes.get(id.index()).copied().unwrap_or(self.sample_size),
             Donor::Anyone => self.sample_size,
         }
+    }
+
+    /// Own memory, in bytes.
+    pub fn memory_bytes(&self) -> usize {
+        let lists: usize = self.pools.iter().map(|pool| pool.victims.memory_bytes()).sum();
+        lists + self.pools.capacity() * size_of::<Pool<T>>() + self.sample_sizes.capacity() * size_of::<usize>()
     }
 
     /// Forgets all candidates: they were made under another plan.

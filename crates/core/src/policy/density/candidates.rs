@@ -1,14 +1,16 @@
 //! Who goes from a miniature cache: of the keys met by chance the lowest are kept for the next evictions, as the server
-//! does (`policy/pools.rs`).
+//! does, by the same lists (`policy/pools.rs`).
 //!
-//! A miniature that took the lowest of each sample and forgot the rest would choose worse than the server: on a stream
-//! much like a loop it missed twice as many. Cost: K scores an eviction; 1.5 KB.
+//! A miniature that took the lowest of each sample and forgot the rest would choose worse than the server. Cost: K
+//! scores an eviction; 1.5 KB.
 
-use crate::policy::pools::SHORTLIST;
-use crate::policy::shortlist::Shortlist;
+use crate::policy::pools::{Donor, Pools};
+use crate::units::PartitionId;
 
 /// As many more are drawn where few may go, as a multiple of K.
 const PATIENCE: usize = 4;
+/// One list for all: a sample has few keys of a partition.
+const ALL: PartitionId = PartitionId(0);
 
 /// A key that was met.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,43 +23,38 @@ pub(super) struct Met {
 
 /// The lowest of those that were met. See the file's opening.
 #[derive(Clone, Debug)]
-pub(super) struct Candidates {
-    lowest: Shortlist<Met>,
-    /// Keys met, less K for each that went.
-    met: usize,
-}
+pub(super) struct Candidates(Pools<Met>);
 
 impl Candidates {
     pub fn new() -> Self {
-        Candidates { lowest: Shortlist::new(SHORTLIST), met: 0 }
+        Candidates(Pools::new(1))
     }
 
     /// One was met, or has just entered.
     #[inline]
     pub fn offer(&mut self, score: f32, met: Met) {
-        self.met += 1;
-        self.lowest.offer(f64::from(score), || met);
+        self.0.offer(ALL, f64::from(score), || met);
     }
 
-    /// The next to go, of `k` for each that does. `draw` meets one by chance, `None` where that may not go; `is_as_met` tells whether one that was
-    /// met before is there still, and was not accessed since. `None` where too few were met that may go.
+    /// The next to go, of `k` met for each. `draw` meets one by chance, `None` where that may not go; `may_go` tells
+    /// whether one that was met before still may, and was not accessed since. `None` where too few may.
     pub fn next(
         &mut self,
         k: usize,
         mut draw: impl FnMut() -> Option<(f32, Met)>,
-        is_as_met: impl Fn(&Met) -> bool,
+        may_go: impl Fn(&Met) -> bool,
     ) -> Option<u32> {
+        self.0.set_sample_sizes(k, &[]);
         let mut patience = PATIENCE * k;
         loop {
-            while patience > 0 && (self.met < k || self.lowest.is_empty()) {
+            while patience > 0 && !self.0.is_ready(Donor::Anyone) {
                 patience -= 1;
                 if let Some((score, met)) = draw() {
                     self.offer(score, met);
                 }
             }
-            let met = self.lowest.pop()?;
-            self.met = self.met.min(SHORTLIST * k).saturating_sub(k);
-            if is_as_met(&met) {
+            let met = self.0.take(Donor::Anyone)?;
+            if may_go(&met) {
                 return Some(met.place);
             }
         }
@@ -65,22 +62,19 @@ impl Candidates {
 
     /// Forgets all: places are others' now.
     pub fn clear(&mut self) {
-        self.lowest.clear();
-        self.met = 0;
+        self.0.clear();
     }
 
     /// Own memory, in bytes.
     pub fn memory_bytes(&self) -> usize {
-        self.lowest.memory_bytes()
+        self.0.memory_bytes()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::pools::{Donor, Pools};
     use crate::random::Random;
-    use crate::units::PartitionId;
 
     const KEYS: usize = 1_000;
     const K: usize = 10;
@@ -101,41 +95,24 @@ mod tests {
         lower as f64 / 5_000.0
     }
 
-    /// Much as the server chooses: far lower than the lowest of sixteen would be.
+    /// What was met before is worth far more than a larger sample.
     #[test]
-    fn it_chooses_as_the_server_does() {
+    fn those_that_go_are_far_lower_than_the_lowest_of_sixteen() {
         let mut candidates = Candidates::new();
         let met = |place: usize, scores: &[f32]| Met { place: place as u32, last: u64::from(scores[place].to_bits()) };
         let own = mean_rank(|scores, random, came| {
             came.iter().for_each(|&place| candidates.offer(scores[place], met(place, scores)));
-            let draw = || Some(random.below(KEYS as u64) as usize).map(|place| (scores[place], met(place, scores)));
-            let is_as_met = |one: &Met| *one == met(one.place as usize, scores);
-            candidates.next(K, draw, is_as_met).unwrap() as usize
-        });
-        let mut pools = Pools::new(K);
-        let servers = mean_rank(|scores, random, came| {
-            let offer = |pools: &mut Pools<Met>, place: usize| {
-                pools.offer(PartitionId(0), scores[place].into(), || met(place, scores));
+            let draw = || {
+                let place = random.below(KEYS as u64) as usize;
+                Some((scores[place], met(place, scores)))
             };
-            came.iter().for_each(|&place| offer(&mut pools, place));
-            loop {
-                while !pools.will_do(Donor::Anyone, 0) {
-                    offer(&mut pools, random.below(KEYS as u64) as usize);
-                }
-                let one = pools.take(Donor::Anyone).unwrap();
-                if one == met(one.place as usize, scores) {
-                    return one.place as usize;
-                }
-            }
+            candidates.next(K, draw, |one| *one == met(one.place as usize, scores)).unwrap() as usize
         });
-        let lowest_of = |n: usize| {
-            mean_rank(move |scores, random, _| {
-                let drawn = (0..n).map(|_| random.below(KEYS as u64) as usize);
-                drawn.min_by(|&a, &b| scores[a].total_cmp(&scores[b])).unwrap()
-            })
-        };
-        assert!((own / servers - 1.0).abs() < 0.1, "{own} {servers}");
-        assert!(own < 0.7 * lowest_of(16), "{own} {}", lowest_of(16));
+        let lowest_of_sixteen = mean_rank(|scores, random, _| {
+            let drawn = (0..16).map(|_| random.below(KEYS as u64) as usize);
+            drawn.min_by(|&a, &b| scores[a].total_cmp(&scores[b])).unwrap()
+        });
+        assert!(5.0 * own < lowest_of_sixteen, "{own} {lowest_of_sixteen}");
     }
 
     /// One that was accessed since it was met doesn't go, and where nothing may go, nothing does.

@@ -162,7 +162,6 @@ struct Known {
 /// One cache.
 #[derive(Debug)]
 struct Small {
-    by: By,
     capacity_bytes: u64,
     used_bytes: u64,
     /// Places in `known`.
@@ -175,10 +174,6 @@ struct Small {
 }
 
 impl Small {
-    fn ranker<'a>(&'a self, (in_force, table, now): (Ranking, &'a DensityTable, u64)) -> Ranker<'a> {
-        Ranker { ranking: self.by.ranking(in_force), table, ages: &self.ages, now }
-    }
-
     /// What its misses have cost.
     fn cost_us(&self) -> f64 {
         self.by_partition.iter().map(|account| account.cost_us).sum()
@@ -219,8 +214,7 @@ pub struct Sizing {
 impl Sizing {
     /// Empty caches of no size for keys sampled at `rate`; `step_ticks` as [`GreedyAges::new`] has it.
     pub fn new(rate: SampleRate, step_ticks: u64, seed: u64) -> Self {
-        let small = |&(_, by): &(usize, By)| Small {
-            by,
+        let small = |_: &(usize, By)| Small {
             capacity_bytes: 0,
             used_bytes: 0,
             held: Vec::new(),
@@ -400,7 +394,7 @@ impl Sizing {
         // A newcomer that is worth less than what was met goes before it.
         let subject = self.known[usize::from(place)].subject;
         let small = &mut self.caches[cache];
-        let score = small.ranker(rank).score(&subject);
+        let score = ranker(cache, &small.ages, rank).score(&subject);
         small.candidates.offer(score, Met { place: place.into(), last: subject.last });
     }
 
@@ -463,22 +457,23 @@ impl Sizing {
     /// Who goes next of all that hold more than they are guaranteed; where hardly any does, anyone.
     fn victim(&mut self, cache: usize, rank: (Ranking, &DensityTable, u64)) -> u16 {
         let Sizing { caches, known, owners, random, rate, sample_size, .. } = self;
-        let Small { by, held, by_tenant, ages, candidates, .. } = &mut caches[cache];
-        let (in_force, table, now) = rank;
-        let ranker = Ranker { ranking: by.ranking(in_force), table, ages, now };
+        let Small { held, by_tenant, ages, candidates, .. } = &mut caches[cache];
+        let ranker = ranker(cache, ages, rank);
+        let may_give = |partition: u8| {
+            let owner = owners.get(usize::from(partition)).copied().unwrap_or_default();
+            let bytes_min = scaled(owner.bytes_min, *rate);
+            bytes_min == 0 || by_tenant[usize::from(owner.tenant)] > bytes_min
+        };
         let draw = || {
             let place = held[random.below(held.len() as u64) as usize];
             let Known { partition, subject, .. } = &known[usize::from(place)];
-            let owner = owners.get(usize::from(*partition)).copied().unwrap_or_default();
-            let bytes_min = scaled(owner.bytes_min, *rate);
-            let may_go = bytes_min == 0 || by_tenant[usize::from(owner.tenant)] > bytes_min;
-            may_go.then(|| (ranker.score(subject), Met { place: place.into(), last: subject.last }))
+            may_give(*partition).then(|| (ranker.score(subject), Met { place: place.into(), last: subject.last }))
         };
-        let is_as_met = |met: &Met| {
-            let known = known.get(met.place as usize);
-            known.is_some_and(|known| known.places[cache] != ABSENT && known.subject.last == met.last)
+        let may_go = |met: &Met| {
+            let is_as_met = |known: &Known| known.places[cache] != ABSENT && known.subject.last == met.last;
+            known.get(met.place as usize).is_some_and(|known| is_as_met(known) && may_give(known.partition))
         };
-        let victim = candidates.next(*sample_size, draw, is_as_met);
+        let victim = candidates.next(*sample_size, draw, may_go);
         let victim = victim.map_or_else(|| self.held_by_chance(cache), |place| place as u16);
         self.went(cache, victim, rank);
         victim
@@ -487,7 +482,7 @@ impl Sizing {
     /// The lowest of a sample of one tenant; `None` where none was met.
     fn victim_of(&mut self, cache: usize, tenant: u8, rank: (Ranking, &DensityTable, u64)) -> Option<u16> {
         let (small, random) = (&self.caches[cache], &mut self.random);
-        let ranker = small.ranker(rank);
+        let ranker = ranker(cache, &small.ages, rank);
         let drawn = (0..PATIENCE * self.sample_size)
             .map(|_| small.held[random.below(small.held.len() as u64) as usize])
             .map(|place| (place, &self.known[usize::from(place)]))
@@ -502,7 +497,7 @@ impl Sizing {
     /// The ages of GDSF follow those that go, where they are looked at.
     fn went(&mut self, cache: usize, victim: u16, (in_force, table, now): (Ranking, &DensityTable, u64)) {
         let small = &mut self.caches[cache];
-        if small.by.ranking(in_force) == Ranking::Greedy || table.is_empty() {
+        if CACHES[cache].1.ranking(in_force) == Ranking::Greedy || table.is_empty() {
             small.ages.evicted(&self.known[usize::from(victim)].subject, now);
         }
     }
@@ -680,6 +675,15 @@ fn push<T>(list: &mut Vec<T>, one: T) {
         list.reserve_exact(ROOM + list.len() / 4);
     }
     list.push(one);
+}
+
+/// How that cache ranks, where `in_force` does in the server.
+fn ranker<'a>(
+    cache: usize,
+    ages: &'a GreedyAges,
+    (in_force, table, now): (Ranking, &'a DensityTable, u64),
+) -> Ranker<'a> {
+    Ranker { ranking: CACHES[cache].1.ranking(in_force), table, ages, now }
 }
 
 /// What of so many bytes is the sample's.

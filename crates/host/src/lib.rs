@@ -49,6 +49,7 @@ pub mod soon;
 pub mod tier_memory;
 pub mod tier_pages;
 mod tier_range;
+mod tier_writer;
 mod tier_writes;
 pub mod turns;
 pub mod wake;

@@ -6,9 +6,9 @@
 //!
 //! **A file is mapped privately, and written by us** (`tier_pages.rs`). Mapped shared, a value that is overwritten
 //! while the server's child saves would change in the child as well. So [`SlowMemory::flush`] puts what was written
-//! into the file and drops the copy: what the page reads afterwards is the file's. None of that happens while there
-//! is a child, nor are holes punched then, so the child sees the memory of the moment when it was made, as with
-//! ordinary memory.
+//! into the file and then lets go of it: what the page reads afterwards is the file's. Nothing written after a fork
+//! goes there while there is a child, nor are holes punched then, so the child sees the memory of the moment when it
+//! was made, as with ordinary memory.
 //!
 //! An arena that was opened stays for as long as the process lives, and this library with it: values may lie there,
 //! and jemalloc calls the hooks. Of one that could not be opened nothing stays, but where jemalloc doesn't give the
@@ -264,11 +264,13 @@ impl SlowMemory {
         }
     }
 
-    /// Puts what was written into the file, about `pages_max` pages of it, and lets go of the copies in memory.
-    /// Returns how many pages. About 2 µs a page, on the main thread: no other writes to values. With `search`, what
-    /// the server wrote by itself is looked for too, a little each time. Does nothing while there may be a child.
-    pub fn flush(&self, proof: &impl MainThread, pages_max: usize, search: bool) -> usize {
-        self.writes.as_ref().map_or(0, |writes| writes.flush(proof, &self.range, pages_max, search))
+    /// Has what was written put into the file by a thread, about `pages_max` pages of it, and lets go of those that
+    /// are there. About 1 µs a page, on the main thread: no other writes to values. With `search`, what the server
+    /// wrote by itself is looked for too, a little each time. Nothing new is begun while there may be a child.
+    pub fn flush(&self, proof: &impl MainThread, pages_max: usize, search: bool) {
+        if let Some(writes) = &self.writes {
+            writes.flush(proof, &self.range, pages_max, search);
+        }
     }
 
     /// Makes pages up to `end` from the start usable.

@@ -1,29 +1,36 @@
 //! Pages of the slow tier that lie in a file: put there by us, dropped from memory, and given back as holes.
 //!
-//! Mapped privately, what is written stays in memory of the process until `FilePages::flush` puts it into the file
-//! and drops the copy. Which pages were written and not flushed the kernel tells (`/proc/self/pagemap`, bit 61).
+//! Mapped privately, what is written stays in memory of the process. `FilePages::copy` copies it, a thread puts the
+//! copies into the file (`tier_writer.rs`), and `FilePages::drop_if_same` drops the pages that hold what the file
+//! holds. Which pages were written and not dropped the kernel tells (`/proc/self/pagemap`, bit 61).
 //!
-//! Two threads meet here: the main one, which flushes, and the server's own, which frees and so purges. What one
-//! copies the other may not drop meanwhile, or stale bytes come back in pages that jemalloc takes for zeroed. So both
-//! hold `PAGES`, and a fork waits until nobody does: after it no hole is punched that the child would read.
+//! The server's own threads meet the main one here: they free, and so purge. A write to the file that is under way may
+//! not come after a purge, or stale bytes come back in pages that jemalloc takes for zeroed. So such pages aren't
+//! purged, and who copies, drops or purges holds `PAGES`. A fork waits until nobody does, and after it nothing is
+//! copied and no hole punched that the child would read. What was copied before may reach the file later: the child
+//! has those pages in its own memory.
 
 use std::ffi::c_int;
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::jemalloc::page_bytes;
 use super::server::Server;
+use super::tier_writer::Copied;
 
-/// What is flushed is found in steps of this.
+/// What was written is found in steps of this.
 pub(super) const CHUNK_BYTES: usize = 2 << 20;
+/// Copies under way at once, of a chunk each at the most, and bytes in them from which no other is begun.
+const UNDER_WAY_MAX: usize = 64;
+const UNDER_WAY_BYTES: usize = 8 << 20;
 
-/// Held while pages are copied, punched or dropped. Whoever holds it allocates nothing: jemalloc may purge from
-/// within an allocation.
+/// Held while pages are copied, punched or dropped. Whoever holds it allocates nothing, and frees nothing: jemalloc
+/// may purge from within.
 static PAGES: Mutex<()> = Mutex::new(());
 /// Set before the process forks, cleared once there is no child: see the file's opening.
 static MAY_HAVE_CHILD: AtomicBool = AtomicBool::new(false);
@@ -40,9 +47,30 @@ pub(super) fn check(status: c_int) -> io::Result<()> {
 
 /// The file. See the opening.
 pub(super) struct FilePages {
-    pub(super) file: File,
+    pub(super) file: Arc<File>,
     pagemap: File,
     page_bytes: usize,
+    /// Locked under `PAGES`, where both are.
+    under_way: Mutex<UnderWay>,
+}
+
+/// Of what copies are under way into the file.
+struct UnderWay {
+    /// From the first to the last byte, from the start; empty where there is none.
+    spans: [Range<usize>; UNDER_WAY_MAX],
+    /// Bytes in the copies.
+    bytes: usize,
+}
+
+impl UnderWay {
+    /// Where another copy can be noted.
+    fn free(&mut self) -> Option<&mut Range<usize>> {
+        self.spans.iter_mut().find(|span| Range::is_empty(span)).filter(|_| self.bytes < UNDER_WAY_BYTES)
+    }
+
+    fn overlaps(&self, bytes: &Range<usize>) -> bool {
+        self.spans.iter().any(|span| !span.is_empty() && span.start < bytes.end && bytes.start < span.end)
+    }
 }
 
 impl FilePages {
@@ -51,7 +79,8 @@ impl FilePages {
     pub(super) fn of(file: File) -> Result<FilePages, String> {
         let pagemap =
             File::open("/proc/self/pagemap").map_err(|why| format!("/proc/self/pagemap can't be read: {why}"))?;
-        Ok(FilePages { file, pagemap, page_bytes: page_bytes() })
+        let under_way = Mutex::new(UnderWay { spans: [const { 0..0 }; UNDER_WAY_MAX], bytes: 0 });
+        Ok(FilePages { file: Arc::new(file), pagemap, page_bytes: page_bytes(), under_way })
     }
 
     /// Maps `bytes` of the file from `offset`, in place of those addresses.
@@ -73,75 +102,149 @@ impl FilePages {
         Ok(())
     }
 
-    /// One chunk of the range from `start`, of which `mapped_bytes` are the file's: how many pages were flushed, at
-    /// the most `max`, and whether some are left. Those `spared` are passed over, counted from the start. Ends where
-    /// the disk keeps it waiting: after the write that was under way at `until`.
+    fn under_way(&self) -> MutexGuard<'_, UnderWay> {
+        self.under_way.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// True where another chunk may be copied.
+    pub(super) fn has_room(&self) -> bool {
+        self.under_way().free().is_some()
+    }
+
+    /// A copy of what was written in one chunk of the range from `start`, of which `mapped_bytes` are the file's: at
+    /// the most `pages_max` pages. Also says whether some are left: pages `spared`, counted from the start, are passed
+    /// over. `None` where there is nothing, and while a copy of the chunk is under way.
+    ///
+    /// The copy is made in a buffer of `spare`, where there is one: a new one has to get pages of its own first. Each has
+    /// to come back to [`FilePages::drop_if_same`].
     ///
     /// # Safety
     /// The pages are mapped from the file at their distance from `start`, and nobody writes to values in them
     /// meanwhile.
-    pub(super) unsafe fn flush(
+    pub(super) unsafe fn copy(
         &self,
         start: *mut u8,
         mapped_bytes: usize,
         chunk: usize,
         spared: &[usize],
-        (max, until): (usize, Instant),
-    ) -> (usize, bool) {
-        let pages = CHUNK_BYTES / self.page_bytes;
-        let mut flags = vec![0u8; pages * 8];
-        let held = lock_pages();
-        let first_page = start as usize / self.page_bytes + chunk * pages;
+        pages_max: usize,
+        spare: &mut Vec<Vec<u8>>,
+    ) -> (Option<Copied>, bool) {
+        let first_page = (start as usize + chunk * CHUNK_BYTES) / self.page_bytes;
+        let mut flags = vec![0u8; CHUNK_BYTES / self.page_bytes * 8];
         if has_child() || self.pagemap.read_exact_at(&mut flags, first_page as u64 * 8).is_err() {
-            return (0, false);
+            return (None, false);
         }
-        let is_mapped = |i: usize| (chunk * pages + i + 1) * self.page_bytes <= mapped_bytes;
-        let is_written = |i: usize| is_mapped(i) && is_written(&flags[i * 8..i * 8 + 8]);
-        let is_spared = |i: usize| spared.contains(&(chunk * pages + i));
-        let (mut done, mut is_left, mut i) = (0, false, 0);
-        while i < pages {
-            let from = i;
-            while i < pages && is_written(i) && !is_spared(i) && done + (i - from) < max {
-                i += 1;
-            }
-            if i > from {
-                let offset = (chunk * pages + from) * self.page_bytes;
-                // SAFETY: by the caller's promise; the lock keeps those away who drop pages.
-                match unsafe { self.write_back(start, offset, (i - from) * self.page_bytes, &held) } {
-                    Ok(()) => done += i - from,
-                    // The disk is full, say: what was written stays in memory.
-                    Err(_) => return (done, false),
-                }
-                if Instant::now() >= until {
-                    return (done, true);
-                }
-            } else {
-                is_left |= is_written(i);
-                i += 1;
-            }
+        let (runs, is_left) = self.written_runs(&flags, chunk, mapped_bytes, spared, pages_max);
+        if runs.is_empty() {
+            return (None, is_left);
         }
-        (done, is_left)
+        let mut content = spare.pop().unwrap_or_default();
+        content.clear();
+        // Who holds the lock allocates nothing.
+        content.reserve_exact(runs.iter().map(ExactSizeIterator::len).sum());
+        let mut copied = Copied { chunk, runs, content, is_in_file: false };
+        // SAFETY: by the caller's promise.
+        let is_copied = unsafe { self.fill(start, &mut copied) };
+        (is_copied.then_some(copied), is_left || !is_copied)
     }
 
+    /// Where the written pages of a chunk lie, in bytes from the start, and whether others are left.
+    fn written_runs(
+        &self,
+        flags: &[u8],
+        chunk: usize,
+        mapped_bytes: usize,
+        spared: &[usize],
+        pages_max: usize,
+    ) -> (Vec<Range<usize>>, bool) {
+        let (mut runs, mut pages, mut is_left) = (Vec::<Range<usize>>::new(), 0, false);
+        for (i, _) in flags.chunks_exact(8).enumerate().filter(|(_, entry)| is_written(entry)) {
+            let from = chunk * CHUNK_BYTES + i * self.page_bytes;
+            let until = from + self.page_bytes;
+            if until > mapped_bytes {
+                break;
+            }
+            if pages == pages_max || spared.contains(&(from / self.page_bytes)) {
+                is_left = true;
+                continue;
+            }
+            pages += 1;
+            match runs.last_mut().filter(|run| run.end == from) {
+                Some(run) => run.end = until,
+                None => runs.push(from..until),
+            }
+        }
+        (runs, is_left)
+    }
+
+    /// Copies what the runs hold, and notes that the copy is under way. False where it may not be.
+    ///
     /// # Safety
-    /// As for `FilePages::flush`.
-    unsafe fn write_back(&self, start: *mut u8, offset: usize, bytes: usize, _: &MutexGuard<()>) -> io::Result<()> {
-        // SAFETY: by the caller's promise.
-        let content = unsafe { std::slice::from_raw_parts(start.add(offset), bytes) };
-        self.file.write_all_at(content, offset as u64)?;
-        // SAFETY: the pages hold what the file holds now, so dropping the copies changes nothing that is read.
-        unsafe { libc::madvise(start.add(offset).cast(), bytes, libc::MADV_DONTNEED) };
-        Ok(())
+    /// As for [`FilePages::copy`].
+    unsafe fn fill(&self, start: *mut u8, copied: &mut Copied) -> bool {
+        let _held = lock_pages();
+        let mut under_way = self.under_way();
+        let chunk = copied.chunk * CHUNK_BYTES..(copied.chunk + 1) * CHUNK_BYTES;
+        if has_child() || under_way.overlaps(&chunk) {
+            return false;
+        }
+        let Some(free) = under_way.free() else { return false };
+        *free = copied.span();
+        under_way.bytes += copied.bytes();
+        for run in &copied.runs {
+            // SAFETY: by the caller's promise; the lock keeps those away who drop pages.
+            copied.content.extend_from_slice(unsafe { std::slice::from_raw_parts(start.add(run.start), run.len()) });
+        }
+        true
+    }
+
+    /// The pages of a copy that still hold what the file holds now are dropped from memory. Returns how many, and
+    /// whether there are others.
+    ///
+    /// # Safety
+    /// As for [`FilePages::copy`], which made it of the range from `start`.
+    pub(super) unsafe fn drop_if_same(&self, start: *mut u8, copied: &Copied) -> (usize, bool) {
+        let _held = lock_pages();
+        let (mut dropped_bytes, mut is_left) = (0, false);
+        for (run, content) in copied.parts().filter(|_| copied.is_in_file) {
+            // SAFETY: by the caller's promise; the lock keeps those away who drop pages.
+            let held = unsafe { std::slice::from_raw_parts(start.add(run.start), run.len()) };
+            let pages = || held.chunks(self.page_bytes).zip(content.chunks(self.page_bytes));
+            let mut at = 0;
+            while at < run.len() {
+                let is_same = |(now, then): &(&[u8], &[u8])| now == then;
+                let same_pages = pages().skip(at / self.page_bytes).take_while(is_same).count();
+                let same_bytes = same_pages * self.page_bytes;
+                if same_bytes == 0 {
+                    (is_left, at) = (true, at + self.page_bytes);
+                    continue;
+                }
+                // SAFETY: these pages hold what the file holds, so dropping them changes nothing that is read.
+                unsafe { libc::madvise(start.add(run.start + at).cast(), same_bytes, libc::MADV_DONTNEED) };
+                (dropped_bytes, at) = (dropped_bytes + same_bytes, at + same_bytes);
+            }
+        }
+        let mut under_way = self.under_way();
+        under_way.bytes -= copied.bytes();
+        if let Some(noted) = under_way.spans.iter_mut().find(|span| **span == copied.span()) {
+            *noted = 0..0;
+        }
+        (dropped_bytes / self.page_bytes, is_left)
     }
 
     /// Pages with nothing in them become a hole of the file, and read as zeros afterwards. False where that can't be:
-    /// while there may be a child, and on file systems without holes.
+    /// while there may be a child or a copy of them is under way, and on file systems without holes.
     ///
     /// # Safety
     /// Nothing lies in these pages, which are mapped from the file at `offset`.
     pub(super) unsafe fn purge(&self, address: *mut u8, offset: usize, bytes: usize) -> bool {
-        let _held = lock_pages();
+        // A child may have been made while another thread held the lock, and would wait for it for good.
         if has_child() {
+            return false;
+        }
+        let _held = lock_pages();
+        if has_child() || self.under_way().overlaps(&(offset..offset + bytes)) {
             return false;
         }
         let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
@@ -194,10 +297,6 @@ pub(super) fn watch_forks() -> Result<(), String> {
 mod tests {
     use super::*;
 
-    fn later() -> Instant {
-        Instant::now() + std::time::Duration::from_secs(3600)
-    }
-
     /// Addresses of a chunk, mapped from the file.
     struct Chunk(*mut u8);
 
@@ -219,6 +318,25 @@ mod tests {
             // SAFETY: so many are mapped, for good.
             unsafe { std::slice::from_raw_parts(self.0, CHUNK_BYTES) }
         }
+
+        /// Writes to some pages from the first on.
+        fn write(&self, byte: u8, bytes: usize) {
+            // SAFETY: mapped as above; nobody else writes.
+            unsafe { self.0.write_bytes(byte, bytes) };
+        }
+
+        fn copy(&self, pages: &FilePages, spared: &[usize], pages_max: usize) -> (Option<Copied>, bool) {
+            // SAFETY: mapped as above; nobody else writes.
+            unsafe { pages.copy(self.0, CHUNK_BYTES, 0, spared, pages_max, &mut Vec::new()) }
+        }
+
+        /// Has the copy written, and drops its pages.
+        fn put(&self, pages: &FilePages, mut copied: Copied) -> (usize, bool) {
+            let in_file = copied.parts().try_for_each(|(run, part)| pages.file.write_all_at(part, run.start as u64));
+            copied.is_in_file = in_file.is_ok();
+            // SAFETY: as above.
+            unsafe { pages.drop_if_same(self.0, &copied) }
+        }
     }
 
     /// A thread that frees values purges their pages while the main thread puts them into the file: they read as
@@ -236,20 +354,21 @@ mod tests {
                 for _ in 0..ROUNDS {
                     begin.wait();
                     // Page by page: what goes wrong does so between two steps of one purge.
-                    let purged = (0..CHUNK_BYTES).step_by(pages.page_bytes).all(|at| {
+                    for at in (0..CHUNK_BYTES).step_by(pages.page_bytes) {
                         // SAFETY: nothing that anybody needs lies there.
-                        unsafe { pages.purge(whole.0.add(at), at, pages.page_bytes) }
-                    });
+                        while !unsafe { pages.purge(whole.0.add(at), at, pages.page_bytes) } {
+                            std::thread::yield_now();
+                        }
+                    }
                     end.wait();
-                    assert!(purged, "the file system has no holes");
                 }
             });
             for round in 0..ROUNDS {
-                // SAFETY: the other thread waits.
-                unsafe { chunk.0.write_bytes(round as u8 | 1, CHUNK_BYTES) };
+                chunk.write(round as u8 | 1, CHUNK_BYTES);
                 begin.wait();
-                // SAFETY: mapped as above, and written to before only.
-                unsafe { pages.flush(chunk.0, CHUNK_BYTES, 0, &[], (usize::MAX, later())) };
+                if let (Some(copied), _) = chunk.copy(&pages, &[], usize::MAX) {
+                    chunk.put(&pages, copied);
+                }
                 end.wait();
                 stale += chunk.bytes().iter().filter(|byte| **byte != 0).count();
             }
@@ -258,24 +377,57 @@ mod tests {
     }
 
     #[test]
-    fn what_is_flushed_reads_the_same_and_is_in_the_file_but_for_what_is_spared() {
+    fn what_is_put_into_the_file_reads_the_same_but_for_what_is_spared() {
         let pages = FilePages::of(tempfile::tempfile().unwrap()).unwrap();
         let chunk = Chunk::map(&pages);
-        // SAFETY: mapped above.
-        unsafe { chunk.0.write_bytes(7, 3 * pages.page_bytes) };
-        // SAFETY: as above.
-        let flush_until =
-            |until, spared: &[usize]| unsafe { pages.flush(chunk.0, CHUNK_BYTES, 0, spared, (usize::MAX, until)) };
-        let flush = |spared: &[usize]| flush_until(later(), spared);
-        assert_eq!(flush(&[1]), (2, true));
+        let put = |spared: &[usize], pages_max| {
+            let (copied, is_left) = chunk.copy(&pages, spared, pages_max);
+            (copied.map(|copied| chunk.put(&pages, copied)), is_left)
+        };
+        chunk.write(7, 3 * pages.page_bytes);
+        assert_eq!(put(&[1], usize::MAX), (Some((2, false)), true));
         assert!(chunk.bytes()[..3 * pages.page_bytes].iter().all(|byte| *byte == 7));
         let mut held = vec![0; 3 * pages.page_bytes];
         pages.file.read_exact_at(&mut held, 0).unwrap();
         assert_eq!(held.iter().filter(|byte| **byte == 7).count(), 2 * pages.page_bytes);
-        assert_eq!(flush(&[]), (1, false));
-        // SAFETY: as above.
-        unsafe { chunk.0.write_bytes(8, 3 * pages.page_bytes) };
-        assert_eq!(flush_until(Instant::now(), &[1]), (1, true), "one write, and what comes after it is left");
-        assert_eq!(flush(&[]), (2, false));
+        assert_eq!(put(&[], usize::MAX), (Some((1, false)), false));
+        assert_eq!(put(&[], usize::MAX), (None, false));
+        chunk.write(8, 3 * pages.page_bytes);
+        assert_eq!(put(&[], 1), (Some((1, false)), true), "so many, and the others are left");
+        assert_eq!(put(&[], usize::MAX), (Some((2, false)), false));
+    }
+
+    /// A value is written to, or its page purged, while a copy of the page is on its way into the file.
+    #[test]
+    fn what_is_written_meanwhile_stays_in_memory_and_nothing_is_purged() {
+        let pages = FilePages::of(tempfile::tempfile().unwrap()).unwrap();
+        let chunk = Chunk::map(&pages);
+        // SAFETY: nothing that anybody needs lies there.
+        let purge = |page: usize| unsafe {
+            let at = page * pages.page_bytes;
+            pages.purge(chunk.0.add(at), at, pages.page_bytes)
+        };
+        chunk.write(7, 3 * pages.page_bytes);
+        let copied = chunk.copy(&pages, &[], usize::MAX).0.unwrap();
+        assert!(matches!(chunk.copy(&pages, &[], usize::MAX), (None, true)), "one copy of a chunk at a time");
+        assert!([0, 1, 2].into_iter().all(|page| !purge(page)) && purge(3));
+        chunk.write(8, 1);
+        assert_eq!(chunk.put(&pages, copied), (2, true));
+        assert_eq!((chunk.bytes()[0], chunk.bytes()[1]), (8, 7));
+        assert!(purge(0) && chunk.bytes()[0] == 0);
+        let (copied, is_left) = chunk.copy(&pages, &[], usize::MAX);
+        assert!(copied.is_none() && !is_left, "all is in the file");
+    }
+
+    #[test]
+    fn so_many_copies_are_under_way_and_no_more() {
+        let pages = FilePages::of(tempfile::tempfile().unwrap()).unwrap();
+        let chunk = Chunk::map(&pages);
+        chunk.write(7, 1);
+        pages.under_way().bytes = UNDER_WAY_BYTES;
+        assert!(!pages.has_room() && matches!(chunk.copy(&pages, &[], 1), (None, true)));
+        pages.under_way().bytes = 0;
+        pages.under_way().spans = [const { CHUNK_BYTES..CHUNK_BYTES + 1 }; UNDER_WAY_MAX];
+        assert!(!pages.has_room() && matches!(chunk.copy(&pages, &[], 1), (None, true)));
     }
 }

@@ -1,52 +1,22 @@
 //! What was written to values that lie in a file, and is not in the file yet.
 //!
-//! The main thread puts it there. While a disk is behind with what others write, the kernel has whoever writes to a
-//! file wait, for up to a fifth of a second each time. So a flush ends with the first write that took long, and the
-//! next ones wait, unless so much waits that memory would fill with it. (`MAX_PAUSE` in Linux's `mm/page-writeback.c`.)
+//! The main thread copies it, a thread writes the copies (`tier_writer.rs`), and the main thread drops the pages that
+//! hold what was copied still. So no command waits for the disk. What the disk has no time for stays in memory.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::MainThread;
 use super::jemalloc::page_bytes;
 use super::tier_pages::{CHUNK_BYTES, FilePages, has_child};
 use super::tier_range::Range;
+use super::tier_writer::Writer;
 
 /// More chunks wait than the flush should leave.
 const CHUNKS_BEHIND: usize = 4;
 /// Pages that took values last are left until others did: the next values go there too.
 const RECENT: usize = 16;
-
-/// A flush that takes so long waits for the disk.
-const LONG: Duration = Duration::from_millis(10);
-/// None begins then for so many times as long as it took.
-const RESTS: u32 = 20;
-/// … unless more chunks wait. These are 128 MB at the most.
-const CHUNKS_RESTING: usize = 64;
-
-/// When the next flush may begin.
-#[derive(Debug, Default)]
-struct Rest {
-    until: Option<Instant>,
-}
-
-impl Rest {
-    fn is_over(&mut self, now: Instant) -> bool {
-        self.until.take_if(|until| *until <= now);
-        self.until.is_none()
-    }
-
-    /// A flush took from `began` to `now`. True where it waited.
-    fn after(&mut self, began: Instant, now: Instant) -> bool {
-        let took = now - began;
-        if took >= LONG {
-            self.until = Some(now + RESTS * took);
-        }
-        took >= LONG
-    }
-}
 
 /// Which parts of a file's pages may have been written since they were flushed.
 #[derive(Default)]
@@ -58,15 +28,25 @@ struct Written {
     n: usize,
     /// Where the search for what the server wrote by itself stands.
     cursor: usize,
-    rest: Rest,
+    /// Buffers of copies that are done with, while others follow.
+    spare: Vec<Vec<u8>>,
+}
+
+impl Written {
+    fn wait(&mut self, chunk: usize) {
+        if !self.chunks.contains(&chunk) {
+            self.chunks.push_back(chunk);
+        }
+    }
 }
 
 /// The pages of a file, and what was written to them. See the file's opening.
 pub(super) struct FileWrites {
     pub(super) pages: FilePages,
+    writer: Writer,
     written: Mutex<Written>,
     page_bytes: usize,
-    /// Pages flushed so far.
+    /// Pages that were put into the file and dropped, so far.
     flushed: AtomicUsize,
     /// Values came since the last flush.
     wants_flush: AtomicBool,
@@ -76,6 +56,7 @@ impl FileWrites {
     /// Nothing yet, into these pages.
     pub(super) fn into(pages: FilePages) -> FileWrites {
         FileWrites {
+            writer: Writer::to(Arc::clone(&pages.file)),
             pages,
             written: Mutex::default(),
             page_bytes: page_bytes(),
@@ -90,12 +71,12 @@ impl FileWrites {
 
     /// True where pages are to be flushed, and may be.
     pub(super) fn wants_flush(&self) -> bool {
-        self.wants_flush.load(Ordering::Relaxed) && !has_child()
+        (self.wants_flush.load(Ordering::Relaxed) || self.writer.has_written()) && !has_child()
     }
 
-    /// True where so much waits that memory fills with it.
+    /// True where so much waits that memory fills with it, and more can be copied.
     pub(super) fn is_behind(&self) -> bool {
-        self.wants_flush() && self.written().chunks.len() > CHUNKS_BEHIND
+        self.wants_flush() && self.pages.has_room() && self.written().chunks.len() > CHUNKS_BEHIND
     }
 
     /// Pages that were put into the file so far.
@@ -106,11 +87,7 @@ impl FileWrites {
     /// A value has been put at that distance from the start.
     pub(super) fn took(&self, first: usize, bytes: usize) {
         let mut written = self.written();
-        for chunk in first / CHUNK_BYTES..=(first + bytes) / CHUNK_BYTES {
-            if !written.chunks.contains(&chunk) {
-                written.chunks.push_back(chunk);
-            }
-        }
+        (first / CHUNK_BYTES..=(first + bytes) / CHUNK_BYTES).for_each(|chunk| written.wait(chunk));
         let at = written.n % RECENT;
         written.recent[at] = (first + bytes) / self.page_bytes;
         written.n += 1;
@@ -120,61 +97,49 @@ impl FileWrites {
         }
     }
 
-    /// Puts what was written into the file, about `pages_max` pages of it. Where the disk keeps it waiting these are
-    /// fewer, and for a while after that none. Returns how many.
-    pub(super) fn flush(&self, _proof: &impl MainThread, range: &Range, pages_max: usize, search: bool) -> usize {
-        if has_child() {
-            return 0;
-        }
+    /// Lets go of pages that the file holds now, and has about `pages_max` others written. With `search`, what the
+    /// server wrote by itself is looked for too. Nothing is copied while there may be a child.
+    pub(super) fn flush(&self, _proof: &impl MainThread, range: &Range, pages_max: usize, search: bool) {
         let mut written = self.written();
-        let began = Instant::now();
-        if !written.rest.is_over(began) && written.chunks.len() <= CHUNKS_RESTING {
-            self.wants_flush.store(false, Ordering::Relaxed);
-            return 0;
+        for copied in self.writer.take_written() {
+            // SAFETY: copied below; values in the range are written by the main thread only, which is here.
+            let (dropped, is_left) = unsafe { self.pages.drop_if_same(range.start(), &copied) };
+            self.flushed.fetch_add(dropped, Ordering::Relaxed);
+            if is_left {
+                written.wait(copied.chunk);
+            }
+            written.spare.push(copied.content);
+        }
+        if search && written.chunks.is_empty() {
+            written.spare = Vec::new();
         }
         let (end, mapped) = {
             let taken = range.taken();
             (taken.next, taken.mapped)
         };
-        let flush_chunk = |chunk: usize, spared: &[usize], max| {
-            // SAFETY: so much is mapped, for good; values in it are written by the main thread only, which is here.
-            unsafe { self.pages.flush(range.start(), mapped, chunk, spared, (max, began + LONG)) }
+        let copy_chunk = |chunk: usize, Written { recent, spare, .. }: &mut Written, pages_max| {
+            // SAFETY: so much is mapped, for good; who writes to values is here, as above.
+            let (copied, is_left) = unsafe { self.pages.copy(range.start(), mapped, chunk, recent, pages_max, spare) };
+            let pages = copied.as_ref().map_or(0, |copied| copied.content.len() / self.page_bytes);
+            copied.into_iter().for_each(|copied| self.writer.write(copied));
+            (pages, is_left)
         };
-        let mut flushed = 0;
-        let due = written.chunks.len();
-        if search {
+        let (mut pages, due) = (0, written.chunks.len());
+        if search && self.pages.has_room() {
             written.cursor = (written.cursor + 1) % (end / CHUNK_BYTES + 1);
-            let chunk = written.cursor;
-            flushed += flush_chunk(chunk, &written.recent, pages_max).0;
+            pages += copy_chunk(written.cursor, &mut written, pages_max).0;
         }
         for _ in 0..due {
-            if flushed >= pages_max || began.elapsed() >= LONG {
+            if pages >= pages_max || !self.pages.has_room() || has_child() {
                 break;
             }
             let Some(chunk) = written.chunks.pop_front() else { break };
-            let (done, is_left) = flush_chunk(chunk, &written.recent, pages_max - flushed);
-            flushed += done;
-            if is_left && !written.chunks.contains(&chunk) {
-                written.chunks.push_back(chunk);
+            let (copied, is_left) = copy_chunk(chunk, &mut written, pages_max - pages);
+            pages += copied;
+            if is_left {
+                written.wait(chunk);
             }
         }
-        let has_waited = written.rest.after(began, Instant::now());
-        self.wants_flush.store(flushed >= pages_max && !has_waited, Ordering::Relaxed);
-        self.flushed.fetch_add(flushed, Ordering::Relaxed);
-        flushed
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn after_a_long_flush_the_next_ones_wait() {
-        let (mut rest, began) = (Rest::default(), Instant::now());
-        assert!(!rest.after(began, began + LONG / 2) && rest.is_over(began));
-        let now = began + LONG;
-        assert!(rest.after(began, now) && !rest.is_over(now + (RESTS - 1) * LONG));
-        assert!(rest.is_over(now + RESTS * LONG) && rest.is_over(now));
+        self.wants_flush.store(pages >= pages_max && self.pages.has_room(), Ordering::Relaxed);
     }
 }

@@ -16,6 +16,7 @@ use crate::harness::{
     DEADLINE, config_set, evicting_in_time, info, on_oldest_and_newest, send, start, status, that_know_clients,
     wait_for, with_module,
 };
+use crate::tiers;
 
 /// Threads that stand still at a system call.
 struct Held {
@@ -161,6 +162,40 @@ fn nobody_waits_for_a_disk_that_hangs_who_needs_nothing_of_it() {
         wait_for("the disk to answer again", || send::<Option<Vec<u8>>>(&mut connection, "GET k:9").is_some());
         assert_eq!(info(&server, "panics"), 0.0);
     }
+}
+
+/// The disk takes nothing of what the slow tier has to write. Values come, are read and are saved; once it takes
+/// something again, all goes there.
+#[test]
+fn nobody_waits_for_a_disk_that_takes_nothing_of_the_slow_tier() {
+    on_oldest_and_newest(&tiers::with_tiers("file:/tmp"), |server| {
+        tiers::wait_until_ready(server);
+        let mut connection = server.connection().unwrap();
+        let fast_bytes = server.info("memory").unwrap()["used_memory"].parse::<u64>().unwrap() + (4 << 20);
+        config_set(&mut connection, "tenure.tier-fast-bytes", fast_bytes);
+        let flushed = || info(server, "tier_flushed_pages");
+        wait_for("values to be in the file", || {
+            write(&mut connection, 0..8000);
+            flushed() > 300.0
+        });
+        let Some(held) = Held::at(server, &["tenure-pages"], "pwrite64") else { return skipped("no strace here") };
+        wait_for("a write to hang", || {
+            write(&mut connection, 0..8000);
+            held.n_still() == 1
+        });
+        let mut pages = flushed();
+        wait_for("all to be dropped that was written", || std::mem::replace(&mut pages, flushed()) == flushed());
+        write(&mut connection, 4000..12_000);
+        for key in 0..12_000 {
+            assert_eq!(send::<u64>(&mut connection, &format!("STRLEN k:{key}")), 1000);
+        }
+        send::<()>(&mut connection, "BGSAVE");
+        wait_for("the child to have saved", || server.info("persistence").unwrap()["rdb_bgsave_in_progress"] == "0");
+        assert_eq!((held.n_still(), flushed()), (1, pages), "it hangs all the while");
+        drop(held);
+        wait_for("what waits to be in the file", || flushed() > pages + 1000.0);
+        assert_eq!(info(server, "panics"), 0.0);
+    });
 }
 
 /// The wall clock jumps a day ahead and back again, and a day back. Windows end, keys are evicted, and no time to live

@@ -115,8 +115,8 @@ impl FilePages {
     /// the most `pages_max` pages. Also says whether some are left: pages `spared`, counted from the start, are passed
     /// over. `None` where there is nothing, and while a copy of the chunk is under way.
     ///
-    /// The copy is made in a buffer of `spare`, where there is one: a new one has to get pages of its own first. Each has
-    /// to come back to [`FilePages::drop_if_same`].
+    /// The copy is made in a buffer of `spare`, where there is one: a new one has to get pages of its own first. Each
+    /// copy has to come back to [`FilePages::drop_if_same`].
     ///
     /// # Safety
     /// The pages are mapped from the file at their distance from `start`, and nobody writes to values in them

@@ -479,6 +479,38 @@ fn slices_keep_to_their_budget() {
     });
 }
 
+/// While a child saves, keys go where the next turn needs their room, and not to have more of it: each has the kernel
+/// copy pages that the child shares.
+#[test]
+fn no_room_is_made_ahead_while_a_child_saves() {
+    let options = evicting_in_time().set("tenure.headroom-bytes", MB).set("rdb-key-save-delay", 300);
+    on_oldest_and_newest(&options, |server| {
+        let mut connection = server.connection().unwrap();
+        limit_memory(server, 12 * MB);
+        let mut client = client(server, "k:", 20_000);
+        wait_for("evictions by Tenure", || {
+            client.read_some(1000);
+            evictions(server) > 5000.0
+        });
+        let mut evicted = 0.0;
+        wait_for("all the room to be made", || std::mem::replace(&mut evicted, evictions(server)) == evictions(server));
+        send::<()>(&mut connection, "BGSAVE");
+        let before = evictions(server);
+        config_set(&mut connection, "tenure.headroom-bytes", 16 * MB / 10);
+        let mut n_looks = 0;
+        loop {
+            let all: String = send(&mut connection, "INFO everything");
+            if !all.contains("rdb_bgsave_in_progress:1") {
+                break;
+            }
+            assert!(all.contains(&format!("\ntenure_evictions:{before}\r")), "more than {before} while a child saves");
+            n_looks += 1;
+        }
+        assert!(n_looks > 0, "a child that saves for three seconds");
+        wait_for("more room", || evictions(server) > before + 100.0);
+    });
+}
+
 /// Clients that have a limit of their own are closed for what they take above it, and keys make no room for what they
 /// take below, as where the server is alone.
 #[test]

@@ -17,6 +17,8 @@ use super::tier_writer::Writer;
 const CHUNKS_BEHIND: usize = 4;
 /// Pages that took values last are left until others did: the next values go there too.
 const RECENT: usize = 16;
+/// Buffers kept, of up to a chunk each.
+const SPARE_MAX: usize = 4;
 
 /// Which parts of a file's pages may have been written since they were flushed.
 #[derive(Default)]
@@ -108,7 +110,9 @@ impl FileWrites {
             if is_left {
                 written.wait(copied.chunk);
             }
-            written.spare.push(copied.content);
+            if written.spare.len() < SPARE_MAX {
+                written.spare.push(copied.content);
+            }
         }
         if search && written.chunks.is_empty() {
             written.spare = Vec::new();

@@ -38,4 +38,9 @@ impl Hooks {
     pub(super) fn get() -> Option<&'static Hooks> {
         HOOKS.get()
     }
+
+    /// The module's name, for files and threads of its own.
+    pub(super) fn owner() -> String {
+        Hooks::get().map_or_else(String::new, |hooks| hooks.name.to_string_lossy().into_owned())
+    }
 }

@@ -124,8 +124,9 @@ impl SlowMemory {
     }
 
     fn reserve(jemalloc: Jemalloc, place: &Place) -> Result<SlowMemory, String> {
+        let range = Range::reserve()?;
         let writes = match place {
-            Place::File(path) => Some(FileWrites::into(FilePages::of(make_file(path)?)?)),
+            Place::File(path) => Some(FileWrites::into(FilePages::of(make_file(path)?, range.bytes())?)),
             _ => None,
         };
         let hooks = ExtentHooks {
@@ -142,7 +143,7 @@ impl SlowMemory {
         let memory = SlowMemory {
             hooks,
             place: place.clone(),
-            range: Range::reserve()?,
+            range,
             writes,
             jemalloc,
             arena: Mutex::new(None),
@@ -265,7 +266,7 @@ impl SlowMemory {
     }
 
     /// Has what was written put into the file by a thread, about `pages_max` pages of it, and lets go of those that
-    /// are there. About 1 µs a page, on the main thread: no other writes to values. With `search`, what the server
+    /// are there. Some 1.5 µs a page, on the main thread: no other writes to values. With `search`, what the server
     /// wrote by itself is looked for too, a little each time. Nothing new is begun while there may be a child.
     pub fn flush(&self, proof: &impl MainThread, pages_max: usize, search: bool) {
         if let Some(writes) = &self.writes {
@@ -351,9 +352,8 @@ fn no_memory(place: &Place, why: &io::Error) -> String {
 
 /// A new file without a name: what it takes is free again when the server ends, however it does.
 fn make_file(path: &Path) -> Result<File, String> {
-    let owner = super::hooks::Hooks::get().map_or_else(String::new, |hooks| hooks.name.to_string_lossy().into_owned());
     let path = match path.is_dir() {
-        true => path.join(format!("{owner}-slow-{}", std::process::id())),
+        true => path.join(format!("{}-slow-{}", super::hooks::Hooks::owner(), std::process::id())),
         false => path.to_owned(),
     };
     let wrong = |what: &str, why: io::Error| format!("{what} {}: {why}", path.display());

@@ -4,11 +4,14 @@
 //! copies into the file (`tier_writer.rs`), and `FilePages::drop_if_same` drops the pages that hold what the file
 //! holds. Which pages were written and not dropped the kernel tells (`/proc/self/pagemap`, bit 61).
 //!
-//! The server's own threads meet the main one here: they free, and so purge. A write to the file that is under way may
-//! not come after a purge, or stale bytes come back in pages that jemalloc takes for zeroed. So such pages aren't
-//! purged, and who copies, drops or purges holds `PAGES`. A fork waits until nobody does, and after it nothing is
-//! copied and no hole punched that the child would read. What was copied before may reach the file later: the child
-//! has those pages in its own memory.
+//! The server's own threads meet the main one here: they free, and so purge. Nothing is purged while a write to the
+//! file is under way: coming after it, the write would bring back stale bytes in pages that jemalloc takes for zeroed,
+//! and the kernel has who punches a hole or makes a file longer wait for it. So the file is as long as can be from the
+//! start. What isn't purged jemalloc keeps, to use it again.
+//!
+//! Who copies, drops or purges holds `PAGES`. A fork waits until nobody does, and after it nothing is copied and no
+//! hole punched that the child would read. What was copied before may reach the file later: the child has those pages
+//! in its own memory.
 
 use std::ffi::c_int;
 use std::fs::File;
@@ -48,6 +51,7 @@ pub(super) fn check(status: c_int) -> io::Result<()> {
 /// The file. See the opening.
 pub(super) struct FilePages {
     pub(super) file: Arc<File>,
+    file_bytes: usize,
     pagemap: File,
     page_bytes: usize,
     /// Locked under `PAGES`, where both are.
@@ -68,19 +72,22 @@ impl UnderWay {
         self.spans.iter_mut().find(|span| Range::is_empty(span)).filter(|_| self.bytes < UNDER_WAY_BYTES)
     }
 
-    fn overlaps(&self, bytes: &Range<usize>) -> bool {
-        self.spans.iter().any(|span| !span.is_empty() && span.start < bytes.end && bytes.start < span.end)
+    fn has(&self, chunk: usize) -> bool {
+        self.spans.iter().any(|span| !span.is_empty() && span.start / CHUNK_BYTES == chunk)
     }
 }
 
 impl FilePages {
+    /// Of a new file, which will be as long as that, or as it may be.
+    ///
     /// # Errors
     /// Why written pages can't be told from others, as a sentence.
-    pub(super) fn of(file: File) -> Result<FilePages, String> {
+    pub(super) fn of(file: File, bytes: usize) -> Result<FilePages, String> {
         let pagemap =
             File::open("/proc/self/pagemap").map_err(|why| format!("/proc/self/pagemap can't be read: {why}"))?;
         let under_way = Mutex::new(UnderWay { spans: [const { 0..0 }; UNDER_WAY_MAX], bytes: 0 });
-        Ok(FilePages { file: Arc::new(file), pagemap, page_bytes: page_bytes(), under_way })
+        let file_bytes = lengthen(&file, bytes);
+        Ok(FilePages { file: Arc::new(file), file_bytes, pagemap, page_bytes: page_bytes(), under_way })
     }
 
     /// Maps `bytes` of the file from `offset`, in place of those addresses.
@@ -88,8 +95,9 @@ impl FilePages {
     /// # Safety
     /// The addresses are ours, and nothing lies there.
     pub(super) unsafe fn map(&self, address: *mut u8, offset: usize, bytes: usize) -> io::Result<()> {
-        // SAFETY: the file is open; it only grows.
-        check(unsafe { libc::ftruncate(self.file.as_raw_fd(), (offset + bytes) as libc::off_t) })?;
+        if offset + bytes > self.file_bytes {
+            return Err(io::Error::other(format!("a file may have {} bytes there", self.file_bytes)));
+        }
         let (rights, flags) =
             (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_FIXED | libc::MAP_NORESERVE);
         let (fd, offset) = (self.file.as_raw_fd(), offset as libc::off_t);
@@ -130,6 +138,9 @@ impl FilePages {
         pages_max: usize,
         spare: &mut Vec<Vec<u8>>,
     ) -> (Option<Copied>, bool) {
+        if self.under_way().has(chunk) {
+            return (None, true);
+        }
         let first_page = (start as usize + chunk * CHUNK_BYTES) / self.page_bytes;
         let mut flags = vec![0u8; CHUNK_BYTES / self.page_bytes * 8];
         if has_child() || self.pagemap.read_exact_at(&mut flags, first_page as u64 * 8).is_err() {
@@ -185,11 +196,7 @@ impl FilePages {
     unsafe fn fill(&self, start: *mut u8, copied: &mut Copied) -> bool {
         let _held = lock_pages();
         let mut under_way = self.under_way();
-        let chunk = copied.chunk * CHUNK_BYTES..(copied.chunk + 1) * CHUNK_BYTES;
-        if has_child() || under_way.overlaps(&chunk) {
-            return false;
-        }
-        let Some(free) = under_way.free() else { return false };
+        let Some(free) = under_way.free().filter(|_| !has_child()) else { return false };
         *free = copied.span();
         under_way.bytes += copied.bytes();
         for run in &copied.runs {
@@ -234,7 +241,7 @@ impl FilePages {
     }
 
     /// Pages with nothing in them become a hole of the file, and read as zeros afterwards. False where that can't be:
-    /// while there may be a child or a copy of them is under way, and on file systems without holes.
+    /// while there may be a child or a copy is under way, and on file systems without holes.
     ///
     /// # Safety
     /// Nothing lies in these pages, which are mapped from the file at `offset`.
@@ -244,7 +251,7 @@ impl FilePages {
             return false;
         }
         let _held = lock_pages();
-        if has_child() || self.under_way().overlaps(&(offset..offset + bytes)) {
+        if has_child() || self.under_way().bytes > 0 {
             return false;
         }
         let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
@@ -256,6 +263,17 @@ impl FilePages {
         // SAFETY: by the caller's promise.
         unsafe { libc::madvise(address.cast(), bytes, libc::MADV_DONTNEED) == 0 }
     }
+}
+
+/// Makes a file as long as that, or half as long, and so on, without a byte in it. Returns its length. More than the
+/// process may write would end it.
+fn lengthen(file: &File, bytes: usize) -> usize {
+    let mut most = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: fills in the limits.
+    let is_known = unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &raw mut most) } == 0;
+    let bytes = if is_known { bytes.min(most.rlim_cur as usize) } else { bytes };
+    let halves = std::iter::successors(Some(bytes), |bytes| Some(bytes / 2).filter(|&bytes| bytes > 0));
+    halves.into_iter().find(|&bytes| file.set_len(bytes as u64).is_ok()).unwrap_or(0)
 }
 
 /// By its entry in the page map: in memory, and not as the file has it.
@@ -343,7 +361,7 @@ mod tests {
     /// zeros afterwards.
     #[test]
     fn what_is_purged_while_it_is_flushed_stays_zero() {
-        let pages = FilePages::of(tempfile::tempfile().unwrap()).unwrap();
+        let pages = FilePages::of(tempfile::tempfile().unwrap(), CHUNK_BYTES).unwrap();
         let chunk = Chunk::map(&pages);
         let (begin, end) = (std::sync::Barrier::new(2), std::sync::Barrier::new(2));
         const ROUNDS: usize = 100;
@@ -378,7 +396,7 @@ mod tests {
 
     #[test]
     fn what_is_put_into_the_file_reads_the_same_but_for_what_is_spared() {
-        let pages = FilePages::of(tempfile::tempfile().unwrap()).unwrap();
+        let pages = FilePages::of(tempfile::tempfile().unwrap(), CHUNK_BYTES).unwrap();
         let chunk = Chunk::map(&pages);
         let put = |spared: &[usize], pages_max| {
             let (copied, is_left) = chunk.copy(&pages, spared, pages_max);
@@ -400,7 +418,7 @@ mod tests {
     /// A value is written to, or its page purged, while a copy of the page is on its way into the file.
     #[test]
     fn what_is_written_meanwhile_stays_in_memory_and_nothing_is_purged() {
-        let pages = FilePages::of(tempfile::tempfile().unwrap()).unwrap();
+        let pages = FilePages::of(tempfile::tempfile().unwrap(), CHUNK_BYTES).unwrap();
         let chunk = Chunk::map(&pages);
         // SAFETY: nothing that anybody needs lies there.
         let purge = |page: usize| unsafe {
@@ -410,7 +428,7 @@ mod tests {
         chunk.write(7, 3 * pages.page_bytes);
         let copied = chunk.copy(&pages, &[], usize::MAX).0.unwrap();
         assert!(matches!(chunk.copy(&pages, &[], usize::MAX), (None, true)), "one copy of a chunk at a time");
-        assert!([0, 1, 2].into_iter().all(|page| !purge(page)) && purge(3));
+        assert!((0..5).all(|page| !purge(page)));
         chunk.write(8, 1);
         assert_eq!(chunk.put(&pages, copied), (2, true));
         assert_eq!((chunk.bytes()[0], chunk.bytes()[1]), (8, 7));
@@ -419,9 +437,24 @@ mod tests {
         assert!(copied.is_none() && !is_left, "all is in the file");
     }
 
+    /// To make it longer would wait for what is being written to it.
+    #[test]
+    fn the_file_is_as_long_from_the_start_as_it_gets() {
+        let pages = FilePages::of(tempfile::tempfile().unwrap(), CHUNK_BYTES).unwrap();
+        let chunk = Chunk::map(&pages);
+        assert_eq!(pages.file.metadata().unwrap().len(), CHUNK_BYTES as u64);
+        // SAFETY: refused, else in place of addresses that are the test's.
+        let refused = unsafe { pages.map(chunk.0, CHUNK_BYTES, CHUNK_BYTES) }.unwrap_err();
+        assert!(refused.to_string().contains("2097152 bytes"), "{refused}");
+        let longer = tempfile::tempfile().unwrap();
+        let bytes = lengthen(&longer, usize::MAX / 2);
+        assert_eq!(longer.metadata().unwrap().len(), bytes as u64, "as long as this file system has any");
+        assert!(bytes >= CHUNK_BYTES);
+    }
+
     #[test]
     fn so_many_copies_are_under_way_and_no_more() {
-        let pages = FilePages::of(tempfile::tempfile().unwrap()).unwrap();
+        let pages = FilePages::of(tempfile::tempfile().unwrap(), CHUNK_BYTES).unwrap();
         let chunk = Chunk::map(&pages);
         chunk.write(7, 1);
         pages.under_way().bytes = UNDER_WAY_BYTES;

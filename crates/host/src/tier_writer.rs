@@ -109,8 +109,8 @@ impl Writer {
         let mut desk = self.0.desk();
         if !desk.has_thread {
             let shared = Arc::clone(&self.0);
-            let owner = Hooks::get().map_or_else(String::new, |hooks| hooks.name.to_string_lossy().into_owned());
-            let thread = std::thread::Builder::new().name(format!("{owner}-pages")).spawn(move || shared.run());
+            let name = format!("{}-pages", Hooks::owner());
+            let thread = std::thread::Builder::new().name(name).spawn(move || shared.run());
             desk.has_thread = thread.is_ok();
         }
         if desk.has_thread {

@@ -24,8 +24,8 @@ pub(super) fn prepare() {
     TIMER.store(NONE, Ordering::Relaxed);
 }
 
-/// Asks for [`Module::on_wake`](super::module::Module::on_wake) `delay_us` from now; what was asked before is forgotten.
-/// Where there is no such timer, nobody is called. Cost: one system call.
+/// Asks for [`Module::on_wake`](super::module::Module::on_wake) `delay_us` from now; what was asked before is
+/// forgotten. Where there is no such timer, nobody is called. Cost: one system call.
 pub fn after(_server: &Server, delay_us: u64) {
     let held = TIMER.load(Ordering::Relaxed);
     let timer = if held == NONE { open() } else { held };

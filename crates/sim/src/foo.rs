@@ -5,10 +5,11 @@
 //! takes its size at *each* access in between; a part of a value may be kept, and saves that part. The most that can be
 //! saved is then a flow of least cost: the cache's bytes flow along the trace, each either idle, from one access to the
 //! next, or through a stay, from its value's use to the next one, for what that saves per byte. Where all sizes are the
-//! same it is the optimum. `bound.rs` asks only that the sum over all accesses be kept, so it is never above this one.
-//! Flows go by the cheapest way that is left, one after another (Dijkstra's, with potentials). Savings per byte are
-//! rounded up, to 2^-20 µs. Deviation: values that expire are refused, where what a stay saves depends on when the value
-//! was filled. Cost: stays × accesses × log accesses, a second for 3,000 accesses; so it is there to judge `bound.rs` by.
+//! same it is the optimum. `bound.rs` asks only that the sum over all accesses be kept, so it is never above this
+//! one. Flows go by the cheapest way that is left, one after another (Dijkstra's, with potentials). Savings per byte
+//! are rounded up, to 2^-20 µs. Deviation: values that expire are refused, where what a stay saves depends on when the
+//! value was filled. Cost: stays × accesses × log accesses, a second for 3,000 accesses; so it is there to judge
+//! `bound.rs` by.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

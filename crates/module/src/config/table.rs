@@ -180,7 +180,8 @@ settings! {
     c"headroom-bytes", headroom_bytes: i64 = 0, bytes(0..=1099511627776),
         "How far below maxmemory Tenure keeps memory, so that the server's own eviction has nothing to do. More \
          wastes memory, less lets it step in. 0: by how much a turn of the event loop brings, and by what the worker \
-         takes for a moment at the end of a window.";
+         takes for a moment at the end of a window. While a child saves, keys go only where the next turn may need \
+         their room.";
     c"turn-budget-us", turn_budget_us: i64 = 500, number(50..=5000),
         "Microseconds that eviction may take in one turn of the event loop. Less keeps latency even, more keeps up \
          with bursts. Keys that go without a search aren't counted, up to 1024 a turn: the server would take as long.";

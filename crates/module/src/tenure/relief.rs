@@ -98,12 +98,12 @@ impl Tenure {
         if state != EvictionStatus::Ready {
             return;
         }
-        let short_since_us = *self.pressure.short_since_us.get_or_insert(now_us);
         let is_urgent = used_bytes + self.next_turn_bytes() > limit_bytes;
         if !is_urgent && maximums.is_none() && server.flags().has_child() {
             // Each key that goes has the kernel copy pages that a child shares.
             return;
         }
+        let short_since_us = *self.pressure.short_since_us.get_or_insert(now_us);
         let rests = now_us < self.pressure.rests_until_us;
         if when == When::BeforeReplies && !is_urgent {
             if rests {

@@ -1,6 +1,7 @@
 //! Two memory tiers: values move between them, and are the same wherever they lie.
 
 use std::collections::HashMap;
+use std::process::Command;
 
 use redis::Connection;
 use tenure_servers::{Server, ServerOptions};
@@ -384,6 +385,35 @@ fn what_is_stored_in_a_file_does_not_stay_in_memory() {
         assert!(most_kb < 24 << 10, "{most_kb} KB of the tier are in memory");
         wait_for("the rest to be flushed", || anonymous_kb_of_slow_file(server.pid()) < 512);
     });
+}
+
+/// The kernel ends a process whose file gets longer than its limit.
+#[test]
+fn a_file_that_may_not_get_longer_ends_no_server() {
+    let options = without_tiers().set("tenure.tier-fast-bytes", "10mb");
+    on_oldest_and_newest(&options, |server| {
+        let mut connection = server.connection().unwrap();
+        limit_files(server, MB);
+        config_set(&mut connection, "tenure.tier-slow", "file:/tmp");
+        wait_for("the reason", || text(server, "tiers").contains("a file may have 1048576 bytes there"));
+        config_set(&mut connection, "tenure.tier-slow", "");
+        limit_files(server, 80 * MB);
+        config_set(&mut connection, "tenure.tier-slow", "file:/tmp");
+        wait_until_ready(server);
+        fill(&mut connection, 25_000, 4000);
+        wait_for("a full file", || info(server, "tier_slow_bytes") > 56.0 * MB as f64);
+        fill(&mut connection, 25_000, 4000);
+        assert!(info(server, "tier_slow_bytes") < 80.0 * MB as f64);
+        for i in 0..25_000 {
+            assert!(get(&mut connection, &format!("k{i}")) == Some(value(i, 4000)));
+        }
+    });
+}
+
+fn limit_files(server: &Server, bytes: u64) {
+    let pid = server.pid().to_string();
+    let status = Command::new("prlimit").args(["--pid", &pid, &format!("--fsize={bytes}:")]).status();
+    assert!(status.unwrap().success());
 }
 
 /// Memory of the process's own behind the mapping of the slow tier's file, in KB.

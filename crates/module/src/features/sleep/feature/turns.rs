@@ -22,8 +22,8 @@ impl Sleep {
         }
     }
 
-    /// A slice of falling asleep and waking, while the server takes what wakes. Where there is more to do, an idle event
-    /// loop is asked for more.
+    /// A slice of falling asleep and waking, while the server takes what wakes. Where there is more to do, an idle
+    /// event loop is asked for more.
     pub(super) fn sleep_some(&mut self, turn: &mut Turn) {
         if self.tell_some(turn.server) {
             soon::call_soon(turn.server);

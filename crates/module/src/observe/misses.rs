@@ -4,12 +4,12 @@
 //! that key. Differs from the paper: a four-way table of fixed size in place of an entry in the key space; a newer
 //! miss takes the place of the oldest of its four. A second miss of a key that waits already is the same fetch, or one
 //! that joined it, so the first counts. Where each client writes what it fetched, the writes after the first are
-//! answers too. 128 KiB, one memory access per miss, and one per write while any miss waits.
+//! answers too. 64 KiB, one memory access per miss, and one per write while any miss waits.
 
 use tenure_core::policy::density::{Delays, MissCosts};
 use tenure_core::units::KeyHash;
 
-const SLOTS: usize = 1 << 13;
+const SLOTS: usize = 1 << 12;
 /// A miss may wait in any of so many slots, one cache line together.
 const WAYS: usize = 4;
 /// A write this many times later than the longest penalty is no answer to the miss.

@@ -1,6 +1,7 @@
 //! The sampled accesses of one turn of the event loop, noted before their commands run and looked at after.
 //!
-//! Allocated once: 512 accesses and 64 KiB of key bytes. What one turn brings beyond that is not noted.
+//! It takes what the longest turn so far has brought: at most 512 accesses and 64 KiB of key bytes. What a turn brings
+//! beyond that is not noted.
 
 use tenure_core::units::{KeyHash, PartitionId};
 
@@ -51,11 +52,6 @@ pub struct Ring {
 }
 
 impl Ring {
-    /// An empty ring with its memory.
-    pub fn new() -> Self {
-        Ring { entries: Vec::with_capacity(ENTRIES), keys: Vec::with_capacity(KEY_BYTES) }
-    }
-
     /// Notes one access, at a tick, that may answer a miss. False where the turn's room is used up.
     pub fn push(
         &mut self,
@@ -122,7 +118,7 @@ mod tests {
     /// A turn may bring a miss and its answer: by its end the key is there.
     #[test]
     fn a_read_that_found_nothing_is_told_from_those_that_found_what_came_after() {
-        let (mut ring, hash) = (Ring::new(), KeyHash::of(b"k"));
+        let (mut ring, hash) = (Ring::default(), KeyHash::of(b"k"));
         for effect in [Effect::Read, Effect::Write, Effect::Read] {
             ring.push(b"k", hash, None, effect, (0, effect == Effect::Write));
             ring.push(b"other", KeyHash::of(b"other"), None, Effect::Read, (0, false));

@@ -67,7 +67,7 @@ impl Sampler {
     /// Takes every key, and passes it on to `queue`.
     pub fn new(queue: Arc<ArrayQueue<Sampled>>) -> Self {
         Sampler {
-            ring: Ring::new(),
+            ring: Ring::default(),
             queue,
             rate: SampleRate::ALL,
             losses: Losses::default(),

@@ -369,7 +369,7 @@ fn the_limit_is_changed_at_run_time() {
 fn what_tenure_held_for_a_higher_limit_is_no_reason_to_evict() {
     on_oldest_and_newest(&with_module().set("maxmemory-policy", "allkeys-lru"), |server| {
         let mut connection = server.connection().unwrap();
-        config_set(&mut connection, "maxmemory", 4096 * MB);
+        config_set(&mut connection, "maxmemory", 5120 * MB);
         send::<()>(&mut connection, "DEBUG POPULATE 30000 k 1000");
         wait_for("a table for that limit", || info(server, "memory_bytes") > 60.0 * MB as f64);
         let limit = used_memory(server) - 50 * MB;

@@ -100,15 +100,17 @@ impl Tenure {
 
     /// How far below the limit memory is kept, in bytes.
     pub fn headroom_bytes(&self) -> u64 {
+        self.headroom_bytes_under(self.memory.limit_bytes)
+    }
+
+    /// The same if the limit were `limit_bytes`.
+    pub(super) fn headroom_bytes_under(&self, limit_bytes: u64) -> u64 {
         if self.server_evicts() {
             return 0;
         }
         match self.settings.headroom_bytes as u64 {
-            0 => {
-                let limit_bytes = self.memory.limit_bytes;
-                self.pressure.growth.headroom_bytes(limit_bytes) + self.pressure.own.reserve_bytes(limit_bytes)
-            }
-            set => set.min(self.memory.limit_bytes / 2),
+            0 => self.pressure.growth.headroom_bytes(limit_bytes) + self.pressure.own.reserve_bytes(limit_bytes),
+            set => set.min(limit_bytes / 2),
         }
     }
 

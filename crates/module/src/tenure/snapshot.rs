@@ -1,6 +1,7 @@
 //! What the main thread leaves for the worker.
 
 use tenure_core::key_table::KeyTable;
+use tenure_core::policy::density::SCALES;
 
 use super::Tenure;
 use crate::ffi::server::Server;
@@ -23,7 +24,6 @@ impl Tenure {
         let not_data_bytes = self.memory.not_data.bytes.filter(|_| limit_bytes > 0);
         let data_bytes_max =
             not_data_bytes.map_or(capacity_bytes, |bytes| limit_bytes.saturating_sub(headroom_bytes + bytes).max(1));
-        let following_bytes = headroom_bytes + self.published.effort.models_bytes;
         self.worker.shared.leave(Snapshot {
             epoch: self.observer.epoch(),
             counters: self.observer.counters.to_vec(),
@@ -34,7 +34,14 @@ impl Tenure {
                 bytes_max: partitions.tenants().bytes_max().to_vec(),
                 weights: partitions.tenants().weights().to_vec(),
             },
-            memory: MemoryNow { limit_bytes, capacity_bytes, data_bytes_max, key_table_bytes, following_bytes },
+            memory: MemoryNow {
+                limit_bytes,
+                capacity_bytes,
+                data_bytes_max,
+                key_table_bytes,
+                models_bytes: self.published.effort.models_bytes,
+                headroom_bytes: SCALES.map(|scale| self.headroom_bytes_under((scale * limit_bytes as f64) as u64)),
+            },
             keys: self.usage.keys()[..partitions.len()].iter().map(|&keys| keys as u64).collect(),
             evictions: self.evictor.so_far(),
             fast: self.memory.fast_to_divide,

@@ -11,8 +11,8 @@ use tenure_core::departure::{Cause, Departure};
 use tenure_core::key_table::KeyTable;
 use tenure_core::policy::cache::{Cache, Outcome};
 use tenure_core::policy::density::{
-    Basis, Density, DensityPolicyConfig, GreedyAges, MissCosts, Ranking, Ranks, Shown, Subject, Value, age_step,
-    was_accessed,
+    Basis, Density, DensityPolicyConfig, GreedyAges, MissCosts, Ranking, Ranks, SCALES, Shown, Subject, Value,
+    age_step, was_accessed,
 };
 use tenure_core::policy::over_target::OverTarget;
 use tenure_core::policy::pools::{Donor, Pools};
@@ -86,7 +86,8 @@ impl Served {
                 capacity_bytes: CAPACITY_BYTES,
                 data_bytes_max: CAPACITY_BYTES,
                 key_table_bytes: 0,
-                following_bytes: 0,
+                models_bytes: 0,
+                headroom_bytes: [0; SCALES.len()],
             },
             keys: vec![300],
             evictions: Evictions::default(),

@@ -11,7 +11,7 @@ use std::time::Duration;
 use crossbeam_queue::ArrayQueue;
 use tenure_core::decide::objective::Objective;
 use tenure_core::decide::plan::Plan;
-use tenure_core::policy::density::Learned;
+use tenure_core::policy::density::{Learned, SCALES};
 use tenure_core::sampling::SampleRate;
 use tenure_core::tiers::division::Division as FastDivision;
 use tenure_core::units::TenantId;
@@ -104,8 +104,10 @@ pub struct MemoryNow {
     pub data_bytes_max: u64,
     /// The table of keys, in bytes, where it is a share of the limit; else 0.
     pub key_table_bytes: u64,
-    /// What else isn't data and is larger under a larger limit, in bytes: what is kept free, and the models.
-    pub following_bytes: u64,
+    /// The models, in bytes: more under a larger limit.
+    pub models_bytes: u64,
+    /// What would be kept free with [`SCALES`] of the limit, in bytes.
+    pub headroom_bytes: [u64; SCALES.len()],
 }
 
 /// What tenants are guaranteed and allowed, and how much their misses count.

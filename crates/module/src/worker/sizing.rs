@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tenure_core::access::{Access, Op};
 use tenure_core::policy::density::{BYTES_PER_KEY, KEYS_MAX, age_step};
-use tenure_core::policy::density::{Learned, Measured, Owner, Ranking, SCALES, Shown, Sizing};
+use tenure_core::policy::density::{Learned, Measured, Owner, PRESENT, Ranking, SCALES, Shown, Sizing};
 use tenure_core::sampling::SampleRate;
 use tenure_core::units::PartitionId;
 
@@ -31,6 +31,8 @@ const LOWERED_FROM: f64 = 1.25;
 const READS_ENOUGH: f64 = 500.0;
 /// Of fewer evictions it isn't asked how many keys were met for each.
 const EVICTIONS_ENOUGH: u64 = 1000;
+/// What models take under any limit.
+const MODELS_BYTES_MIN: u64 = 400 << 10;
 /// From so many times the limit on, up or down, the table of keys becomes another size.
 const TABLE_RENEWED_FROM: f64 = 4.0;
 
@@ -183,18 +185,22 @@ fn limits(snapshot: &Snapshot) -> [u64; SCALES.len()] {
     SCALES.map(|scale| (scale * snapshot.memory.limit_bytes as f64) as u64)
 }
 
-/// What of these all keys would have. What is kept free and Tenure's models follow the limit. What else isn't data
-/// takes as much under each: the server's hash tables don't shrink before they are all but empty, and the table of
-/// keys is another only under very different limits.
-fn capacities(snapshot: &Snapshot) -> [u64; SCALES.len()] {
+/// What of these all keys would have. Tenure's models follow the limit, but for what they take in any case. What is
+/// kept free is told of each. What else isn't data takes as much under each: the server's hash tables don't shrink
+/// before they are all but empty, and the table of keys is another only under very different limits.
+pub(super) fn capacities(snapshot: &Snapshot) -> [u64; SCALES.len()] {
     let (limit, capacity) = (snapshot.memory.limit_bytes as f64, snapshot.memory.data_bytes_max as f64);
-    let (table, following) = (snapshot.memory.key_table_bytes as f64, snapshot.memory.following_bytes as f64);
-    let at = |scale: f64| {
+    let (table, models) =
+        (snapshot.memory.key_table_bytes as f64, snapshot.memory.models_bytes.saturating_sub(MODELS_BYTES_MIN) as f64);
+    let headroom = snapshot.memory.headroom_bytes;
+    let at = |i: usize| {
+        let scale = SCALES[i];
         let is_renewed = scale >= TABLE_RENEWED_FROM || scale * TABLE_RENEWED_FROM <= 1.0;
         let table_more = if is_renewed { (scale - 1.0) * table } else { 0.0 };
-        (capacity + (scale - 1.0) * (limit - following) - table_more).max(0.0) as u64
+        let headroom_more = headroom[i] as f64 - headroom[PRESENT] as f64;
+        (capacity + (scale - 1.0) * (limit - models) - headroom_more - table_more).max(0.0) as u64
     };
-    SCALES.map(at)
+    std::array::from_fn(at)
 }
 
 fn owners(snapshot: &Snapshot) -> Vec<Owner> {

@@ -3,10 +3,11 @@
 use tenure_core::access::Access;
 use tenure_core::curve::{CurvePoint, MissRatioCurve};
 use tenure_core::decide::objective::Objective;
-use tenure_core::policy::density::{Feature, Shown};
+use tenure_core::policy::density::{Feature, SCALES, Shown};
 use tenure_core::units::{KeyHash, PARTITIONS_MAX, PartitionId, TenantId};
 
 use super::sizes::Sizes;
+use super::sizing::capacities;
 use super::*;
 
 pub(super) fn instructions() -> Instructions {
@@ -43,7 +44,8 @@ fn snapshot(counters: Vec<Counters>, capacity_bytes: u64) -> Snapshot {
             capacity_bytes,
             data_bytes_max: capacity_bytes,
             key_table_bytes: 0,
-            following_bytes: 0,
+            models_bytes: 0,
+            headroom_bytes: [0; SCALES.len()],
         },
         keys: vec![10_000; 2],
         evictions: Evictions::default(),
@@ -344,4 +346,19 @@ fn what_is_expected_stands_while_a_larger_sample_fills() {
         told = end_window(&mut sizer, 3000, all, LIMIT);
     }
     assert!(!told.is_empty());
+}
+
+/// 100 MB, of which 80 are data and 6 kept free. Half of it would keep 5 free, and twice as much 6.
+#[test]
+fn what_keys_would_have_goes_by_what_would_be_kept_free() {
+    const MB: u64 = 1 << 20;
+    let mut now = snapshot(Vec::new(), 80 * MB);
+    now.memory.limit_bytes = 100 * MB;
+    now.memory.headroom_bytes = SCALES.map(|scale| if scale < 1.0 { 5 * MB } else { 6 * MB });
+    let at = |scale: f64| capacities(&now)[SCALES.iter().position(|&one| one == scale).unwrap()];
+    assert_eq!([0.5, 1.0, 2.0].map(at), [31 * MB, 80 * MB, 180 * MB]);
+    // Models of 10.4 MB, which are there in part under any limit.
+    now.memory.models_bytes = 10 * MB + (400 << 10);
+    let at = |scale: f64| capacities(&now)[SCALES.iter().position(|&one| one == scale).unwrap()];
+    assert_eq!([0.5, 1.0, 2.0].map(at), [36 * MB, 80 * MB, 170 * MB]);
 }

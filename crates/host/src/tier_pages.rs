@@ -96,7 +96,10 @@ impl FilePages {
     /// The addresses are ours, and nothing lies there.
     pub(super) unsafe fn map(&self, address: *mut u8, offset: usize, bytes: usize) -> io::Result<()> {
         if offset + bytes > self.file_bytes {
-            return Err(io::Error::other(format!("a file may have {} bytes there", self.file_bytes)));
+            let most = self.file_bytes;
+            return Err(io::Error::other(format!(
+                "a file may have {most} bytes there (ulimit -f, or the file system)"
+            )));
         }
         let (rights, flags) =
             (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_FIXED | libc::MAP_NORESERVE);

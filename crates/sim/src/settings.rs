@@ -10,7 +10,7 @@ pub struct Settings {
     pub plan: PlanConfig,
     /// Keys sampled per eviction under Tenure's own policy.
     pub density_samples: u32,
-    /// Bytes of its table of keys; 0 = an 80th of the memory.
+    /// Bytes of its table of keys; 0 = a 64th of the memory.
     pub key_table_bytes: u64,
     /// Which accesses it sees; `None` = all.
     pub watched: Option<Watched>,

@@ -1,7 +1,7 @@
 //! How long the worker sleeps between two looks: briefly while something comes in, and longer the longer nothing does,
 //! so that an idle server is left alone.
 //!
-//! A long nap ends as soon as the main thread has passed something on, and a short one once that fills half of the
+//! A long nap ends as soon as the main thread has passed something on, and a short one once that fills a quarter of the
 //! queue ([`super::Worker::wake`]). A word that is missed costs the rest of that nap. Windows end as much later as the
 //! longest nap.
 
@@ -29,7 +29,7 @@ impl Nap {
     /// Sleeps. `has_come`: something came in since the last one.
     pub(super) fn take(&mut self, shared: &Shared, has_come: bool) {
         let long = self.next(has_come);
-        shared.rests_until.store(if long > SHORTEST { 1 } else { QUEUE_LEN / 2 }, Ordering::Relaxed);
+        shared.rests_until.store(if long > SHORTEST { 1 } else { QUEUE_LEN / 4 }, Ordering::Relaxed);
         std::thread::park_timeout(long);
         shared.rests_until.store(AWAKE, Ordering::Relaxed);
     }

@@ -24,7 +24,7 @@ use crate::observe::{Counters, Sampled};
 use crate::rivals::Choice;
 
 /// Sampled accesses under way to the worker.
-pub const QUEUE_LEN: usize = 1 << 10;
+pub const QUEUE_LEN: usize = 1 << 11;
 /// The worker isn't to be woken.
 pub const AWAKE: usize = usize::MAX;
 

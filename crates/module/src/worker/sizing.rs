@@ -31,7 +31,7 @@ const LOWERED_FROM: f64 = 1.25;
 const READS_ENOUGH: f64 = 500.0;
 /// Of fewer evictions it isn't asked how many keys were met for each.
 const EVICTIONS_ENOUGH: u64 = 1000;
-/// What models take under any limit.
+/// What models take under any limit: tables of a quarter of a megabyte, and the smallest samples.
 const MODELS_BYTES_MIN: u64 = 400 << 10;
 /// From so many times the limit on, up or down, the table of keys becomes another size.
 const TABLE_RENEWED_FROM: f64 = 4.0;

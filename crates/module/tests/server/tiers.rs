@@ -395,7 +395,7 @@ fn a_file_that_may_not_get_longer_ends_no_server() {
         let mut connection = server.connection().unwrap();
         limit_files(server, MB);
         config_set(&mut connection, "tenure.tier-slow", "file:/tmp");
-        wait_for("the reason", || text(server, "tiers").contains("a file may have 1048576 bytes there"));
+        wait_for("the reason", || text(server, "tiers").contains("a file may have 1048576 bytes there (ulimit -f"));
         config_set(&mut connection, "tenure.tier-slow", "");
         limit_files(server, 80 * MB);
         config_set(&mut connection, "tenure.tier-slow", "file:/tmp");

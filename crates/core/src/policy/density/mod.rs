@@ -52,4 +52,4 @@ pub const SAMPLE_SIZE: u32 = 10;
 pub const WINDOW_REQUESTS: u64 = 50_000;
 /// The table of keys has this part of the memory, where nothing else is set: of keys of 1 KiB, all that are there are
 /// remembered.
-pub const KEY_TABLE_SHARE: u64 = 80;
+pub const KEY_TABLE_SHARE: u64 = 64;

@@ -49,7 +49,7 @@ pub struct DensityPolicyConfig {
     pub decay: f32,
     /// Sampled keys at most; more halve the rate.
     pub sampled_keys_max: usize,
-    /// Bytes of the table of keys; 0 = an 80th of the memory.
+    /// Bytes of the table of keys; 0 = a 64th of the memory.
     pub key_table_bytes: u64,
     /// The one ranking to use; `None` = whichever is ahead.
     pub ranking: Option<Ranking>,

@@ -15,7 +15,7 @@ use tenure_servers::{Server, ServerBinary, ServerOptions, clock_path, module_pat
 /// Longest wait for anything that a test waits for.
 pub const DEADLINE: Duration = Duration::from_secs(60);
 /// A server that runs for so long hangs.
-const LIFETIME: Duration = Duration::from_secs(1800);
+const LIFETIME: Duration = Duration::from_secs(600);
 
 /// A server with the module, and windows that end fast.
 pub fn with_module() -> ServerOptions {

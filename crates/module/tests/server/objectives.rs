@@ -76,6 +76,8 @@ fn targets_and_k_settle_while_the_traffic_stays_as_it_is() {
         let options = evicting_in_time().set("tenure.policy", policy).set("tenure.tenants", tenants);
         // Windows of so many requests, however busy the machine is.
         let options = options.set("tenure.window-requests", 10_000).set("tenure.window-seconds", 60);
+        // And of as many samples: by itself their rate follows how many requests come in a second.
+        let options = options.set("tenure.sample-percent", 100);
         // What a busy machine measures as penalty is not steady.
         let options = options.set("tenure.objective", "hits");
         on_oldest_and_newest(&options, |server| {

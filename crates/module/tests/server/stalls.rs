@@ -99,7 +99,9 @@ fn nobody_waits_for_a_worker_that_stands_still() {
             write_some(&mut connection);
             info(server, "evictions") > 1000.0
         });
-        let Some(held) = Held::at(server, &["tenure-worker"], "clock_nanosleep") else { return skipped("no strace here") };
+        let Some(held) = Held::at(server, &["tenure-worker"], "clock_nanosleep") else {
+            return skipped("no strace here");
+        };
         wait_for("it to stand still", || {
             write_some(&mut connection);
             held.n_still() == 1

@@ -96,8 +96,9 @@ impl Sizer {
         learned: &Learned,
     ) -> Sizes {
         let seconds = elapsed.as_secs_f64().max(1e-3);
-        let of = |(before, now): (&Counters, &Counters)| measured(before, now);
-        let now: Vec<Measured> = before.iter().zip(&snapshot.counters).map(of).collect();
+        let keys = snapshot.keys.iter().copied().chain(std::iter::repeat(0));
+        let of = |((before, now), keys): ((&Counters, &Counters), u64)| measured(before, now, keys);
+        let now: Vec<Measured> = before.iter().zip(&snapshot.counters).zip(keys).map(of).collect();
         self.error = self.error_of(snapshot.memory.limit_bytes, &now).or(self.error);
         let is_fed = snapshot.are_accesses_noted && snapshot.is_watching && snapshot.memory.data_bytes_max > 0;
         if is_fed {
@@ -170,13 +171,14 @@ impl Sizer {
     }
 }
 
-fn measured(before: &Counters, now: &Counters) -> Measured {
+fn measured(before: &Counters, now: &Counters, keys: u64) -> Measured {
     let since = |of: fn(&Counters) -> u64| of(now).saturating_sub(of(before)) as f64;
     Measured {
         reads: since(|counters| counters.reads),
         misses: since(|counters| counters.misses),
         answered: since(|counters| counters.answered),
         miss_us: (now.miss_us - before.miss_us).max(0.0),
+        keys: keys as f64,
     }
 }
 

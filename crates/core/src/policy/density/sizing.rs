@@ -9,9 +9,9 @@
 //! is. What of its misses is the sample's tells the share of the keys that miss, which is what caches are to be
 //! scaled by. And what it misses is where predictions begin: of a smaller cache, what its miniature misses more than
 //! that of the present size is added, as of as many keys as the partition has there; of a larger one there is less in
-//! proportion. Misses that nobody answers, of keys that are nowhere, don't depend on memory. Cost: a look-up per
-//! sampled access, K scores per eviction and cache; about 50 bytes for each sampled key that fits into four times the
-//! memory.
+//! proportion. As large a share of the keys as the server evicts by itself goes by its choice here too. Misses that
+//! nobody answers, of keys that are nowhere, don't depend on memory. Cost: a look-up per sampled access, K scores per
+//! eviction and cache; about 50 bytes for each sampled key that fits into four times the memory.
 
 use hashbrown::HashTable;
 
@@ -75,6 +75,8 @@ const CACHES: [(usize, By); 12] = [
 ];
 /// That of the present size.
 const PRESENT_CACHE: usize = 5;
+/// Of so many keys the server evicts the longest idle, by its default.
+const OF_SERVER: usize = 5;
 /// As a multiple of K, so many are drawn to find K keys of a tenant that is above its maximum.
 const PATIENCE: usize = 4;
 /// What a window weighs one window later.
@@ -225,6 +227,8 @@ pub struct Sizing {
     is_full: bool,
     /// K.
     sample_size: usize,
+    /// The share of its keys that the server evicts by itself.
+    by_server: f64,
     steps: u64,
     random: Random,
 }
@@ -254,6 +258,7 @@ impl Sizing {
             share: 1.0,
             is_full: false,
             sample_size: SAMPLE_SIZE as usize,
+            by_server: 0.0,
             steps: 0,
             random: Random::new(seed),
         }
@@ -267,6 +272,11 @@ impl Sizing {
     /// So many keys are met for each that goes from now on, 1 or more.
     pub fn set_sample_size(&mut self, sample_size: usize) {
         self.sample_size = sample_size.max(1);
+    }
+
+    /// This share of the keys that go, 0 to 1, the server evicts by itself from now on: see [`OF_SERVER`].
+    pub fn set_share_of_server(&mut self, share: f64) {
+        self.by_server = share;
     }
 
     /// The present size's cache is full: misses are counted.
@@ -324,7 +334,9 @@ impl Sizing {
         for cache in 0..CACHES.len() {
             let rank = (ranking, table, now);
             if !self.caches[cache].held.has(place) {
-                if access.op == Op::Read && self.is_full {
+                // What the server has and is met for the first time would have been there.
+                let was_there = held.is_none() && !is_miss && CACHES[cache].0 >= PRESENT;
+                if access.op == Op::Read && self.is_full && !was_there {
                     let account = &mut self.caches[cache].by_partition[usize::from(partition)];
                     account.misses += 1.0;
                     account.cost_us += f64::from(penalty_us);
@@ -462,6 +474,9 @@ impl Sizing {
     /// Who goes next of all that hold more than they are guaranteed; where hardly any does, anyone. `None` where there
     /// is no one.
     fn victim(&mut self, cache: usize, rank: (Ranking, &DensityTable, u64)) -> Option<u16> {
+        if self.by_server > 0.0 && self.random.unit() < self.by_server {
+            return self.victim_of_server(cache);
+        }
         let Sizing { caches, known, owners, random, rate, sample_size, .. } = self;
         let Small { held, by_tenant, ages, candidates, .. } = &mut caches[cache];
         let ranker = ranker(cache, ages, rank);
@@ -484,6 +499,13 @@ impl Sizing {
         let victim = victim.or_else(|| held.draw(random))?;
         self.went(cache, victim, rank);
         Some(victim)
+    }
+
+    /// Who goes where the server itself evicts.
+    fn victim_of_server(&mut self, cache: usize) -> Option<u16> {
+        let held = &self.caches[cache].held;
+        let drawn = (0..OF_SERVER).filter_map(|_| held.draw(&mut self.random));
+        drawn.min_by_key(|&place| self.known[usize::from(place)].last)
     }
 
     /// The lowest of a sample of one tenant; `None` where none was met.
@@ -845,7 +867,7 @@ mod tests {
             let number = if partition == 0 { random.below(100) } else { random.below(4_000) };
             let access = Access::read(KeyHash::of_number(partition << 32 | number), SIZE);
             let shown = (now, History::default().accessed(0, 0, 1e-6).feature(0), u64::MAX);
-            sizing.record(&access, (PartitionId(partition as u16), false), shown, (Ranking::Idle, &table));
+            sizing.record(&access, (PartitionId(partition as u16), true), shown, (Ranking::Idle, &table));
             if now == 30_000 {
                 sizing.is_full = true;
             }

@@ -148,7 +148,8 @@ impl Sizer {
         (reads >= READS_ENOUGH).then(|| misses / reads)
     }
 
-    /// While it is busy Tenure meets fewer keys for an eviction, and the server evicts some by itself: so do the caches.
+    /// While it is busy Tenure meets fewer keys for an eviction, and the server evicts some by itself. So do the
+    /// caches.
     fn follow_evictions(&mut self, so_far: Evictions) {
         let before = self.evictions;
         let since = |of: fn(&Evictions) -> u64| of(&so_far).saturating_sub(of(&before));

@@ -331,11 +331,11 @@ impl Sizing {
             None => self.learn(known),
         };
         self.fit_partitions(usize::from(partition) + 1);
-        for cache in 0..CACHES.len() {
+        for (cache, (size, _)) in CACHES.into_iter().enumerate() {
             let rank = (ranking, table, now);
             if !self.caches[cache].held.has(place) {
                 // What the server has and is met for the first time would have been there.
-                let was_there = held.is_none() && !is_miss && CACHES[cache].0 >= PRESENT;
+                let was_there = held.is_none() && !is_miss && size >= PRESENT;
                 if access.op == Op::Read && self.is_full && !was_there {
                     let account = &mut self.caches[cache].by_partition[usize::from(partition)];
                     account.misses += 1.0;

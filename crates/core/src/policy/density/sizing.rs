@@ -274,7 +274,7 @@ impl Sizing {
         self.sample_size = sample_size.max(1);
     }
 
-    /// This share of the keys that go, 0 to 1, the server evicts by itself from now on: see [`OF_SERVER`].
+    /// This share of the keys that go, 0 to 1, the server evicts by itself from now on: the longest idle of a few.
     pub fn set_share_of_server(&mut self, share: f64) {
         self.by_server = share;
     }

@@ -49,7 +49,6 @@ pub struct Sizer {
     keys_met: Option<f64>,
     /// What eviction had done when the last window ended.
     evictions: Evictions,
-    rate_wanted: f64,
     now: u64,
 }
 
@@ -65,7 +64,6 @@ impl Sizer {
             is_filling: false,
             keys_met: None,
             evictions: Evictions::default(),
-            rate_wanted: 0.0,
             now: 0,
         }
     }
@@ -88,11 +86,6 @@ impl Sizer {
         }
     }
 
-    /// The share of the keys that it would look at, if all reached it; 0 while there is nothing to tell.
-    pub fn rate_wanted(&self) -> f64 {
-        self.rate_wanted
-    }
-
     /// Ends a window: counters as they were when the last one ended, and as they are. What was learned ranks from now
     /// on.
     pub fn end_window(
@@ -103,9 +96,8 @@ impl Sizer {
         learned: &Learned,
     ) -> Sizes {
         let seconds = elapsed.as_secs_f64().max(1e-3);
-        let keys = snapshot.keys.iter().copied().chain(std::iter::repeat(0));
-        let of = |((before, now), keys): ((&Counters, &Counters), u64)| measured(before, now, keys);
-        let now: Vec<Measured> = before.iter().zip(&snapshot.counters).zip(keys).map(of).collect();
+        let of = |(before, now): (&Counters, &Counters)| measured(before, now);
+        let now: Vec<Measured> = before.iter().zip(&snapshot.counters).map(of).collect();
         self.error = self.error_of(snapshot.memory.limit_bytes, &now).or(self.error);
         let is_fed = snapshot.are_accesses_noted && snapshot.is_watching && snapshot.memory.data_bytes_max > 0;
         if is_fed {
@@ -120,19 +112,12 @@ impl Sizer {
             (self.is_filling, self.sizes) = (false, Sizes::default());
         }
         let rank = (learned.ranking.unwrap_or(Ranking::Greedy), &*learned.table, self.now);
-        let limit_bytes = snapshot.memory.limit_bytes;
-        let limit_before = std::mem::replace(&mut self.memory_bytes, limit_bytes);
-        if limit_before != limit_bytes {
+        if std::mem::replace(&mut self.memory_bytes, snapshot.memory.limit_bytes) != snapshot.memory.limit_bytes {
             self.sizing.forget_counts();
-            // Under a higher one there may be as many more keys.
-            let more = limit_bytes as f64 / limit_before.max(1) as f64;
-            self.keys_met = self.keys_met.map(|keys| keys * more.max(1.0));
+            self.keys_met = None;
         }
-        self.follow_evictions(snapshot.evictions);
+        self.follow_sample_size(snapshot.evictions);
         self.fit_rate(snapshot, self.sizing.rate(), seconds, stream_rate);
-        if !is_fed {
-            self.rate_wanted = 0.0;
-        }
         self.sizing.set_capacities(capacities(snapshot), owners(snapshot), rank);
         self.sizes.clone()
     }
@@ -148,16 +133,14 @@ impl Sizer {
         (reads >= READS_ENOUGH).then(|| misses / reads)
     }
 
-    /// While it is busy Tenure meets fewer keys for an eviction, and the server evicts some by itself. So do the
-    /// caches.
-    fn follow_evictions(&mut self, so_far: Evictions) {
+    /// The server meets fewer keys for an eviction while it is busy, and so do the caches.
+    fn follow_sample_size(&mut self, so_far: Evictions) {
         let before = self.evictions;
-        let since = |of: fn(&Evictions) -> u64| of(&so_far).saturating_sub(of(&before));
-        let [keys, met, by_server] = [since(|e| e.keys), since(|e| e.met), since(|e| e.by_server)];
+        let keys = so_far.keys.saturating_sub(before.keys);
         if keys >= EVICTIONS_ENOUGH {
             self.evictions = so_far;
-            self.sizing.set_sample_size((met as f64 / keys as f64).round() as usize);
-            self.sizing.set_share_of_server(by_server as f64 / (keys + by_server) as f64);
+            let mean = so_far.met.saturating_sub(before.met) as f64 / keys as f64;
+            self.sizing.set_sample_size(mean.round() as usize);
         }
     }
 
@@ -174,8 +157,7 @@ impl Sizer {
         let steps_per_second = self.sizing.take_steps() as f64 / seconds;
         let by_keys = keys_max as f64 / keys.max(1.0);
         let by_time = rate.rate() * STEPS_PER_SECOND / steps_per_second.max(1.0);
-        self.rate_wanted = by_keys.min(by_time);
-        let wanted = self.rate_wanted.min(stream_rate.rate());
+        let wanted = by_keys.min(by_time).min(stream_rate.rate());
         if wanted * LOWERED_FROM < rate.rate() || wanted > RAISED_FROM * rate.rate() {
             self.is_filling |= wanted > rate.rate();
             self.sizing.set_rate(SampleRate::new(wanted).unwrap_or(rate));
@@ -188,14 +170,13 @@ impl Sizer {
     }
 }
 
-fn measured(before: &Counters, now: &Counters, keys: u64) -> Measured {
+fn measured(before: &Counters, now: &Counters) -> Measured {
     let since = |of: fn(&Counters) -> u64| of(now).saturating_sub(of(before)) as f64;
     Measured {
         reads: since(|counters| counters.reads),
         misses: since(|counters| counters.misses),
         answered: since(|counters| counters.answered),
         miss_us: (now.miss_us - before.miss_us).max(0.0),
-        keys: keys as f64,
     }
 }
 

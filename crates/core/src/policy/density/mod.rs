@@ -26,7 +26,6 @@ mod learner;
 mod load;
 mod miss_costs;
 mod model;
-mod places;
 mod ranking;
 mod ranks;
 mod simulated;

@@ -186,7 +186,7 @@ fn status(runtime: &Runtime) -> Answer {
         ("plans_adopted", count(info::total(tenure, "plans_adopted"))),
         ("learned", Answer::Text(if published.is_taught { "by its primary" } else { "here" }.to_owned())),
         ("watching", Answer::Text(watching(tenure))),
-        ("sample_rate", Answer::Number(tenure.observer.sampler.rate.rate())),
+        ("sample_rate", Answer::Number(tenure.worker.shared.rate().rate())),
         ("evictions", count(info::total(tenure, "evictions"))),
         ("memory_bytes", count(alloc::allocated_bytes() as u64)),
         ("panics", count(guard::panics())),

@@ -254,7 +254,7 @@ impl Tenure {
     /// The end of a turn: bounded work, see the file's opening.
     pub fn end_turn(&mut self, server: &mut Server, now_us: u64) {
         assert!(!self.faults.panic_please, "asked to by TENURE.DEBUG");
-        self.observer.sampler.rate = self.worker.shared.rate();
+        self.observer.sampler.rate = self.worker.shared.stream_rate();
         let dropped = self.observer.end_turn(server, now_us);
         self.end_slice(server, now_us);
         self.worker.wake();

@@ -244,9 +244,17 @@ impl Models {
             learner.set_rate(rate);
         }
         if let Some(sizer) = &mut self.sizer {
-            sizer.set_stream_rate(rate);
+            sizer.set_stream_rate(self.rate.stream());
         }
-        shared.set_rate(rate);
+        shared.set_rates(rate, self.rate.stream());
+    }
+
+    /// Has more come than the models take where the caches of other sizes have room for more.
+    fn widen_stream(&mut self, shared: &Shared, requests_per_second: f64, allowed: u64) {
+        let wanted = self.sizer.as_ref().map_or(0.0, Sizer::rate_wanted);
+        if self.rate.widen(wanted, requests_per_second, allowed) {
+            shared.set_rates(self.rate.rate(), self.rate.stream());
+        }
     }
 
     fn sampled_keys(&self) -> usize {
@@ -283,7 +291,7 @@ impl Models {
         if !self.window.is_paused && requests < window_requests && elapsed < snapshot.instructions.window {
             return;
         }
-        let samples_per_second = requests as f64 * self.rate.rate().rate() / elapsed.as_secs_f64().max(0.001);
+        let requests_per_second = requests as f64 / elapsed.as_secs_f64().max(0.001);
         let before = shared.published();
         let published = if requests == 0 && self.stands(&before) {
             self.plan_again(snapshot, &before)
@@ -296,9 +304,11 @@ impl Models {
             self.chooser.skip();
         }
         let allowed = snapshot.instructions.samples_per_second;
+        let samples_per_second = requests_per_second * self.rate.rate().rate();
         if let Some(rate) = self.rate.raised(self.sampled_keys(), samples_per_second, allowed) {
             self.set_rate(shared, rate);
         }
+        self.widen_stream(shared, requests_per_second, allowed);
         self.window.began = Instant::now();
     }
 
@@ -440,7 +450,7 @@ impl Models {
         };
         let learned =
             self.learner.as_mut().map(|learner| learner.end_window(snapshot.memory.data_bytes_max)).unwrap_or_default();
-        let elapsed = (self.window.began.elapsed(), self.rate.rate());
+        let elapsed = (self.window.began.elapsed(), self.rate.stream());
         let sizes = self.sizer.as_mut().map(|sizer| sizer.end_window(snapshot, &before, elapsed, &learned));
         self.window.number += 1;
         self.kept.end_window(snapshot);

@@ -207,10 +207,10 @@ impl Evictor {
         }
     }
 
-    /// What it has done, for the worker.
-    pub fn so_far(&self) -> Evictions {
+    /// What it has done, and the server besides, for the worker.
+    pub fn so_far(&self, by_server: u64) -> Evictions {
         let Work { evicted, spent_us, .. } = &self.work;
-        Evictions { keys: evicted.iter().sum(), spent_us: *spent_us, met: self.pools.used_up() }
+        Evictions { keys: evicted.iter().sum(), spent_us: *spent_us, met: self.pools.used_up(), by_server }
     }
 
     /// Forgets the shortlists: they were made under another policy.

@@ -43,7 +43,7 @@ impl Tenure {
                 headroom_bytes: SCALES.map(|scale| self.headroom_bytes_under((scale * limit_bytes as f64) as u64)),
             },
             keys: self.usage.keys()[..partitions.len()].iter().map(|&keys| keys as u64).collect(),
-            evictions: self.evictor.so_far(),
+            evictions: self.evictor.so_far(self.memory.evicted_by_server),
             fast: self.memory.fast_to_divide,
             is_watching: self.observer.coverage.watched() == Watched::All || self.watching.slices.is_pausing(),
             are_accesses_noted: partitions.keys.accesses.is_on(),

@@ -91,6 +91,8 @@ pub struct Evictions {
     pub spent_us: u64,
     /// Keys that were met for these.
     pub met: u64,
+    /// Keys that the server itself has evicted.
+    pub by_server: u64,
 }
 
 /// How much memory there is.
@@ -172,6 +174,7 @@ pub struct Shared {
     taught: Mutex<Option<Taught>>,
     version: AtomicU64,
     rate_threshold: AtomicU64,
+    stream_threshold: AtomicU64,
     /// The worker is to end.
     pub stop: AtomicBool,
     /// The worker takes a nap, and is to be woken once so many samples wait for it; else [`AWAKE`].
@@ -194,6 +197,7 @@ impl Shared {
             taught: Mutex::default(),
             version: AtomicU64::new(0),
             rate_threshold: AtomicU64::new(SampleRate::ALL.threshold()),
+            stream_threshold: AtomicU64::new(SampleRate::ALL.threshold()),
             stop: AtomicBool::new(false),
             rests_until: AtomicUsize::new(AWAKE),
             dropped: AtomicU64::new(0),
@@ -260,13 +264,19 @@ impl Shared {
         }
     }
 
-    /// Worker: keys are sampled at this rate from now on.
-    pub fn set_rate(&self, rate: SampleRate) {
+    /// Worker: accesses are to come at the rate `stream` from now on, of which the models take `rate`.
+    pub fn set_rates(&self, rate: SampleRate, stream: SampleRate) {
         self.rate_threshold.store(rate.threshold(), Ordering::Relaxed);
+        self.stream_threshold.store(stream.threshold(), Ordering::Relaxed);
     }
 
-    /// The sampling rate in force.
+    /// The rate at which the models take keys.
     pub fn rate(&self) -> SampleRate {
         SampleRate::from_threshold(self.rate_threshold.load(Ordering::Relaxed))
+    }
+
+    /// The rate at which accesses are passed on.
+    pub fn stream_rate(&self) -> SampleRate {
+        SampleRate::from_threshold(self.stream_threshold.load(Ordering::Relaxed))
     }
 }

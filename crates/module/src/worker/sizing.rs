@@ -25,6 +25,9 @@ const KEYS_MIN: u64 = 1024;
 const STEPS_PER_SECOND: f64 = 16_000.0;
 /// The rate is raised where it may be so many times as high.
 const RAISED_FROM: f64 = 1.5;
+/// … and where time would do for so many times as much. At a higher rate the caches fill anew, which takes twice the
+/// time for a while: it would be lowered again and raised again, and the caches never be as they should.
+const RAISED_FROM_IN_TIME: f64 = 3.0;
 /// … and lowered where it is above what it may be by so much.
 const LOWERED_FROM: f64 = 1.25;
 /// Fewer reads in a window say nothing of a prediction.
@@ -49,6 +52,7 @@ pub struct Sizer {
     keys_met: Option<f64>,
     /// What eviction had done when the last window ended.
     evictions: Evictions,
+    rate_wanted: f64,
     now: u64,
 }
 
@@ -64,6 +68,7 @@ impl Sizer {
             is_filling: false,
             keys_met: None,
             evictions: Evictions::default(),
+            rate_wanted: 0.0,
             now: 0,
         }
     }
@@ -86,6 +91,11 @@ impl Sizer {
         }
     }
 
+    /// The share of the keys that it would look at, if all reached it; 0 while there is nothing to tell.
+    pub fn rate_wanted(&self) -> f64 {
+        self.rate_wanted
+    }
+
     /// Ends a window: counters as they were when the last one ended, and as they are. What was learned ranks from now
     /// on.
     pub fn end_window(
@@ -96,8 +106,9 @@ impl Sizer {
         learned: &Learned,
     ) -> Sizes {
         let seconds = elapsed.as_secs_f64().max(1e-3);
-        let of = |(before, now): (&Counters, &Counters)| measured(before, now);
-        let now: Vec<Measured> = before.iter().zip(&snapshot.counters).map(of).collect();
+        let keys = snapshot.keys.iter().copied().chain(std::iter::repeat(0));
+        let of = |((before, now), keys): ((&Counters, &Counters), u64)| measured(before, now, keys);
+        let now: Vec<Measured> = before.iter().zip(&snapshot.counters).zip(keys).map(of).collect();
         self.error = self.error_of(snapshot.memory.limit_bytes, &now).or(self.error);
         let is_fed = snapshot.are_accesses_noted && snapshot.is_watching && snapshot.memory.data_bytes_max > 0;
         if is_fed {
@@ -112,12 +123,19 @@ impl Sizer {
             (self.is_filling, self.sizes) = (false, Sizes::default());
         }
         let rank = (learned.ranking.unwrap_or(Ranking::Greedy), &*learned.table, self.now);
-        if std::mem::replace(&mut self.memory_bytes, snapshot.memory.limit_bytes) != snapshot.memory.limit_bytes {
+        let limit_bytes = snapshot.memory.limit_bytes;
+        let limit_before = std::mem::replace(&mut self.memory_bytes, limit_bytes);
+        if limit_before != limit_bytes {
             self.sizing.forget_counts();
-            self.keys_met = None;
+            // Under a higher one there may be as many more keys.
+            let more = (limit_bytes as f64 / limit_before as f64).max(1.0);
+            self.keys_met = self.keys_met.map(|keys| keys * more).filter(|_| limit_before > 0);
         }
-        self.follow_sample_size(snapshot.evictions);
+        self.follow_evictions(snapshot.evictions);
         self.fit_rate(snapshot, self.sizing.rate(), seconds, stream_rate);
+        if !is_fed {
+            self.rate_wanted = 0.0;
+        }
         self.sizing.set_capacities(capacities(snapshot), owners(snapshot), rank);
         self.sizes.clone()
     }
@@ -133,14 +151,16 @@ impl Sizer {
         (reads >= READS_ENOUGH).then(|| misses / reads)
     }
 
-    /// The server meets fewer keys for an eviction while it is busy, and so do the caches.
-    fn follow_sample_size(&mut self, so_far: Evictions) {
+    /// While it is busy Tenure meets fewer keys for an eviction, and the server evicts some by itself. So do the
+    /// caches.
+    fn follow_evictions(&mut self, so_far: Evictions) {
         let before = self.evictions;
-        let keys = so_far.keys.saturating_sub(before.keys);
+        let since = |of: fn(&Evictions) -> u64| of(&so_far).saturating_sub(of(&before));
+        let [keys, met, by_server] = [since(|e| e.keys), since(|e| e.met), since(|e| e.by_server)];
         if keys >= EVICTIONS_ENOUGH {
             self.evictions = so_far;
-            let mean = so_far.met.saturating_sub(before.met) as f64 / keys as f64;
-            self.sizing.set_sample_size(mean.round() as usize);
+            self.sizing.set_sample_size((met as f64 / keys as f64).round() as usize);
+            self.sizing.set_share_of_server(by_server as f64 / (keys + by_server) as f64);
         }
     }
 
@@ -157,8 +177,11 @@ impl Sizer {
         let steps_per_second = self.sizing.take_steps() as f64 / seconds;
         let by_keys = keys_max as f64 / keys.max(1.0);
         let by_time = rate.rate() * STEPS_PER_SECOND / steps_per_second.max(1.0);
-        let wanted = by_keys.min(by_time).min(stream_rate.rate());
-        if wanted * LOWERED_FROM < rate.rate() || wanted > RAISED_FROM * rate.rate() {
+        let in_time = (by_time / RAISED_FROM_IN_TIME).max(rate.rate().min(by_time));
+        self.rate_wanted = by_keys.min(in_time);
+        let wanted = self.rate_wanted.min(stream_rate.rate());
+        let may_be_raised = wanted > RAISED_FROM * rate.rate() && by_time > RAISED_FROM_IN_TIME * rate.rate();
+        if wanted * LOWERED_FROM < rate.rate() || may_be_raised {
             self.is_filling |= wanted > rate.rate();
             self.sizing.set_rate(SampleRate::new(wanted).unwrap_or(rate));
         }
@@ -170,13 +193,14 @@ impl Sizer {
     }
 }
 
-fn measured(before: &Counters, now: &Counters) -> Measured {
+fn measured(before: &Counters, now: &Counters, keys: u64) -> Measured {
     let since = |of: fn(&Counters) -> u64| of(now).saturating_sub(of(before)) as f64;
     Measured {
         reads: since(|counters| counters.reads),
         misses: since(|counters| counters.misses),
         answered: since(|counters| counters.answered),
         miss_us: (now.miss_us - before.miss_us).max(0.0),
+        keys: keys as f64,
     }
 }
 

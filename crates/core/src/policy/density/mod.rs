@@ -26,6 +26,7 @@ mod learner;
 mod load;
 mod miss_costs;
 mod model;
+mod places;
 mod ranking;
 mod ranks;
 mod simulated;

@@ -514,6 +514,7 @@ mod tests {
             measured.reads += 1.0;
             measured.misses += f64::from(u8::from(is_miss));
             measured.answered = measured.misses;
+            measured.keys = whole.table().entries().len() as f64;
             let order = whole.order_mut();
             order.accesses.settle(&mut order.keys);
             let feature = feature_of(history_of(order.keys.get(access.key)), access.penalty_us);

@@ -8,9 +8,10 @@
 //! what a key has shown is the same in all caches and is kept once; and the server itself says how good the sample
 //! is. What of its misses is the sample's tells the share of the keys that miss, which is what caches are to be
 //! scaled by. And what it misses is where predictions begin: of a smaller cache, what its miniature misses more than
-//! that of the present size is added; of a larger one there is less in proportion. Misses that nobody answers, of keys
-//! that are nowhere, don't depend on memory. Cost: a look-up per sampled access, K scores per eviction and cache; about
-//! 120 bytes for each sampled key that fits into four times the memory.
+//! that of the present size is added, as of as many keys as the partition has there; of a larger one there is less in
+//! proportion. As large a share of the keys as the server evicts by itself goes by its choice here too. Misses that
+//! nobody answers, of keys that are nowhere, don't depend on memory. Cost: a look-up per sampled access, K scores per
+//! eviction and cache; about 50 bytes for each sampled key that fits into four times the memory.
 
 use hashbrown::HashTable;
 
@@ -18,6 +19,7 @@ use super::SAMPLE_SIZE;
 use super::candidates::{Candidates, Met};
 use super::contest::{KEYS_KEPT_ROOM_FOR, shrink};
 use super::history::Feature;
+use super::places::Places;
 use super::ranking::{GreedyAges, Ranker, Ranking, Subject};
 use super::table::DensityTable;
 use crate::access::{Access, Op};
@@ -31,7 +33,7 @@ pub const SCALES: [f64; 8] = [0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 4.0];
 /// Which of them is the present one.
 pub const PRESENT: usize = 3;
 /// Own memory for each key that is remembered, in bytes, at the most.
-pub const BYTES_PER_KEY: u64 = 140;
+pub const BYTES_PER_KEY: u64 = 60;
 /// So many keys are remembered at the most.
 pub const KEYS_MAX: usize = 1 << 15;
 
@@ -73,6 +75,8 @@ const CACHES: [(usize, By); 12] = [
 ];
 /// That of the present size.
 const PRESENT_CACHE: usize = 5;
+/// Of so many keys the server evicts the longest idle, by its default.
+const OF_SERVER: usize = 5;
 /// As a multiple of K, so many are drawn to find K keys of a tenant that is above its maximum.
 const PATIENCE: usize = 4;
 /// What a window weighs one window later.
@@ -83,10 +87,11 @@ const FULL: f64 = 0.9;
 const MISSES_BELIEVED: f64 = 100.0;
 /// The same of a partition's caches.
 const MISSES_ENOUGH: f64 = 20.0;
+/// Keys of a partition's that say as much of its sample.
+const KEYS_ENOUGH: f64 = 20.0;
 /// The sample's share is not off by more than this.
 const OFF_MAX: f64 = 1.5;
-const ABSENT: u16 = u16::MAX;
-/// A list that is full grows by so many, and by a quarter.
+/// A list that is full grows by so many, and by an eighth.
 const ROOM: usize = 64;
 
 /// What a tenant may rely on, by partition: the tenant's number, and its bounds in bytes.
@@ -117,6 +122,8 @@ pub struct Measured {
     pub answered: f64,
     /// What they cost, in µs.
     pub miss_us: f64,
+    /// Keys of it that there are.
+    pub keys: f64,
 }
 
 impl Measured {
@@ -125,6 +132,7 @@ impl Measured {
         self.misses = self.misses * DECAY + now.misses;
         self.answered = self.answered * DECAY + now.answered;
         self.miss_us = self.miss_us * DECAY + now.miss_us;
+        self.keys = now.keys;
     }
 }
 
@@ -148,15 +156,26 @@ pub struct Expectations {
     pub by_size: Vec<Vec<Expected>>,
 }
 
-/// A sampled key that one of the caches holds.
+/// A sampled key that one of the caches holds: its [`Subject`], packed, whose it is, and how many caches hold it.
 #[derive(Clone, Copy, Debug)]
 struct Known {
     key: KeyHash,
-    subject: Subject,
+    last: u64,
+    expires: u64,
+    size_bytes: u32,
+    penalty_us: f32,
+    feature: Feature,
+    n_requests: u16,
     partition: u8,
     n_held: u8,
-    /// Where it stands in each cache, or `ABSENT`.
-    places: [u16; CACHES.len()],
+}
+
+impl Known {
+    #[inline]
+    fn subject(&self) -> Subject {
+        let Known { feature, last, expires, n_requests, size_bytes, penalty_us, .. } = *self;
+        Subject { feature, last, expires, n_requests: n_requests.into(), size_bytes, penalty_us }
+    }
 }
 
 /// One cache.
@@ -165,7 +184,7 @@ struct Small {
     capacity_bytes: u64,
     used_bytes: u64,
     /// Places in `known`.
-    held: Vec<u16>,
+    held: Places,
     by_partition: Vec<Account>,
     /// Used bytes by tenant.
     by_tenant: [u64; PARTITIONS_MAX],
@@ -184,6 +203,7 @@ impl Small {
 #[derive(Clone, Copy, Debug, Default)]
 struct Account {
     used_bytes: u64,
+    keys: u32,
     misses: f64,
     cost_us: f64,
 }
@@ -207,6 +227,8 @@ pub struct Sizing {
     is_full: bool,
     /// K.
     sample_size: usize,
+    /// The share of its keys that the server evicts by itself.
+    by_server: f64,
     steps: u64,
     random: Random,
 }
@@ -217,7 +239,7 @@ impl Sizing {
         let small = |_: &(usize, By)| Small {
             capacity_bytes: 0,
             used_bytes: 0,
-            held: Vec::new(),
+            held: Places::default(),
             by_partition: Vec::new(),
             by_tenant: [0; PARTITIONS_MAX],
             ages: GreedyAges::growing(step_ticks),
@@ -236,6 +258,7 @@ impl Sizing {
             share: 1.0,
             is_full: false,
             sample_size: SAMPLE_SIZE as usize,
+            by_server: 0.0,
             steps: 0,
             random: Random::new(seed),
         }
@@ -249,6 +272,11 @@ impl Sizing {
     /// So many keys are met for each that goes from now on, 1 or more.
     pub fn set_sample_size(&mut self, sample_size: usize) {
         self.sample_size = sample_size.max(1);
+    }
+
+    /// This share of the keys that go, 0 to 1, the server evicts by itself from now on: the longest idle of a few.
+    pub fn set_share_of_server(&mut self, share: f64) {
+        self.by_server = share;
     }
 
     /// The present size's cache is full: misses are counted.
@@ -281,32 +309,34 @@ impl Sizing {
         self.steps += 1;
         self.missed_there += f64::from(u8::from(is_miss && self.is_full));
         let place = self.place(access.key);
-        let is_over = |place: &u16| self.known[usize::from(*place)].subject.expires <= now;
+        let is_over = |place: &u16| self.known[usize::from(*place)].expires <= now;
         if access.op == Op::Delete || place.as_ref().is_some_and(is_over) {
             place.into_iter().for_each(|place| self.forget(place));
             if access.op == Op::Delete {
                 return;
             }
         }
-        let held = self.place(access.key).map(|place| (place, self.known[usize::from(place)].subject));
+        let held = self.place(access.key).map(|place| (place, self.known[usize::from(place)]));
         // Of a value that is there, a read leaves the expiry as it was.
         let expires = held.filter(|_| access.op == Op::Read).map_or(expires, |(_, held)| held.expires);
-        let n_requests = held.map_or(1, |(_, held)| held.n_requests.saturating_add(1));
-        let Access { size_bytes, penalty_us, .. } = *access;
-        let subject = Subject { feature, last: now, expires, n_requests, size_bytes, penalty_us };
-        let partition = partition.index() as u8;
+        let (n_requests, n_held) = held.map_or((1, 0), |(_, held)| (held.n_requests.saturating_add(1), held.n_held));
+        let Access { key, size_bytes, penalty_us, .. } = *access;
+        let (last, partition) = (now, partition.index() as u8);
+        let known = Known { key, last, expires, size_bytes, penalty_us, feature, n_requests, partition, n_held };
         let place = match held {
-            Some((place, before)) => {
-                self.change(place, subject, partition, before.size_bytes);
+            Some((place, _)) => {
+                self.change(place, known);
                 place
             }
-            None => self.learn(access.key, subject, partition),
+            None => self.learn(known),
         };
         self.fit_partitions(usize::from(partition) + 1);
-        for cache in 0..CACHES.len() {
+        for (cache, (size, _)) in CACHES.into_iter().enumerate() {
             let rank = (ranking, table, now);
-            if self.known[usize::from(place)].places[cache] == ABSENT {
-                if access.op == Op::Read && self.is_full {
+            if !self.caches[cache].held.has(place) {
+                // What the server has and is met for the first time would have been there.
+                let was_there = held.is_none() && !is_miss && size >= PRESENT;
+                if access.op == Op::Read && self.is_full && !was_there {
                     let account = &mut self.caches[cache].by_partition[usize::from(partition)];
                     account.misses += 1.0;
                     account.cost_us += f64::from(penalty_us);
@@ -337,8 +367,7 @@ impl Sizing {
         self.owners.get(usize::from(partition)).copied().unwrap_or_default()
     }
 
-    fn learn(&mut self, key: KeyHash, subject: Subject, partition: u8) -> u16 {
-        let new = Known { key, subject, partition, n_held: 0, places: [ABSENT; CACHES.len()] };
+    fn learn(&mut self, new: Known) -> u16 {
         let place = match self.free.pop() {
             Some(place) => {
                 self.known[usize::from(place)] = new;
@@ -350,71 +379,64 @@ impl Sizing {
             }
         };
         let known = &self.known;
-        self.place_of.insert_unique(spread(key.0), place, |&place| spread(known[usize::from(place)].key.0));
+        self.place_of.insert_unique(spread(new.key.0), place, |&place| spread(known[usize::from(place)].key.0));
         place
     }
 
-    /// A key that is held is of another size now, maybe of another partition.
-    fn change(&mut self, place: u16, subject: Subject, partition: u8, size_before: u32) {
-        let held: Vec<usize> = self.caches_with(place).collect();
-        let known = &mut self.known[usize::from(place)];
-        let partition_before = std::mem::replace(&mut known.partition, partition);
-        known.subject = subject;
-        if partition_before == partition && size_before == subject.size_bytes {
+    /// A key that is held is known as this now: of another size, maybe, and of another partition.
+    fn change(&mut self, place: u16, now: Known) {
+        let before = std::mem::replace(&mut self.known[usize::from(place)], now);
+        if before.partition == now.partition && before.size_bytes == now.size_bytes {
             return;
         }
-        self.fit_partitions(usize::from(partition) + 1);
-        for cache in held {
-            self.count(cache, partition_before, -i64::from(size_before));
-            self.count(cache, partition, i64::from(subject.size_bytes));
+        self.fit_partitions(usize::from(now.partition) + 1);
+        for cache in 0..CACHES.len() {
+            if self.caches[cache].held.has(place) {
+                self.count(cache, &before, -1);
+                self.count(cache, &now, 1);
+            }
         }
     }
 
-    fn caches_with(&self, place: u16) -> impl Iterator<Item = usize> + use<> {
-        let places = self.known[usize::from(place)].places;
-        (0..CACHES.len()).filter(move |&cache| places[cache] != ABSENT)
-    }
-
-    fn count(&mut self, cache: usize, partition: u8, bytes: i64) {
-        let tenant = usize::from(self.owner(partition).tenant);
+    /// A key is in that cache from now on (`more` = 1), or no more (-1).
+    fn count(&mut self, cache: usize, key: &Known, more: i32) {
+        let tenant = usize::from(self.owner(key.partition).tenant);
         let small = &mut self.caches[cache];
-        let add = |sum: &mut u64| *sum = sum.saturating_add_signed(bytes);
-        add(&mut small.used_bytes);
-        add(&mut small.by_tenant[tenant]);
-        add(&mut small.by_partition[usize::from(partition)].used_bytes);
+        let account = &mut small.by_partition[usize::from(key.partition)];
+        account.keys = account.keys.saturating_add_signed(more);
+        for bytes in [&mut small.used_bytes, &mut small.by_tenant[tenant], &mut account.used_bytes] {
+            *bytes = bytes.saturating_add_signed(i64::from(more) * i64::from(key.size_bytes));
+        }
     }
 
     fn enter(&mut self, place: u16, cache: usize, rank: (Ranking, &DensityTable, u64)) {
         let known = &mut self.known[usize::from(place)];
-        known.places[cache] = self.caches[cache].held.len() as u16;
         known.n_held += 1;
-        let (partition, size_bytes) = (known.partition, known.subject.size_bytes);
-        push(&mut self.caches[cache].held, place);
-        self.count(cache, partition, i64::from(size_bytes));
-        // A newcomer that is worth less than what was met goes before it.
-        let subject = self.known[usize::from(place)].subject;
+        let known = *known;
+        self.count(cache, &known, 1);
         let small = &mut self.caches[cache];
-        let score = ranker(cache, &small.ages, rank).score(&subject);
-        small.candidates.offer(score, Met { place: place.into(), last: subject.last });
+        small.held.add(place);
+        // A newcomer that is worth less than what was met goes before it.
+        let score = ranker(cache, &small.ages, rank).score(&known.subject());
+        small.candidates.offer(score, Met { place: place.into(), last: known.last });
     }
 
     /// It is in that cache no more.
     fn leave(&mut self, place: u16, cache: usize) {
+        self.caches[cache].held.remove(place);
         let known = &mut self.known[usize::from(place)];
-        let at = usize::from(std::mem::replace(&mut known.places[cache], ABSENT));
         known.n_held -= 1;
-        let (partition, size_bytes) = (known.partition, known.subject.size_bytes);
-        let held = &mut self.caches[cache].held;
-        held.swap_remove(at);
-        if let Some(&moved) = held.get(at) {
-            self.known[usize::from(moved)].places[cache] = at as u16;
-        }
-        self.count(cache, partition, -i64::from(size_bytes));
+        let known = *known;
+        self.count(cache, &known, -1);
     }
 
     /// It is in no cache any more.
     fn forget(&mut self, place: u16) {
-        self.caches_with(place).for_each(|cache| self.leave(place, cache));
+        for cache in 0..CACHES.len() {
+            if self.caches[cache].held.has(place) {
+                self.leave(place, cache);
+            }
+        }
         let hash = spread(self.known[usize::from(place)].key.0);
         if let Ok(found) = self.place_of.find_entry(hash, |&one| one == place) {
             found.remove();
@@ -429,14 +451,14 @@ impl Sizing {
         loop {
             let small = &self.caches[cache];
             let is_above = small.by_tenant[usize::from(owner.tenant)] > bytes_max;
-            if small.held.is_empty() || (!is_above && small.used_bytes <= small.capacity_bytes) {
+            if small.held.len() == 0 || (!is_above && small.used_bytes <= small.capacity_bytes) {
                 return;
             }
             let victim = match small.used_bytes > small.capacity_bytes {
-                true if !is_above => Some(self.victim(cache, rank)),
+                true if !is_above => self.victim(cache, rank),
                 is_full => {
                     let of_tenant = self.victim_of(cache, owner.tenant, rank);
-                    of_tenant.or_else(|| is_full.then(|| self.victim(cache, rank)))
+                    of_tenant.or_else(|| is_full.then(|| self.victim(cache, rank)).flatten())
                 }
             };
             // A tenant that is rarely met in so large a cache gives with one of its next accesses.
@@ -449,13 +471,13 @@ impl Sizing {
         }
     }
 
-    fn held_by_chance(&mut self, cache: usize) -> u16 {
-        let held = &self.caches[cache].held;
-        held[self.random.below(held.len() as u64) as usize]
-    }
-
-    /// Who goes next of all that hold more than they are guaranteed; where hardly any does, anyone.
-    fn victim(&mut self, cache: usize, rank: (Ranking, &DensityTable, u64)) -> u16 {
+    /// Who goes next of all that hold more than they are guaranteed; where hardly any does, anyone. `None` where there
+    /// is no one.
+    fn victim(&mut self, cache: usize, rank: (Ranking, &DensityTable, u64)) -> Option<u16> {
+        // With more memory fewer keys go, and the server has less to evict by itself.
+        if CACHES[cache].0 <= PRESENT && self.by_server > 0.0 && self.random.unit() < self.by_server {
+            return self.victim_of_server(cache);
+        }
         let Sizing { caches, known, owners, random, rate, sample_size, .. } = self;
         let Small { held, by_tenant, ages, candidates, .. } = &mut caches[cache];
         let ranker = ranker(cache, ages, rank);
@@ -465,18 +487,26 @@ impl Sizing {
             bytes_min == 0 || by_tenant[usize::from(owner.tenant)] > bytes_min
         };
         let draw = || {
-            let place = held[random.below(held.len() as u64) as usize];
-            let Known { partition, subject, .. } = &known[usize::from(place)];
-            may_give(*partition).then(|| (ranker.score(subject), Met { place: place.into(), last: subject.last }))
+            let place = held.draw(random)?;
+            let known = &known[usize::from(place)];
+            let score = || ranker.score(&known.subject());
+            may_give(known.partition).then(|| (score(), Met { place: place.into(), last: known.last }))
         };
         let may_go = |met: &Met| {
-            let is_as_met = |known: &Known| known.places[cache] != ABSENT && known.subject.last == met.last;
-            known.get(met.place as usize).is_some_and(|known| is_as_met(known) && may_give(known.partition))
+            let is_as_met = |known: &Known| known.last == met.last && may_give(known.partition);
+            held.has(met.place as u16) && is_as_met(&known[met.place as usize])
         };
-        let victim = candidates.next(*sample_size, draw, may_go);
-        let victim = victim.map_or_else(|| self.held_by_chance(cache), |place| place as u16);
+        let victim = candidates.next(*sample_size, draw, may_go).map(|place| place as u16);
+        let victim = victim.or_else(|| held.draw(random))?;
         self.went(cache, victim, rank);
-        victim
+        Some(victim)
+    }
+
+    /// Who goes where the server itself evicts.
+    fn victim_of_server(&mut self, cache: usize) -> Option<u16> {
+        let held = &self.caches[cache].held;
+        let drawn = (0..OF_SERVER).filter_map(|_| held.draw(&mut self.random));
+        drawn.min_by_key(|&place| self.known[usize::from(place)].last)
     }
 
     /// The lowest of a sample of one tenant; `None` where none was met.
@@ -484,11 +514,11 @@ impl Sizing {
         let (small, random) = (&self.caches[cache], &mut self.random);
         let ranker = ranker(cache, &small.ages, rank);
         let drawn = (0..PATIENCE * self.sample_size)
-            .map(|_| small.held[random.below(small.held.len() as u64) as usize])
+            .filter_map(|_| small.held.draw(random))
             .map(|place| (place, &self.known[usize::from(place)]))
             .filter(|(_, known)| self.owners.get(usize::from(known.partition)).is_some_and(|o| o.tenant == tenant))
             .take(self.sample_size);
-        let scores = drawn.map(|(place, known)| (place, ranker.score(&known.subject)));
+        let scores = drawn.map(|(place, known)| (place, ranker.score(&known.subject())));
         let (victim, _) = scores.min_by(|a, b| a.1.total_cmp(&b.1))?;
         self.went(cache, victim, rank);
         Some(victim)
@@ -498,7 +528,7 @@ impl Sizing {
     fn went(&mut self, cache: usize, victim: u16, (in_force, table, now): (Ranking, &DensityTable, u64)) {
         let small = &mut self.caches[cache];
         if CACHES[cache].1.ranking(in_force) == Ranking::Greedy || table.is_empty() {
-            small.ages.evicted(&self.known[usize::from(victim)].subject, now);
+            small.ages.evicted(&self.known[usize::from(victim)].subject(), now);
         }
     }
 
@@ -525,21 +555,20 @@ impl Sizing {
         if self.known.capacity() <= 2 * self.keys() + KEYS_KEPT_ROOM_FOR {
             return;
         }
+        for small in &mut self.caches {
+            let held = |at: &usize| small.held.has(*at as u16);
+            let stay = (0..self.known.len()).filter(|&at| self.known[at].n_held > 0);
+            small.held = stay.enumerate().filter(|(_, at)| held(at)).map(|(place, _)| place as u16).collect();
+            small.candidates.clear();
+        }
         self.known.retain(|known| known.n_held > 0);
         shrink(&mut self.known);
         self.free = Vec::new();
-        for small in &mut self.caches {
-            shrink(&mut small.held);
-            small.candidates.clear();
-        }
         self.place_of = HashTable::with_capacity(self.known.len());
         for (place, known) in self.known.iter().enumerate() {
             let all = &self.known;
             self.place_of
                 .insert_unique(spread(known.key.0), place as u16, |&place| spread(all[usize::from(place)].key.0));
-            for (cache, &at) in known.places.iter().enumerate().filter(|(_, at)| **at != ABSENT) {
-                self.caches[cache].held[usize::from(at)] = place as u16;
-            }
         }
     }
 
@@ -553,7 +582,7 @@ impl Sizing {
     pub fn forget_counts(&mut self) {
         (self.seconds, self.measured, self.missed_there) = (0.0, Vec::new(), 0.0);
         for account in self.caches.iter_mut().flat_map(|small| &mut small.by_partition) {
-            *account = Account { used_bytes: account.used_bytes, ..Account::default() };
+            (account.misses, account.cost_us) = (0.0, 0.0);
         }
     }
 
@@ -561,8 +590,11 @@ impl Sizing {
     fn resize(&mut self, cache: usize, capacity_bytes: u64, rank: Option<(Ranking, &DensityTable, u64)>) {
         self.caches[cache].capacity_bytes = capacity_bytes;
         while self.caches[cache].used_bytes > capacity_bytes {
-            let ranked = rank.map(|rank| self.victim(cache, rank));
-            let place = ranked.unwrap_or_else(|| self.held_by_chance(cache));
+            let place = match rank {
+                Some(rank) => self.victim(cache, rank),
+                None => self.caches[cache].held.draw(&mut self.random),
+            };
+            let Some(place) = place else { return };
             self.leave(place, cache);
             if self.known[usize::from(place)].n_held == 0 {
                 self.forget(place);
@@ -638,12 +670,17 @@ impl Sizing {
             return Expected { used_bytes, ..Expected::default() };
         }
         let unanswered = ((measured.misses - measured.answered) / measured.reads).clamp(0.0, 1.0);
-        // What a smaller cache misses more is counted; what a larger one misses no more is in proportion.
+        // What a smaller cache misses more is counted, and stands for as many keys as there are; what a larger one
+        // misses no more is in proportion.
+        let rate = self.rate.rate();
         let scale = match its.misses < present.misses {
-            true => (measured.answered * self.rate.rate() + MISSES_ENOUGH) / (present.misses + MISSES_ENOUGH),
-            false => 1.0,
+            true => (measured.answered * rate + MISSES_ENOUGH) / (present.misses + MISSES_ENOUGH),
+            false => {
+                let share = (measured.keys * rate + KEYS_ENOUGH) / (f64::from(present.keys) + KEYS_ENOUGH);
+                share.clamp(1.0 / OFF_MAX, OFF_MAX)
+            }
         };
-        let of_all = scale / self.rate.rate();
+        let of_all = scale / rate;
         let misses = measured.misses + of_all * (its.misses - present.misses);
         let lost_us = measured.miss_us + of_all * (its.cost_us - present.cost_us);
         Expected {
@@ -656,7 +693,7 @@ impl Sizing {
     /// Own memory, in bytes.
     pub fn memory_bytes(&self) -> usize {
         let of_cache = |small: &Small| {
-            small.held.capacity() * size_of::<u16>()
+            small.held.memory_bytes()
                 + small.by_partition.capacity() * size_of::<Account>()
                 + small.ages.memory_bytes()
                 + small.candidates.memory_bytes()
@@ -669,10 +706,10 @@ impl Sizing {
     }
 }
 
-/// Adds one. A list that is full grows by a quarter, not to twice its size.
+/// Adds one. A list that is full grows by an eighth, not to twice its size.
 fn push<T>(list: &mut Vec<T>, one: T) {
     if list.len() == list.capacity() {
-        list.reserve_exact(ROOM + list.len() / 4);
+        list.reserve_exact(ROOM + list.len() / 8);
     }
     list.push(one);
 }
@@ -720,17 +757,18 @@ mod tests {
             let access = Access { penalty_us: 100.0, ..Access::read(key, SIZE) };
             let shown = (now, History::default().accessed(0, 0, 1e-6).feature(0), u64::MAX);
             let partition = PartitionId(partition);
-            let missed = |real: &Sizing| {
-                real.caches[PRESENT_CACHE].by_partition.get(partition.index()).map_or(0.0, |a| a.misses)
+            let its = |real: &Sizing| {
+                real.caches[PRESENT_CACHE].by_partition.get(partition.index()).copied().unwrap_or_default()
             };
-            let before = missed(&real);
+            let before = its(&real).misses;
             real.is_full = true;
             real.record(&access, (partition, false), shown, (Ranking::Idle, &table));
-            let is_miss = missed(&real) > before;
+            let is_miss = its(&real).misses > before;
             let seen = &mut measured[partition.index()];
             seen.reads += 1.0;
             seen.misses += f64::from(u8::from(is_miss));
             (seen.answered, seen.miss_us) = (seen.misses, 100.0 * seen.misses);
+            seen.keys = its(&real).keys.into();
             sizing.record(&access, (partition, is_miss), shown, (Ranking::Idle, &table));
             if now % 10_000 == 9_999 {
                 expectations = sizing.end_window(&measured, 2.0);
@@ -742,13 +780,15 @@ mod tests {
     }
 
     fn check_books(sizing: &Sizing) {
-        for (i, small) in sizing.caches.iter().enumerate() {
-            let sizes: u64 =
-                small.held.iter().map(|&p| u64::from(sizing.known[usize::from(p)].subject.size_bytes)).sum();
+        let held_by = |place: usize| sizing.caches.iter().filter(|small| small.held.has(place as u16)).count();
+        assert!(sizing.known.iter().enumerate().all(|(place, known)| held_by(place) == usize::from(known.n_held)));
+        for small in &sizing.caches {
+            let held = || (0..sizing.known.len()).filter(|&place| small.held.has(place as u16));
+            let sizes: u64 = held().map(|place| u64::from(sizing.known[place].size_bytes)).sum();
             let by_partition: u64 = small.by_partition.iter().map(|account| account.used_bytes).sum();
             assert_eq!((small.used_bytes, by_partition, small.by_tenant.iter().sum()), (sizes, sizes, sizes));
             assert!(small.used_bytes <= small.capacity_bytes);
-            assert!(small.held.iter().enumerate().all(|(at, &p)| sizing.known[usize::from(p)].places[i] == at as u16));
+            assert_eq!(held().count(), small.held.len());
         }
         assert_eq!(sizing.known.len(), sizing.place_of.len() + sizing.free.len());
         let is_found = |&place: &u16| sizing.place(sizing.known[usize::from(place)].key) == Some(place);
@@ -789,11 +829,73 @@ mod tests {
                 let account = &mut sizing.caches[cache].by_partition[0];
                 (account.misses, account.cost_us) = (misses, 100.0 * misses);
             }
-            let measured = Measured { reads: 1_000.0, misses: 600.0, answered: 600.0, miss_us: 60_000.0 };
+            let measured = Measured { reads: 1_000.0, misses: 600.0, answered: 600.0, miss_us: 60_000.0, keys: 0.0 };
             let expected = sizing.end_window(&[measured], 1.0).by_size[1][0];
             (expected.miss_ratio, expected.lost_us_per_second)
         });
         assert_eq!(told.collect::<Vec<_>>(), [(0.6, 60_000.0); 2]);
+    }
+
+    /// A partition of which the sample has a quarter more keys than there are for its rate misses that much less more.
+    #[test]
+    fn what_is_missed_more_is_of_as_many_keys_as_there_are() {
+        let (mut sizing, _) = run(1.0, 5_000, 40_000, |random| (0, random.below(1_000)));
+        let told = [500.0, 400.0, 0.0].map(|keys| {
+            sizing.forget_counts();
+            for (small, (size, _)) in sizing.caches.iter_mut().zip(CACHES) {
+                let account = &mut small.by_partition[0];
+                (account.misses, account.keys) = (if SCALES[size] < 1.0 { 900.0 } else { 600.0 }, 500);
+            }
+            let measured = Measured { reads: 1_000.0, misses: 600.0, answered: 600.0, miss_us: 60_000.0, keys };
+            sizing.end_window(&[measured], 1.0).by_size[1][0].miss_ratio
+        });
+        let wanted = [0.9, 0.6 + 0.3 * 420.0 / 520.0, 0.6 + 0.3 / OFF_MAX];
+        assert!(told.iter().zip(wanted).all(|(told, wanted)| (told - wanted).abs() < 1e-9), "{told:?} {wanted:?}");
+    }
+
+    /// Reads of 2,000 keys, drawn alike, every other a hundred times as dear, by GDSF; what each kind misses in the
+    /// present size's cache, of which the server evicts that share by itself.
+    fn misses_by_price(share_of_server: f64) -> [f64; 2] {
+        let mut sizing = Sizing::new(SampleRate::ALL, 100, 3);
+        let table = DensityTable::default();
+        sizing.set_capacities(capacities(5_000), Vec::new(), (Ranking::Greedy, &table, 0));
+        sizing.set_share_of_server(share_of_server);
+        sizing.is_full = true;
+        let mut random = Random::new(7);
+        for now in 0..60_000 {
+            let (number, price) = (random.below(1_000), now % 2);
+            let key = KeyHash::of_number(number << 1 | price);
+            let access = Access { penalty_us: [10.0, 1_000.0][price as usize], ..Access::read(key, SIZE) };
+            let shown = (now, History::default().accessed(0, 0, 1e-6).feature(0), u64::MAX);
+            sizing.record(&access, (PartitionId(price as u16), true), shown, (Ranking::Greedy, &table));
+        }
+        [0, 1].map(|partition| sizing.caches[PRESENT_CACHE].by_partition[partition].misses)
+    }
+
+    /// By the ranking the dear stay; what the server evicts it takes from both alike.
+    #[test]
+    fn the_servers_share_goes_by_its_choice() {
+        let [cheap, dear] = misses_by_price(0.0);
+        assert!(dear < 0.6 * cheap, "{dear} {cheap}");
+        let [cheap, dear] = misses_by_price(1.0);
+        assert!((dear / cheap - 1.0).abs() < 0.1, "{dear} {cheap}");
+    }
+
+    /// A key that is met for the first time, as after the rate was raised, is no miss of a cache as large as the
+    /// server's, or larger, where the server has it.
+    #[test]
+    fn what_the_server_has_is_no_miss_of_larger_caches() {
+        let (mut sizing, _) = run(1.0, 5_000, 40_000, |random| (0, random.below(1_000)));
+        let table = DensityTable::default();
+        for is_miss in [false, true] {
+            sizing.forget_counts();
+            let access = Access::read(KeyHash::of_number(1 << 40 | u64::from(is_miss)), SIZE);
+            let shown = (40_000, History::default().accessed(0, 0, 1e-6).feature(0), u64::MAX);
+            sizing.record(&access, (PartitionId(0), is_miss), shown, (Ranking::Idle, &table));
+            for (small, (size, _)) in sizing.caches.iter().zip(CACHES) {
+                assert_eq!(small.by_partition[0].misses, f64::from(u8::from(is_miss || size < PRESENT)));
+            }
+        }
     }
 
     /// A tenant that is guaranteed all it needs misses nothing at any size that holds it, whatever the other does.
@@ -811,7 +913,7 @@ mod tests {
             let number = if partition == 0 { random.below(100) } else { random.below(4_000) };
             let access = Access::read(KeyHash::of_number(partition << 32 | number), SIZE);
             let shown = (now, History::default().accessed(0, 0, 1e-6).feature(0), u64::MAX);
-            sizing.record(&access, (PartitionId(partition as u16), false), shown, (Ranking::Idle, &table));
+            sizing.record(&access, (PartitionId(partition as u16), true), shown, (Ranking::Idle, &table));
             if now == 30_000 {
                 sizing.is_full = true;
             }
@@ -867,7 +969,7 @@ mod tests {
         assert_eq!([record(Op::Write, 50_000, 50_010), record(Op::Delete, 50_001, 0)], [true, false]);
         assert!(record(Op::Write, 50_002, 50_010));
         assert!(record(Op::Read, 60_000, 70_000), "missed and filled again");
-        assert_eq!(sizing.known[usize::from(sizing.place(key).unwrap())].subject.expires, 70_000);
+        assert_eq!(sizing.known[usize::from(sizing.place(key).unwrap())].expires, 70_000);
         assert!(sizing.memory_bytes() > 0);
     }
 }

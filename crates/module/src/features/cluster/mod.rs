@@ -122,9 +122,10 @@ impl Clustered {
 fn keys_by_tenant(tenure: &Tenure) -> KeysByTenant {
     let partitions = &tenure.observer.partitions;
     let views = tenure.current().map_or(&[][..], |published| &published.partitions);
+    let rate = tenure.worker.shared.rate().rate();
     let mut by_tenant = KeysByTenant::new();
     for (i, (tenant, _)) in partitions.of_what().iter().enumerate() {
-        let asked_for = views.get(i).map_or(0.0, |view| view.sampled_keys as f64 / tenure.observer.sampler.rate.rate());
+        let asked_for = views.get(i).map_or(0.0, |view| view.sampled_keys as f64 / rate);
         let name = &partitions.tenants().names()[tenant.0 as usize];
         *by_tenant.entry(name.clone()).or_default() += asked_for.max(tenure.usage.keys()[i]) as u64;
     }

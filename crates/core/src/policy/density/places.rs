@@ -1,0 +1,113 @@
+//! Which of some numbered places a miniature cache has keys at: a bit for each, from which one is drawn by chance.
+//!
+//! A list would be drawn from without a miss. But it takes sixteen times the memory, and each key would have to know
+//! where it stands in the list of each cache. Taking the next that is there, from a place drawn by chance, is no
+//! quicker, and a cache whose victims are met so misses more: those after a gap are met too often.
+
+use crate::random::Random;
+
+const BITS: usize = u64::BITS as usize;
+/// So many places are drawn before the next is taken that is there.
+const PATIENCE: usize = 64;
+
+/// The places. See the file's opening.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Places {
+    words: Vec<u64>,
+    n: usize,
+}
+
+impl Places {
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.n
+    }
+
+    /// True where `place` is one of them.
+    #[inline]
+    pub fn has(&self, place: u16) -> bool {
+        let place = usize::from(place);
+        self.words.get(place / BITS).is_some_and(|word| word >> (place % BITS) & 1 == 1)
+    }
+
+    /// Adds one that isn't there.
+    pub fn add(&mut self, place: u16) {
+        debug_assert!(!self.has(place));
+        let place = usize::from(place);
+        if self.words.len() <= place / BITS {
+            self.words.resize(place / BITS + 1, 0);
+        }
+        self.words[place / BITS] |= 1 << (place % BITS);
+        self.n += 1;
+    }
+
+    /// Takes one away that is there.
+    pub fn remove(&mut self, place: u16) {
+        debug_assert!(self.has(place));
+        let place = usize::from(place);
+        self.words[place / BITS] &= !(1 << (place % BITS));
+        self.n -= 1;
+    }
+
+    /// One of them by chance. `None` where there is none. Cost: a look at a bit for each place per one that is there,
+    /// 64 at the most, and then at each word.
+    #[inline]
+    pub fn draw(&self, random: &mut Random) -> Option<u16> {
+        if self.n == 0 {
+            return None;
+        }
+        let mut drawn = || random.below((self.words.len() * BITS) as u64) as usize;
+        let there = (0..PATIENCE).map(|_| drawn() as u16).find(|&place| self.has(place));
+        there.or_else(|| self.next_from(drawn() / BITS))
+    }
+
+    /// The first of a word, or of those after it.
+    fn next_from(&self, word: usize) -> Option<u16> {
+        let words = (word..self.words.len()).chain(0..word);
+        let (at, word) = words.map(|at| (at, self.words[at])).find(|&(_, word)| word != 0)?;
+        Some((at * BITS) as u16 + word.trailing_zeros() as u16)
+    }
+
+    /// Own memory, in bytes.
+    pub fn memory_bytes(&self) -> usize {
+        self.words.capacity() * size_of::<u64>()
+    }
+}
+
+impl FromIterator<u16> for Places {
+    fn from_iter<I: IntoIterator<Item = u16>>(places: I) -> Places {
+        let mut all = Places::default();
+        places.into_iter().for_each(|place| all.add(place));
+        all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is there is drawn, each of it as often; nothing else is, and of nothing nothing.
+    #[test]
+    fn each_is_drawn_alike_and_nothing_else() {
+        let mut random = Random::new(7);
+        let mut places: Places = (0..400).map(|i| 3 * i).collect();
+        (0..400).step_by(2).for_each(|i| places.remove(3 * i));
+        assert_eq!((places.len(), places.has(3), places.has(6), places.has(u16::MAX)), (200, true, false, false));
+        let mut drawn = [0_u32; 1200];
+        (0..40_000).for_each(|_| drawn[usize::from(places.draw(&mut random).unwrap())] += 1);
+        let is_right =
+            |(place, &n): (usize, &u32)| if places.has(place as u16) { (120..300).contains(&n) } else { n == 0 };
+        assert!(drawn.iter().enumerate().all(is_right), "{drawn:?}");
+        assert_eq!(Places::default().draw(&mut random), None);
+    }
+
+    /// The only one of many places is found, wherever the search begins.
+    #[test]
+    fn the_only_one_is_found() {
+        let mut random = Random::new(7);
+        let mut places: Places = (0..30_000).collect();
+        (0..30_000).filter(|&place| place != 12_345).for_each(|place| places.remove(place));
+        assert!((0..200).all(|_| places.draw(&mut random) == Some(12_345)));
+        assert_eq!(places.memory_bytes(), places.words.capacity() * 8);
+    }
+}

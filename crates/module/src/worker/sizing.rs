@@ -25,9 +25,9 @@ const KEYS_MIN: u64 = 1024;
 const STEPS_PER_SECOND: f64 = 16_000.0;
 /// The rate is raised where it may be so many times as high.
 const RAISED_FROM: f64 = 1.5;
-/// … and where time would do for so many times as much. At a higher rate the caches fill anew, which takes twice the
-/// time for a while: it would be lowered again and raised again, and the caches never be as they should.
-const RAISED_FROM_IN_TIME: f64 = 3.0;
+/// It is raised to this part of what there is time for. While caches fill anew each key takes twice the time: the rate
+/// would be lowered again at once, then raised again, and the caches never be as they should.
+const RAISED_IN_TIME: f64 = 1.0 / 3.0;
 /// … and lowered where it is above what it may be by so much.
 const LOWERED_FROM: f64 = 1.25;
 /// Fewer reads in a window say nothing of a prediction.
@@ -132,10 +132,8 @@ impl Sizer {
             self.keys_met = self.keys_met.map(|keys| keys * more).filter(|_| limit_before > 0);
         }
         self.follow_evictions(snapshot.evictions);
-        self.fit_rate(snapshot, self.sizing.rate(), seconds, stream_rate);
-        if !is_fed {
-            self.rate_wanted = 0.0;
-        }
+        let wanted = self.fit_rate(snapshot, seconds, stream_rate);
+        self.rate_wanted = if is_fed { wanted } else { 0.0 };
         self.sizing.set_capacities(capacities(snapshot), owners(snapshot), rank);
         self.sizes.clone()
     }
@@ -164,8 +162,10 @@ impl Sizer {
         }
     }
 
-    /// As many keys are looked at as memory and time allow.
-    fn fit_rate(&mut self, snapshot: &Snapshot, rate: SampleRate, seconds: f64, stream_rate: SampleRate) {
+    /// As many keys are looked at as memory and time allow, of those that come. Returns the rate at which they should
+    /// come.
+    fn fit_rate(&mut self, snapshot: &Snapshot, seconds: f64, stream_rate: SampleRate) -> f64 {
+        let rate = self.sizing.rate();
         let keys_max = (snapshot.memory.limit_bytes / MEMORY_SHARE / BYTES_PER_KEY).clamp(KEYS_MIN, KEYS_MAX as u64);
         let met = self.sizing.keys() as f64 / rate.rate();
         if self.sizing.is_full() {
@@ -177,20 +177,25 @@ impl Sizer {
         let steps_per_second = self.sizing.take_steps() as f64 / seconds;
         let by_keys = keys_max as f64 / keys.max(1.0);
         let by_time = rate.rate() * STEPS_PER_SECOND / steps_per_second.max(1.0);
-        let in_time = (by_time / RAISED_FROM_IN_TIME).max(rate.rate().min(by_time));
-        self.rate_wanted = by_keys.min(in_time);
-        let wanted = self.rate_wanted.min(stream_rate.rate());
-        let may_be_raised = wanted > RAISED_FROM * rate.rate() && by_time > RAISED_FROM_IN_TIME * rate.rate();
-        if wanted * LOWERED_FROM < rate.rate() || may_be_raised {
+        let should_come = by_keys.min(in_time(rate.rate(), by_time));
+        let wanted = should_come.min(stream_rate.rate());
+        if wanted * LOWERED_FROM < rate.rate() || wanted > RAISED_FROM * rate.rate() {
             self.is_filling |= wanted > rate.rate();
             self.sizing.set_rate(SampleRate::new(wanted).unwrap_or(rate));
         }
+        should_come
     }
 
     /// Own memory, in bytes.
     pub fn memory_bytes(&self) -> usize {
         self.sizing.memory_bytes()
     }
+}
+
+/// The rate that time allows where there is time for `by_time`: the present one, less where that is too much, and more
+/// only where there is plenty.
+pub(super) fn in_time(rate: f64, by_time: f64) -> f64 {
+    (by_time * RAISED_IN_TIME).max(rate.min(by_time))
 }
 
 fn measured(before: &Counters, now: &Counters, keys: u64) -> Measured {

@@ -7,7 +7,7 @@ use tenure_core::policy::density::{Feature, SCALES, Shown};
 use tenure_core::units::{KeyHash, PARTITIONS_MAX, PartitionId, TenantId};
 
 use super::sizes::Sizes;
-use super::sizing::capacities;
+use super::sizing::{capacities, in_time};
 use super::*;
 
 pub(super) fn instructions() -> Instructions {
@@ -346,6 +346,31 @@ fn what_is_expected_stands_while_a_larger_sample_fills() {
         told = end_window(&mut sizer, 3000, all, LIMIT);
     }
     assert!(!told.is_empty());
+}
+
+/// A rate that takes half of the time stays: a higher one would take all while the caches fill, and be lowered again.
+#[test]
+fn the_rate_of_other_sizes_goes_up_only_where_there_is_time() {
+    assert_eq!([0.03, 0.05, 0.1, 0.14].map(|by_time| in_time(0.05, by_time)), [0.03, 0.05, 0.05, 0.05]);
+    assert!((in_time(0.05, 0.6) - 0.2).abs() < 1e-9);
+}
+
+/// The caches of other sizes have room for more keys than the models take. More come, and the models take no more.
+#[test]
+fn more_comes_for_the_caches_of_other_sizes() {
+    let shared = Shared::new();
+    let mut models = Models::new(&shared);
+    let instructions = Instructions { modelling: Modelling::Densities, window_requests: 1, ..instructions() };
+    let mut now = snapshot(vec![Counters::default(); 2], 1 << 20);
+    now.instructions = instructions;
+    now.keys = vec![100; 2];
+    models.look_at(&shared, &now);
+    models.set_rate(&shared, 0.01);
+    assert_eq!(shared.stream_rate(), shared.rate());
+    now.counters[0].reads = 100;
+    models.look_at(&shared, &now);
+    assert!(shared.stream_rate().rate() > 2.0 * shared.rate().rate(), "{:?}", shared.stream_rate());
+    assert_eq!((models.rate.rate(), models.rate.stream()), (shared.rate(), shared.stream_rate()));
 }
 
 /// Under 100 MB: 80 of data, 6 kept free, models of 10.4, of which 0.4 are there under any limit. Half of it would keep

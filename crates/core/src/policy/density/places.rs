@@ -1,8 +1,8 @@
 //! Which of some numbered places a miniature cache has keys at: a bit for each, from which one is drawn by chance.
 //!
-//! A list would be drawn from without a miss. But it takes sixteen times the memory, and each key would have to know
-//! where it stands in the list of each cache. Taking the next that is there, from a place drawn by chance, is no
-//! quicker, and a cache whose victims are met so misses more: those after a gap are met too often.
+//! A list would be drawn from at the first try. But it takes sixteen times the memory, and each key would have to know
+//! where it stands in the list of each cache. To take the next that is there, from a place drawn by chance, would meet
+//! those after a gap too often: a cache whose victims are met so misses more.
 
 use crate::random::Random;
 
@@ -49,8 +49,8 @@ impl Places {
         self.n -= 1;
     }
 
-    /// One of them by chance. `None` where there is none. Cost: a look at a bit for each place per one that is there,
-    /// 64 at the most, and then at each word.
+    /// One of them by chance; `None` where there is none. Cost: a look at a bit for each place that is drawn, up to 64.
+    /// Where hardly any is there, a look at each word then.
     #[inline]
     pub fn draw(&self, random: &mut Random) -> Option<u16> {
         if self.n == 0 {

@@ -9,8 +9,8 @@
 //! is. What of its misses is the sample's tells the share of the keys that miss, which is what caches are to be
 //! scaled by. And what it misses is where predictions begin: of a smaller cache, what its miniature misses more than
 //! that of the present size is added, as of as many keys as the partition has there; of a larger one there is less in
-//! proportion. As large a share of the keys as the server evicts by itself goes by its choice here too. Misses that
-//! nobody answers, of keys that are nowhere, don't depend on memory. Cost: a look-up per sampled access, K scores per
+//! proportion. Where the server evicts a share of the keys by itself, the same share goes by idle time here, up to the
+//! present size. Misses that nobody answers, of keys that are nowhere, don't depend on memory. Cost: a look-up per sampled access, K scores per
 //! eviction and cache; about 50 bytes for each sampled key that fits into four times the memory.
 
 use hashbrown::HashTable;
@@ -274,7 +274,8 @@ impl Sizing {
         self.sample_size = sample_size.max(1);
     }
 
-    /// This share of the keys that go, 0 to 1, the server evicts by itself from now on: the longest idle of a few.
+    /// The server evicts this share of the keys that go by itself, 0 to 1: up to the present size the same share goes
+    /// here as the longest idle of a few.
     pub fn set_share_of_server(&mut self, share: f64) {
         self.by_server = share;
     }
@@ -334,7 +335,7 @@ impl Sizing {
         for (cache, (size, _)) in CACHES.into_iter().enumerate() {
             let rank = (ranking, table, now);
             if !self.caches[cache].held.has(place) {
-                // What the server has and is met for the first time would have been there.
+                // A key that is met for the first time, and that the server has, would have been there.
                 let was_there = held.is_none() && !is_miss && size >= PRESENT;
                 if access.op == Op::Read && self.is_full && !was_there {
                     let account = &mut self.caches[cache].by_partition[usize::from(partition)];

@@ -32,7 +32,7 @@ const RAISED_IN_TIME: f64 = 1.0 / 3.0;
 const LOWERED_FROM: f64 = 1.25;
 /// Fewer reads in a window say nothing of a prediction.
 const READS_ENOUGH: f64 = 500.0;
-/// Of fewer evictions it isn't asked how many keys were met for each.
+/// Of fewer evictions it isn't asked how many keys were met for each, and how many were the server's.
 const EVICTIONS_ENOUGH: u64 = 1000;
 /// What models take under any limit: tables of a quarter of a megabyte, and the smallest samples.
 const MODELS_BYTES_MIN: u64 = 400 << 10;
@@ -155,10 +155,13 @@ impl Sizer {
         let before = self.evictions;
         let since = |of: fn(&Evictions) -> u64| of(&so_far).saturating_sub(of(&before));
         let [keys, met, by_server] = [since(|e| e.keys), since(|e| e.met), since(|e| e.by_server)];
-        if keys >= EVICTIONS_ENOUGH {
+        if keys + by_server >= EVICTIONS_ENOUGH {
             self.evictions = so_far;
-            self.sizing.set_sample_size((met as f64 / keys as f64).round() as usize);
             self.sizing.set_share_of_server(by_server as f64 / (keys + by_server) as f64);
+            // Where the server evicts all, nothing was met.
+            if keys > 0 {
+                self.sizing.set_sample_size((met as f64 / keys as f64).round() as usize);
+            }
         }
     }
 

@@ -10,8 +10,9 @@
 //! scaled by. And what it misses is where predictions begin: of a smaller cache, what its miniature misses more than
 //! that of the present size is added, as of as many keys as the partition has there; of a larger one there is less in
 //! proportion. Where the server evicts a share of the keys by itself, the same share goes by idle time here, up to the
-//! present size. Misses that nobody answers, of keys that are nowhere, don't depend on memory. Cost: a look-up per sampled access, K scores per
-//! eviction and cache; about 50 bytes for each sampled key that fits into four times the memory.
+//! present size. Misses that nobody answers, of keys that are nowhere, don't depend on memory. Cost: a look-up per
+//! sampled access, K scores per eviction and cache; about 50 bytes for each sampled key that fits into four times the
+//! memory.
 
 use hashbrown::HashTable;
 

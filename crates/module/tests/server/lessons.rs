@@ -79,7 +79,10 @@ fn unknown(primary: &mut Connection, replica: &mut Connection) -> Option<String>
 }
 
 /// A replica is promoted, and it and the primary then have the same reads: it misses as the primary does in the first
-/// window. One that isn't to be taught hears nothing; it missed up to a quarter more.
+/// window. One that isn't to be taught hears nothing; it missed 1 to 19 % more.
+///
+/// The primary has learned for sixteen windows before. After eight it still got better from window to window, and what
+/// was taught is up to a window older than what it knows.
 #[test]
 fn a_taught_replica_misses_as_its_primary_does() {
     on_oldest_and_newest(&options(), |primary| {
@@ -91,7 +94,7 @@ fn a_taught_replica_misses_as_its_primary_does() {
             config_set(&mut replica.connection().unwrap(), "maxmemory", limit);
         }
         let (mut reader, mut stream) = (client(primary), Stream::new());
-        read_windows(primary, &mut reader, &mut stream, 8.0);
+        read_windows(primary, &mut reader, &mut stream, 16.0);
         let [mut here, mut there] = [primary, &taught].map(|server| server.connection().unwrap());
         // What was learned last is handed on when a window ends, and single keys go piece by piece.
         let mut seen = None;
@@ -112,7 +115,7 @@ fn a_taught_replica_misses_as_its_primary_does() {
         }
         let [as_before, of_taught] = clients.map(|client| client.misses as f64);
         println!("misses: {as_before} on the primary, {of_taught} on the new one");
-        assert!(of_taught < 1.03 * as_before, "{of_taught} for {as_before} misses");
+        assert!(of_taught < 1.02 * as_before, "{of_taught} for {as_before} misses");
         for server in [primary, &taught, &untaught] {
             assert_eq!(info(server, "panics"), 0.0);
         }

@@ -7,7 +7,7 @@
 //! steadied by the long run) is returned to as soon as it is not behind. What is expected of keys that were silent for
 //! long can't be told from what was seen: a loop comes round, what has died doesn't. So that is found out here, too:
 //! the steady ranking takes part twice, by a table of either kind (`model.rs`). Cost: five small caches' access per
-//! sampled access, K scores per eviction; about 150 bytes per sampled key that any of them holds.
+//! sampled access, K scores per eviction; about 60 bytes per sampled key that any of them holds.
 
 use std::sync::Arc;
 
@@ -15,10 +15,11 @@ use super::SAMPLE_SIZE;
 use super::candidates::{Candidates, Met};
 use super::history::Feature;
 use super::model::Tail;
+use super::places::Places;
 use super::ranking::{GreedyAges, Ranker, Ranking, Subject};
+use super::shared_keys::{Keyed, SharedKeys};
 use super::table::DensityTable;
 use crate::access::{Access, Op};
-use crate::model::key_map::KeyMap;
 use crate::random::Random;
 use crate::units::KeyHash;
 
@@ -32,8 +33,6 @@ const PARTS: [(Ranking, Tail); RIVALS] = [
     (Ranking::Steady, Tail::Learned),
 ];
 const RIVALS: usize = Ranking::ALL.len() + 1;
-/// Room for so many keys more is never given back.
-pub(super) const KEYS_KEPT_ROOM_FOR: usize = 256;
 /// What a window weighs one window later.
 const DECAY: f64 = 0.7;
 /// Another ranking must be ahead by this share of the cost…
@@ -50,7 +49,7 @@ pub type Tables = [Arc<DensityTable>; Tail::ALL.len()];
 /// The contest. See the file's opening.
 #[derive(Clone, Debug)]
 pub struct Contest {
-    keys: Keys,
+    keys: SharedKeys<Known>,
     rivals: [Rival; RIVALS],
     chosen: (Ranking, Tail),
     /// Windows in which all have evicted.
@@ -66,27 +65,62 @@ impl Contest {
             number,
             capacity_bytes,
             used_bytes: 0,
-            held: Vec::new(),
+            held: Places::default(),
             ages: GreedyAges::growing(step_ticks),
             cost_us: [0.0; STRATA],
             has_evicted: false,
             random: Random::new(seed),
             candidates: Candidates::new(),
         };
-        Contest { keys: Keys::default(), rivals: std::array::from_fn(rival), chosen: PARTS[0], windows: 0 }
+        Contest { keys: SharedKeys::default(), rivals: std::array::from_fn(rival), chosen: PARTS[0], windows: 0 }
     }
 
     /// Takes one access of the sample at `now`; `feature` is what the key has shown with it, `expires` when its value
     /// does, in ticks.
     pub fn record(&mut self, access: &Access, now: u64, feature: Feature, expires: u64, tables: &Tables) {
-        let slot = self.keys.slot_of(access.key);
-        let Access { size_bytes, penalty_us, .. } = *access;
-        let shown = Shown { feature, last: now, size_bytes, penalty_us };
-        let before = std::mem::replace(&mut self.keys.slots[slot as usize].shown, shown);
-        for rival in &mut self.rivals {
-            rival.record(&mut self.keys, slot, access, (now, expires, before.size_bytes), tables);
+        let found = self.keys.find(access.key);
+        let is_gone = |place: u16| access.op == Op::Delete || self.keys[place].expires <= now;
+        let held = found.filter(|&place| !is_gone(place));
+        if let Some(place) = found.filter(|_| held.is_none()) {
+            self.forget(place);
         }
-        self.keys.free_unless_held(slot);
+        if access.op == Op::Delete {
+            return;
+        }
+        let Access { key, size_bytes, penalty_us, .. } = *access;
+        let before = held.map(|place| self.keys[place]);
+        // Of a value that is there, a read leaves the expiry as it was.
+        let expires = before.filter(|_| access.op == Op::Read).map_or(expires, |before| before.expires);
+        let (n_requests, n_held) = before.map_or(([0; RIVALS], 0), |before| (before.n_requests, before.n_held));
+        let known = Known { key, last: now, expires, size_bytes, penalty_us, feature, n_requests, n_held };
+        let place = match held {
+            Some(place) => {
+                self.keys[place] = known;
+                place
+            }
+            None => self.keys.add(known),
+        };
+        let bytes_before = before.map_or(0, |before| before.size_bytes);
+        for rival in &mut self.rivals {
+            rival.record(&mut self.keys, place, (access.op, bytes_before), tables);
+        }
+        if self.keys[place].n_held == 0 {
+            self.keys.forget(place);
+        }
+    }
+
+    /// A key goes from all caches.
+    fn forget(&mut self, place: u16) {
+        let size_bytes = self.keys[place].size_bytes;
+        for rival in self.rivals.iter_mut().filter(|rival| rival.held.has(place)) {
+            rival.leave(&mut self.keys, place, size_bytes);
+        }
+        self.keys.forget(place);
+    }
+
+    /// Sampled keys that any of the caches holds.
+    pub fn keys(&self) -> usize {
+        self.keys.len()
     }
 
     /// The ranking that another has found is chosen until this one knows better.
@@ -115,15 +149,10 @@ impl Contest {
 
     /// The sample has become smaller: keys that it doesn't take go, and so does `factor` of the capacity.
     pub fn thin(&mut self, takes: impl Fn(KeyHash) -> bool, factor: f64) {
+        let gone: Vec<u16> = self.keys.places().filter(|&place| !takes(self.keys[place].key)).collect();
+        gone.into_iter().for_each(|place| self.forget(place));
         for rival in &mut self.rivals {
             rival.resize(&mut self.keys, (rival.capacity_bytes as f64 * factor) as u64);
-            for place in (0..rival.held.len()).rev() {
-                let slot = rival.held[place];
-                if !takes(self.keys.slots[slot as usize].key) {
-                    rival.remove(&mut self.keys, place);
-                    self.keys.free_unless_held(slot);
-                }
-            }
         }
         self.give_back();
     }
@@ -141,116 +170,40 @@ impl Contest {
 
     /// Gives back what memory was only needed before the caches became much smaller.
     fn give_back(&mut self) {
-        let Contest { keys, rivals, .. } = self;
-        rivals.iter_mut().for_each(|rival| shrink(&mut rival.held));
-        let n_keys = keys.slots.len() - keys.free.len();
-        if keys.slots.capacity() > 2 * n_keys + KEYS_KEPT_ROOM_FOR {
-            keys.close_ranks();
-            rivals.iter_mut().for_each(|rival| rival.find_again(keys));
+        if let Some(old) = self.keys.close_ranks() {
+            for rival in &mut self.rivals {
+                rival.held = rival.held.renumbered(&old);
+                rival.candidates.clear();
+            }
         }
     }
 }
 
-/// Leaves room for a quarter more, where it is twice what is used and more.
-pub(super) fn shrink<T>(list: &mut Vec<T>) {
-    if list.capacity() > 2 * list.len() + KEYS_KEPT_ROOM_FOR {
-        list.shrink_to(list.len() + list.len() / 4);
-    }
-}
-
-/// What all caches know of a key alike.
-#[derive(Clone, Copy, Debug, Default)]
-struct Shown {
-    feature: Feature,
-    /// When it was last accessed.
+/// A sampled key that one of the caches holds: what all know of it alike, how often each was asked for it since it
+/// entered, and how many hold it.
+#[derive(Clone, Copy, Debug)]
+struct Known {
+    key: KeyHash,
     last: u64,
+    expires: u64,
     size_bytes: u32,
     penalty_us: f32,
+    feature: Feature,
+    n_requests: [u16; RIVALS],
+    n_held: u8,
 }
 
-/// A key's stay in one cache.
-#[derive(Clone, Copy, Debug)]
-struct Stay {
-    expires: u64,
-    n_requests: u32,
-    /// In the cache's list; [`NOWHERE`] where it isn't there.
-    place: u32,
-}
-
-const NOWHERE: u32 = u32::MAX;
-
-#[derive(Clone, Copy, Debug)]
-struct Slot {
-    shown: Shown,
-    key: KeyHash,
-    stays: [Stay; RIVALS],
-}
-
-impl Slot {
-    fn is_held(&self) -> bool {
-        self.stays.iter().any(|stay| stay.place != NOWHERE)
+impl Keyed for Known {
+    fn key(&self) -> KeyHash {
+        self.key
     }
+}
 
+impl Known {
     #[inline]
     fn subject(&self, rival: usize) -> Subject {
-        let Shown { feature, last, size_bytes, penalty_us } = self.shown;
-        let Stay { expires, n_requests, .. } = self.stays[rival];
-        Subject { feature, last, expires, n_requests, size_bytes, penalty_us }
-    }
-}
-
-/// The keys that any of the caches holds, once for all: one look-up finds a key in each of them.
-#[derive(Clone, Debug, Default)]
-struct Keys {
-    slots: Vec<Slot>,
-    free: Vec<u32>,
-    slot_of: KeyMap<u32>,
-}
-
-impl Keys {
-    /// The slot of a key, a new one where no cache holds it.
-    fn slot_of(&mut self, key: KeyHash) -> u32 {
-        let Keys { slots, free, slot_of } = self;
-        *slot_of.entry(key).or_insert_with(|| {
-            let absent = Stay { expires: 0, n_requests: 0, place: NOWHERE };
-            let new = Slot { shown: Shown::default(), key, stays: [absent; RIVALS] };
-            match free.pop() {
-                Some(slot) => {
-                    slots[slot as usize] = new;
-                    slot
-                }
-                None => {
-                    slots.push(new);
-                    slots.len() as u32 - 1
-                }
-            }
-        })
-    }
-
-    #[inline]
-    fn free_unless_held(&mut self, slot: u32) {
-        let Slot { key, .. } = self.slots[slot as usize];
-        if !self.slots[slot as usize].is_held() {
-            self.slot_of.remove(&key);
-            self.free.push(slot);
-        }
-    }
-
-    /// Moves the slots in use together. Who has their numbers has to find them again.
-    fn close_ranks(&mut self) {
-        self.slots.retain(Slot::is_held);
-        self.slots.shrink_to(self.slots.len() + self.slots.len() / 4);
-        self.free = Vec::new();
-        self.slot_of.shrink_to(self.slots.len() + self.slots.len() / 4);
-        for (number, slot) in self.slots.iter().enumerate() {
-            self.slot_of.insert(slot.key, number as u32);
-        }
-    }
-
-    fn memory_bytes(&self) -> usize {
-        self.slots.capacity() * size_of::<Slot>()
-            + self.free.capacity() * size_of::<u32>()
-            + self.slot_of.memory_bytes()
+        let Known { feature, last, expires, n_requests, size_bytes, penalty_us, .. } = *self;
+        Subject { feature, last, expires, n_requests: n_requests[rival].into(), size_bytes, penalty_us }
     }
 }
 
@@ -263,8 +216,8 @@ struct Rival {
     number: usize,
     capacity_bytes: u64,
     used_bytes: u64,
-    /// Slots of the keys that it holds.
-    held: Vec<u32>,
+    /// Where the keys are that it holds.
+    held: Places,
     ages: GreedyAges,
     /// What its misses have cost.
     cost_us: [f64; STRATA],
@@ -291,109 +244,84 @@ impl Rival {
         (gain > GAIN_MIN && mean > ERRORS_MIN * error).then_some(gain)
     }
 
-    /// Takes one access at `now`; of the key's slot all but its stay here is as it is after the access, before which
-    /// its value had so many bytes.
-    fn record(
-        &mut self,
-        keys: &mut Keys,
-        slot: u32,
-        access: &Access,
-        (now, expires, bytes_before): (u64, u64, u32),
-        tables: &Tables,
-    ) {
-        let held = keys.slots[slot as usize].stays[self.number];
-        if held.place != NOWHERE {
-            self.take_out(keys, held.place as usize, bytes_before);
-        }
-        if access.op == Op::Delete {
+    /// Takes one access to the key at `place`: what is known of it is as after the access, before which its value had
+    /// so many bytes.
+    fn record(&mut self, keys: &mut SharedKeys<Known>, place: u16, (op, bytes_before): (Op, u32), tables: &Tables) {
+        let was_there = self.held.has(place);
+        let known = &mut keys[place];
+        known.n_requests[self.number] = if was_there { known.n_requests[self.number].saturating_add(1) } else { 1 };
+        let Known { key, last: now, size_bytes, penalty_us, .. } = *known;
+        if was_there && size_bytes == bytes_before {
             return;
         }
-        // Of a value that is there, a read leaves the expiry as it was.
-        let alive = Some(held).filter(|held| held.place != NOWHERE && held.expires > now);
-        if alive.is_none() && access.op == Op::Read {
-            self.cost_us[access.key.0 as usize % STRATA] += f64::from(access.penalty_us);
+        if was_there {
+            self.leave(keys, place, bytes_before);
+        } else if op == Op::Read {
+            self.cost_us[key.0 as usize % STRATA] += f64::from(penalty_us);
         }
-        let expires = alive.filter(|_| access.op == Op::Read).map_or(expires, |held| held.expires);
-        let n_requests = alive.map_or(1, |held| held.n_requests.saturating_add(1));
-        let size_bytes = u64::from(access.size_bytes);
+        let size_bytes = u64::from(size_bytes);
         if size_bytes > self.capacity_bytes {
             return;
         }
+        let (ranking, tail) = self.part;
+        let table = &tables[tail as usize];
         while self.used_bytes + size_bytes > self.capacity_bytes {
-            self.evict(keys, now, &tables[self.part.1 as usize]);
+            self.evict(keys, now, table);
         }
-        keys.slots[slot as usize].stays[self.number] = Stay { expires, n_requests, place: self.held.len() as u32 };
+        keys[place].n_held += 1;
         self.used_bytes += size_bytes;
-        self.held.push(slot);
+        self.held.add(place);
         // A newcomer that is worth less than what was met goes before it.
-        if alive.is_none() {
-            let (ranking, tail) = self.part;
-            let ranker = Ranker { ranking, table: &tables[tail as usize], ages: &self.ages, now };
-            let score = ranker.score(&keys.slots[slot as usize].subject(self.number));
-            self.candidates.offer(score, Met { place: slot, last: now });
+        if !was_there {
+            let score = Ranker { ranking, table, ages: &self.ages, now }.score(&keys[place].subject(self.number));
+            self.candidates.offer(score, Met { place: place.into(), last: now });
         }
     }
 
     /// Evicts one, as the server would choose it.
-    fn evict(&mut self, keys: &mut Keys, now: u64, table: &DensityTable) {
+    fn evict(&mut self, keys: &mut SharedKeys<Known>, now: u64, table: &DensityTable) {
         let Rival { part: (ranking, _), number, held, ages, random, candidates, .. } = self;
         let ranker = Ranker { ranking: *ranking, table, ages, now };
-        let slots = &keys.slots;
         let draw = || {
-            let place = held[random.below(held.len() as u64) as usize];
-            let subject = slots[place as usize].subject(*number);
-            Some((ranker.score(&subject), Met { place, last: subject.last }))
+            let place = held.draw(random)?;
+            let known = &keys[place];
+            Some((ranker.score(&known.subject(*number)), Met { place: place.into(), last: known.last }))
         };
-        let is_as_met = |met: &Met| {
-            let slot = &slots[met.place as usize];
-            slot.stays[*number].place != NOWHERE && slot.shown.last == met.last
-        };
-        let slot = candidates.next(SAMPLE_SIZE as usize, draw, is_as_met).unwrap_or(held[0]);
+        let is_as_met = |met: &Met| held.has(met.place as u16) && keys[met.place as u16].last == met.last;
+        let victim = candidates.next(SAMPLE_SIZE as usize, draw, is_as_met).map(|place| place as u16);
+        let Some(victim) = victim.or_else(|| held.draw(random)) else { return };
         // No other ranking looks at ages once there are densities.
         if *ranking == Ranking::Greedy || table.is_empty() {
-            ages.evicted(&keys.slots[slot as usize].subject(*number), now);
+            ages.evicted(&keys[victim].subject(*number), now);
         }
-        let place = keys.slots[slot as usize].stays[*number].place;
-        self.remove(keys, place as usize);
-        keys.free_unless_held(slot);
+        self.remove(keys, victim);
         self.has_evicted = true;
     }
 
-    fn remove(&mut self, keys: &mut Keys, place: usize) {
-        let size_bytes = keys.slots[self.held[place] as usize].shown.size_bytes;
-        self.take_out(keys, place, size_bytes);
+    /// The key goes from here, and wholly where no other holds it.
+    fn remove(&mut self, keys: &mut SharedKeys<Known>, place: u16) {
+        self.leave(keys, place, keys[place].size_bytes);
+        if keys[place].n_held == 0 {
+            keys.forget(place);
+        }
     }
 
-    fn take_out(&mut self, keys: &mut Keys, place: usize, size_bytes: u32) {
-        let gone = self.held.swap_remove(place);
-        keys.slots[gone as usize].stays[self.number].place = NOWHERE;
+    fn leave(&mut self, keys: &mut SharedKeys<Known>, place: u16, size_bytes: u32) {
+        self.held.remove(place);
+        keys[place].n_held -= 1;
         self.used_bytes -= u64::from(size_bytes);
-        if let Some(&moved) = self.held.get(place) {
-            keys.slots[moved as usize].stays[self.number].place = place as u32;
-        }
     }
 
     fn memory_bytes(&self) -> usize {
-        self.held.capacity() * size_of::<u32>() + self.ages.memory_bytes() + self.candidates.memory_bytes()
+        self.held.memory_bytes() + self.ages.memory_bytes() + self.candidates.memory_bytes()
     }
 
-    fn resize(&mut self, keys: &mut Keys, capacity_bytes: u64) {
+    fn resize(&mut self, keys: &mut SharedKeys<Known>, capacity_bytes: u64) {
         self.capacity_bytes = capacity_bytes;
-        while self.used_bytes > capacity_bytes {
-            let place = self.random.below(self.held.len() as u64) as usize;
-            let slot = self.held[place];
+        while self.used_bytes > capacity_bytes
+            && let Some(place) = self.held.draw(&mut self.random)
+        {
             self.remove(keys, place);
-            keys.free_unless_held(slot);
-        }
-    }
-
-    /// The slots have other numbers than before.
-    fn find_again(&mut self, keys: &Keys) {
-        self.candidates.clear();
-        for (number, slot) in keys.slots.iter().enumerate() {
-            if let Some(held) = self.held.get_mut(slot.stays[self.number].place as usize) {
-                *held = number as u32;
-            }
         }
     }
 }
@@ -403,6 +331,7 @@ mod tests {
     use super::super::history::History;
     use super::super::model::{DensityConfig, DensityModel};
     use super::*;
+    use crate::model::key_map::KeyMap;
 
     /// 20,000 reads of `keys` at one price with room for fifty. `table_of_lies` teaches that most accesses are writes.
     fn run(keys: impl Fn(u64, &mut Random) -> u64, table_of_lies: bool) -> (Contest, Ranking) {
@@ -434,11 +363,12 @@ mod tests {
         let [density, _, _, idle] = contest.costs_us();
         assert!(density < 0.7 * idle, "{density} {idle}");
         for rival in &contest.rivals {
-            let slots = || rival.held.iter().map(|&slot| &contest.keys.slots[slot as usize]);
-            assert_eq!(rival.used_bytes, slots().map(|slot| u64::from(slot.shown.size_bytes)).sum::<u64>());
-            assert!(slots().enumerate().all(|(i, slot)| slot.stays[rival.number].place == i as u32));
-            assert!(slots().all(|slot| contest.keys.slot_of.get(&slot.key).is_some()));
+            let held = contest.keys.places().filter(|&place| rival.held.has(place));
+            let sizes: Vec<u64> = held.map(|place| contest.keys[place].size_bytes.into()).collect();
+            assert_eq!((rival.used_bytes, rival.held.len()), (sizes.iter().sum(), sizes.len()));
         }
+        let held_by = |place| contest.rivals.iter().filter(|rival| rival.held.has(place)).count();
+        assert!(contest.keys.places().all(|place| held_by(place) == usize::from(contest.keys[place].n_held)));
     }
 
     /// Equals are never told apart by chance: one ranking against itself never wins.
@@ -471,9 +401,7 @@ mod tests {
     fn a_thinner_sample_has_smaller_caches() {
         let (mut contest, _) = run(|_, random| random.below(100), true);
         contest.thin(|key| key.0 % 2 == 0, 0.5);
-        for rival in &contest.rivals {
-            let key = |&slot: &u32| contest.keys.slots[slot as usize].key;
-            assert!(rival.used_bytes <= 250 && rival.held.iter().all(|slot| key(slot).0 % 2 == 0));
-        }
+        assert!(contest.rivals.iter().all(|rival| rival.used_bytes <= 250));
+        assert!(contest.keys.places().all(|place| contest.keys[place].key.0 % 2 == 0));
     }
 }

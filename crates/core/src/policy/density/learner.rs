@@ -2,8 +2,8 @@
 //! size and the stream's rate, and read at the end of each window.
 //!
 //! The server's worker and the simulated cache both learn by this. Nothing comes in while memory is far from its limit.
-//! The contest takes a quarter of the sample at most: its five caches take four times the memory per key.
-//! Memory: 0.1 to 0.6 MB, and about 40 bytes a sampled key and 150 a key of the contest's that fits.
+//! The contest takes a quarter of the sample at most: its five caches take twice the memory per key.
+//! Memory: 0.1 to 0.6 MB, and about 30 bytes a sampled key and 60 a key of the contest's that fits.
 
 use std::sync::Arc;
 
@@ -11,6 +11,7 @@ use super::contest::{Contest, Tables};
 use super::history::Feature;
 use super::model::{DensityConfig, DensityModel, Tail};
 use super::ranking::Ranking;
+use super::shared_keys::KEYS_MAX;
 use super::table::DensityTable;
 use crate::access::{Access, Op};
 use crate::access_ring::REQUESTS_PER_TICK;
@@ -143,6 +144,9 @@ impl Learner {
         if self.capacity_bytes > 0 && self.contest_rate.takes(access.key) {
             let access = Access { op, penalty_us, ..*access };
             self.contest.record(&access, self.now, feature, expires, &self.tables);
+            if self.contest.keys() == KEYS_MAX {
+                self.thin_contest(self.contest_rate.lowered());
+            }
         }
     }
 
@@ -161,17 +165,22 @@ impl Learner {
     /// The contest's caches stand for the cache as it is, of a rate at which its keys are few enough.
     fn fit_contest(&mut self) {
         let keys = self.model.sampled_keys().max(1);
-        let share = (self.keys_max as f64 / CONTEST_SHARE / keys as f64).min(1.0);
+        let keys_max = (self.keys_max as f64 / CONTEST_SHARE).min(KEYS_MAX as f64);
+        let share = (keys_max / keys as f64).min(1.0);
         let wanted = SampleRate::new(self.rate.rate() * share).unwrap_or(self.rate);
         // Where it may be larger again the keys that it has not seen are missed at first: not for little.
         if wanted < self.contest_rate {
-            let factor = wanted.rate() / self.contest_rate.rate();
-            self.contest.thin(|key| wanted.takes(key), factor);
-            self.contest_rate = wanted;
+            self.thin_contest(wanted);
         } else if wanted.rate() > 2.0 * self.contest_rate.rate() {
             self.contest_rate = wanted;
         }
         self.contest.resize((self.capacity_bytes as f64 * self.contest_rate.rate()) as u64);
+    }
+
+    fn thin_contest(&mut self, rate: SampleRate) {
+        let factor = rate.rate() / self.contest_rate.rate();
+        self.contest.thin(|key| rate.takes(key), factor);
+        self.contest_rate = rate;
     }
 
     /// Requests after which the window that is open ends.

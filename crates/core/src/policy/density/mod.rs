@@ -29,6 +29,7 @@ mod model;
 mod places;
 mod ranking;
 mod ranks;
+mod shared_keys;
 mod simulated;
 mod sizing;
 mod table;
@@ -42,8 +43,9 @@ pub use miss_costs::{Delays, MissCosts, Noise, feature_of};
 pub use model::{DensityConfig, DensityModel, Tail};
 pub use ranking::{GreedyAges, Ranker, Ranking, Subject};
 pub use ranks::{Basis, Ranks, Value, was_accessed};
+pub use shared_keys::KEYS_MAX;
 pub use simulated::{Bounds, Density, DensityPolicyConfig, Watched};
-pub use sizing::{BYTES_PER_KEY, Expectations, Expected, KEYS_MAX, Measured, Owner, PRESENT, SCALES, Sizing};
+pub use sizing::{BYTES_PER_KEY, Expectations, Expected, Measured, Owner, PRESENT, SCALES, Sizing};
 pub use table::DensityTable;
 pub use thrift::Thrift;
 

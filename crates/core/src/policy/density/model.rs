@@ -4,7 +4,7 @@
 //! Derivation: docs/models.md, "Density". Learned from a sample of the keys, evicted ones too, so that what eviction
 //! did is not learned. By *feature* (what a key has shown) and age it counts accesses and the time that keys spent at
 //! that age; never-reused keys count too, or a one-hit burst looks merely not yet due. Cost: one look-up in a map per
-//! sampled access, O(features × ages + sampled keys) per window; 1.5 KB a feature that was seen and about 40 bytes per
+//! sampled access, O(features × ages + sampled keys) per window; 1.5 KB a feature that was seen and about 30 bytes per
 //! sampled key.
 
 use super::history::{FEATURES, Feature, GAPS, GROUPS};
@@ -88,8 +88,16 @@ const EMPTY_ROW: Row = [Count { accesses: 0.0, reads: 0.0, ticks: 0.0 }; AGES];
 /// A sampled key.
 #[derive(Clone, Copy, Debug)]
 struct Seen {
-    last: u64,
+    /// When it was last accessed, as [`when`] tells it.
+    last: u32,
     feature: Feature,
+}
+
+/// The time of which only the lower half was kept, at most 2^32 ticks before `now`: who was silent for longer is long
+/// forgotten.
+#[inline]
+fn when(last: u32, now: u64) -> u64 {
+    now.saturating_sub((now as u32).wrapping_sub(last).into())
 }
 
 /// Learns densities from sampled accesses. See the file's opening.
@@ -118,7 +126,7 @@ impl DensityModel {
     /// A key of the sample was accessed at `now`, in ticks that never decrease; `feature` is what it has shown with
     /// this access.
     pub fn record(&mut self, key: KeyHash, op: Op, now: u64, feature: Feature) {
-        let shown = Seen { last: now, feature };
+        let shown = Seen { last: now as u32, feature };
         let Some(seen) = self.seen.get_mut(&key) else {
             if op != Op::Delete {
                 self.seen.insert(key, shown);
@@ -127,8 +135,9 @@ impl DensityModel {
         };
         let before = std::mem::replace(seen, shown);
         let counts = of_feature(&mut self.rows, before.feature);
-        let age = now - before.last;
-        expose(counts, self.counted.saturating_sub(before.last), age);
+        let last = when(before.last, now);
+        let age = now - last;
+        expose(counts, self.counted.saturating_sub(last), age);
         let count = &mut counts[age_bucket(age)];
         count.accesses += 1.0;
         count.reads += f32::from(u8::from(op == Op::Read));
@@ -163,8 +172,9 @@ impl DensityModel {
     ) -> [DensityTable; N] {
         let (rows, counted) = (&mut self.rows, self.counted);
         self.seen.retain(|_, seen| {
-            expose(of_feature(rows, seen.feature), counted.saturating_sub(seen.last), now - seen.last);
-            now - seen.last < forget_after
+            let last = when(seen.last, now);
+            expose(of_feature(rows, seen.feature), counted.saturating_sub(last), now - last);
+            now - last < forget_after
         });
         self.counted = now;
         let tables = tails.map(|tail| self.table(tail));

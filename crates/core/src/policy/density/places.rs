@@ -68,6 +68,12 @@ impl Places {
         Some((at * BITS) as u16 + word.trailing_zeros() as u16)
     }
 
+    /// The same where what was at `old` places is at the first ones now, in this order.
+    pub fn renumbered(&self, old: &[u16]) -> Places {
+        let there = old.iter().enumerate().filter(|&(_, &place)| self.has(place));
+        there.map(|(place, _)| place as u16).collect()
+    }
+
     /// Own memory, in bytes.
     pub fn memory_bytes(&self) -> usize {
         self.words.capacity() * size_of::<u64>()

@@ -10,21 +10,18 @@
 //! scaled by. And what it misses is where predictions begin: of a smaller cache, what its miniature misses more than
 //! that of the present size is added, as of as many keys as the partition has there; of a larger one there is less in
 //! proportion. Where the server evicts a share of the keys by itself, the same share goes by idle time here, up to the
-//! present size. Misses that nobody answers, of keys that are nowhere, don't depend on memory. Cost: a look-up per
-//! sampled access, K scores per eviction and cache; about 50 bytes for each sampled key that fits into four times the
-//! memory.
-
-use hashbrown::HashTable;
+//! present size. What partitions miss more leans on what all do, as far as they differ by no more than chance. Misses
+//! that nobody answers, of keys that are nowhere, don't depend on memory. Cost: a look-up per sampled access, K scores
+//! per eviction and cache; about 50 bytes for each sampled key that fits into four times the memory.
 
 use super::SAMPLE_SIZE;
 use super::candidates::{Candidates, Met};
-use super::contest::{KEYS_KEPT_ROOM_FOR, shrink};
 use super::history::Feature;
 use super::places::Places;
 use super::ranking::{GreedyAges, Ranker, Ranking, Subject};
+use super::shared_keys::{KEYS_MAX, Keyed, SharedKeys};
 use super::table::DensityTable;
 use crate::access::{Access, Op};
-use crate::model::key_map::spread;
 use crate::random::Random;
 use crate::sampling::SampleRate;
 use crate::units::{KeyHash, PARTITIONS_MAX, PartitionId};
@@ -35,8 +32,6 @@ pub const SCALES: [f64; 8] = [0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 4.0];
 pub const PRESENT: usize = 3;
 /// Own memory for each key that is remembered, in bytes, at the most.
 pub const BYTES_PER_KEY: u64 = 60;
-/// So many keys are remembered at the most.
-pub const KEYS_MAX: usize = 1 << 15;
 
 /// How a cache ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,8 +87,8 @@ const MISSES_ENOUGH: f64 = 20.0;
 const KEYS_ENOUGH: f64 = 20.0;
 /// The sample's share is not off by more than this.
 const OFF_MAX: f64 = 1.5;
-/// A list that is full grows by so many, and by an eighth.
-const ROOM: usize = 64;
+/// What partitions have in common is known from so many of them on.
+const ALIKE_FROM: usize = 4;
 
 /// What a tenant may rely on, by partition: the tenant's number, and its bounds in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -171,6 +166,12 @@ struct Known {
     n_held: u8,
 }
 
+impl Keyed for Known {
+    fn key(&self) -> KeyHash {
+        self.key
+    }
+}
+
 impl Known {
     #[inline]
     fn subject(&self) -> Subject {
@@ -184,7 +185,7 @@ impl Known {
 struct Small {
     capacity_bytes: u64,
     used_bytes: u64,
-    /// Places in `known`.
+    /// Where the keys are that it holds.
     held: Places,
     by_partition: Vec<Account>,
     /// Used bytes by tenant.
@@ -209,15 +210,21 @@ struct Account {
     cost_us: f64,
 }
 
+/// What a cache misses more than that of the present size.
+#[derive(Clone, Copy, Debug, Default)]
+struct More {
+    misses: f64,
+    cost_us: f64,
+    /// Sampled keys that it holds less.
+    keys: f64,
+}
+
 /// The caches. See the file's opening.
 #[derive(Debug)]
 pub struct Sizing {
     rate: SampleRate,
     caches: Vec<Small>,
-    /// Places in `known`, by key.
-    place_of: HashTable<u16>,
-    known: Vec<Known>,
-    free: Vec<u16>,
+    known: SharedKeys<Known>,
     owners: Vec<Owner>,
     measured: Vec<Measured>,
     seconds: f64,
@@ -249,9 +256,7 @@ impl Sizing {
         Sizing {
             rate,
             caches: CACHES.iter().map(small).collect(),
-            place_of: HashTable::new(),
-            known: Vec::new(),
-            free: Vec::new(),
+            known: SharedKeys::default(),
             owners: Vec::new(),
             measured: Vec::new(),
             seconds: 0.0,
@@ -288,7 +293,7 @@ impl Sizing {
 
     /// Sampled keys that are remembered.
     pub fn keys(&self) -> usize {
-        self.place_of.len()
+        self.known.len()
     }
 
     /// Accesses of the sample, and keys evicted for them, since this was last asked: half a microsecond each.
@@ -310,15 +315,15 @@ impl Sizing {
         }
         self.steps += 1;
         self.missed_there += f64::from(u8::from(is_miss && self.is_full));
-        let place = self.place(access.key);
-        let is_over = |place: &u16| self.known[usize::from(*place)].expires <= now;
+        let place = self.known.find(access.key);
+        let is_over = |place: &u16| self.known[*place].expires <= now;
         if access.op == Op::Delete || place.as_ref().is_some_and(is_over) {
             place.into_iter().for_each(|place| self.forget(place));
             if access.op == Op::Delete {
                 return;
             }
         }
-        let held = self.place(access.key).map(|place| (place, self.known[usize::from(place)]));
+        let held = self.known.find(access.key).map(|place| (place, self.known[place]));
         // Of a value that is there, a read leaves the expiry as it was.
         let expires = held.filter(|_| access.op == Op::Read).map_or(expires, |(_, held)| held.expires);
         let (n_requests, n_held) = held.map_or((1, 0), |(_, held)| (held.n_requests.saturating_add(1), held.n_held));
@@ -330,7 +335,7 @@ impl Sizing {
                 self.change(place, known);
                 place
             }
-            None => self.learn(known),
+            None => self.known.add(known),
         };
         self.fit_partitions(usize::from(partition) + 1);
         for (cache, (size, _)) in CACHES.into_iter().enumerate() {
@@ -347,16 +352,12 @@ impl Sizing {
             }
             self.make_room(cache, place, rank);
         }
-        if self.known[usize::from(place)].n_held == 0 {
+        if self.known[place].n_held == 0 {
             self.forget(place);
         }
         if self.keys() > KEYS_MAX {
             self.set_rate(self.rate.lowered());
         }
-    }
-
-    fn place(&self, key: KeyHash) -> Option<u16> {
-        self.place_of.find(spread(key.0), |&place| self.known[usize::from(place)].key == key).copied()
     }
 
     fn fit_partitions(&mut self, n: usize) {
@@ -369,25 +370,9 @@ impl Sizing {
         self.owners.get(usize::from(partition)).copied().unwrap_or_default()
     }
 
-    fn learn(&mut self, new: Known) -> u16 {
-        let place = match self.free.pop() {
-            Some(place) => {
-                self.known[usize::from(place)] = new;
-                place
-            }
-            None => {
-                push(&mut self.known, new);
-                self.known.len() as u16 - 1
-            }
-        };
-        let known = &self.known;
-        self.place_of.insert_unique(spread(new.key.0), place, |&place| spread(known[usize::from(place)].key.0));
-        place
-    }
-
     /// A key that is held is known as this now: of another size, maybe, and of another partition.
     fn change(&mut self, place: u16, now: Known) {
-        let before = std::mem::replace(&mut self.known[usize::from(place)], now);
+        let before = std::mem::replace(&mut self.known[place], now);
         if before.partition == now.partition && before.size_bytes == now.size_bytes {
             return;
         }
@@ -412,7 +397,7 @@ impl Sizing {
     }
 
     fn enter(&mut self, place: u16, cache: usize, rank: (Ranking, &DensityTable, u64)) {
-        let known = &mut self.known[usize::from(place)];
+        let known = &mut self.known[place];
         known.n_held += 1;
         let known = *known;
         self.count(cache, &known, 1);
@@ -426,7 +411,7 @@ impl Sizing {
     /// It is in that cache no more.
     fn leave(&mut self, place: u16, cache: usize) {
         self.caches[cache].held.remove(place);
-        let known = &mut self.known[usize::from(place)];
+        let known = &mut self.known[place];
         known.n_held -= 1;
         let known = *known;
         self.count(cache, &known, -1);
@@ -439,16 +424,12 @@ impl Sizing {
                 self.leave(place, cache);
             }
         }
-        let hash = spread(self.known[usize::from(place)].key.0);
-        if let Ok(found) = self.place_of.find_entry(hash, |&one| one == place) {
-            found.remove();
-        }
-        push(&mut self.free, place);
+        self.known.forget(place);
     }
 
     /// Evicts until the cache is within its capacity, and the tenant of the key at `place` within its maximum.
     fn make_room(&mut self, cache: usize, place: u16, rank: (Ranking, &DensityTable, u64)) {
-        let owner = self.owner(self.known[usize::from(place)].partition);
+        let owner = self.owner(self.known[place].partition);
         let bytes_max = scaled(owner.bytes_max, self.rate);
         loop {
             let small = &self.caches[cache];
@@ -467,7 +448,7 @@ impl Sizing {
             let Some(victim) = victim else { return };
             self.steps += 1;
             self.leave(victim, cache);
-            if victim != place && self.known[usize::from(victim)].n_held == 0 {
+            if victim != place && self.known[victim].n_held == 0 {
                 self.forget(victim);
             }
         }
@@ -490,13 +471,13 @@ impl Sizing {
         };
         let draw = || {
             let place = held.draw(random)?;
-            let known = &known[usize::from(place)];
+            let known = &known[place];
             let score = || ranker.score(&known.subject());
             may_give(known.partition).then(|| (score(), Met { place: place.into(), last: known.last }))
         };
         let may_go = |met: &Met| {
             let is_as_met = |known: &Known| known.last == met.last && may_give(known.partition);
-            held.has(met.place as u16) && is_as_met(&known[met.place as usize])
+            held.has(met.place as u16) && is_as_met(&known[met.place as u16])
         };
         let victim = candidates.next(*sample_size, draw, may_go).map(|place| place as u16);
         let victim = victim.or_else(|| held.draw(random))?;
@@ -508,7 +489,7 @@ impl Sizing {
     fn victim_of_server(&mut self, cache: usize) -> Option<u16> {
         let held = &self.caches[cache].held;
         let drawn = (0..OF_SERVER).filter_map(|_| held.draw(&mut self.random));
-        drawn.min_by_key(|&place| self.known[usize::from(place)].last)
+        drawn.min_by_key(|&place| self.known[place].last)
     }
 
     /// The lowest of a sample of one tenant; `None` where none was met.
@@ -517,7 +498,7 @@ impl Sizing {
         let ranker = ranker(cache, &small.ages, rank);
         let drawn = (0..PATIENCE * self.sample_size)
             .filter_map(|_| small.held.draw(random))
-            .map(|place| (place, &self.known[usize::from(place)]))
+            .map(|place| (place, &self.known[place]))
             .filter(|(_, known)| self.owners.get(usize::from(known.partition)).is_some_and(|o| o.tenant == tenant))
             .take(self.sample_size);
         let scores = drawn.map(|(place, known)| (place, ranker.score(&known.subject())));
@@ -530,7 +511,7 @@ impl Sizing {
     fn went(&mut self, cache: usize, victim: u16, (in_force, table, now): (Ranking, &DensityTable, u64)) {
         let small = &mut self.caches[cache];
         if CACHES[cache].1.ranking(in_force) == Ranking::Greedy || table.is_empty() {
-            small.ages.evicted(&self.known[usize::from(victim)].subject(), now);
+            small.ages.evicted(&self.known[victim].subject(), now);
         }
     }
 
@@ -539,8 +520,8 @@ impl Sizing {
     pub fn set_rate(&mut self, rate: SampleRate) {
         let factor = rate.rate() / self.rate.rate();
         self.rate = rate;
-        let is_gone = |place: &u16| !rate.takes(self.known[usize::from(*place)].key);
-        let gone: Vec<u16> = self.place_of.iter().copied().filter(is_gone).collect();
+        let is_gone = |place: &u16| !rate.takes(self.known[*place].key);
+        let gone: Vec<u16> = self.known.places().filter(is_gone).collect();
         gone.into_iter().for_each(|place| self.forget(place));
         for cache in 0..CACHES.len() {
             let bytes = (self.caches[cache].capacity_bytes as f64 * factor) as u64;
@@ -554,23 +535,11 @@ impl Sizing {
 
     /// Gives back what memory was only needed for many more keys.
     fn close_ranks(&mut self) {
-        if self.known.capacity() <= 2 * self.keys() + KEYS_KEPT_ROOM_FOR {
-            return;
-        }
-        for small in &mut self.caches {
-            let held = |at: &usize| small.held.has(*at as u16);
-            let stay = (0..self.known.len()).filter(|&at| self.known[at].n_held > 0);
-            small.held = stay.enumerate().filter(|(_, at)| held(at)).map(|(place, _)| place as u16).collect();
-            small.candidates.clear();
-        }
-        self.known.retain(|known| known.n_held > 0);
-        shrink(&mut self.known);
-        self.free = Vec::new();
-        self.place_of = HashTable::with_capacity(self.known.len());
-        for (place, known) in self.known.iter().enumerate() {
-            let all = &self.known;
-            self.place_of
-                .insert_unique(spread(known.key.0), place as u16, |&place| spread(all[usize::from(place)].key.0));
+        if let Some(old) = self.known.close_ranks() {
+            for small in &mut self.caches {
+                small.held = small.held.renumbered(&old);
+                small.candidates.clear();
+            }
         }
     }
 
@@ -598,7 +567,7 @@ impl Sizing {
             };
             let Some(place) = place else { return };
             self.leave(place, cache);
-            if self.known[usize::from(place)].n_held == 0 {
+            if self.known[place].n_held == 0 {
                 self.forget(place);
             }
         }
@@ -652,7 +621,8 @@ impl Sizing {
             let of_this = (0..CACHES.len()).filter(|&cache| CACHES[cache].0 == size);
             let cost_us = |cache: &usize| self.caches[*cache].cost_us();
             let cheapest = of_this.min_by(|a, b| cost_us(a).total_cmp(&cost_us(b))).unwrap_or(PRESENT_CACHE);
-            (0..now.len()).map(|partition| self.expected(cheapest, partition)).collect()
+            let more = self.more_misses(cheapest);
+            (0..now.len()).map(|partition| self.expected(cheapest, partition, more[partition])).collect()
         };
         let by_size = (0..SCALES.len()).map(of_size).collect();
         let per_second = |measured: &Measured| measured.reads / self.seconds.max(1e-6);
@@ -664,30 +634,46 @@ impl Sizing {
         expectations
     }
 
-    fn expected(&self, cache: usize, partition: usize) -> Expected {
-        let [its, present] = [cache, PRESENT_CACHE].map(|cache| &self.caches[cache].by_partition[partition]);
+    /// What a cache misses more than that of the present size, of all keys, by partition: misses and their cost.
+    ///
+    /// What a smaller one misses more is counted, and stands for as many keys as there are. What a larger one misses
+    /// no more is in proportion.
+    fn more_misses(&self, cache: usize) -> Vec<More> {
+        let rate = self.rate.rate();
+        let of_partition = |(partition, measured): (usize, &Measured)| {
+            let [its, present] = [cache, PRESENT_CACHE].map(|cache| &self.caches[cache].by_partition[partition]);
+            let scale = match its.misses < present.misses {
+                true => (measured.answered * rate + MISSES_ENOUGH) / (present.misses + MISSES_ENOUGH),
+                false => {
+                    let share = (measured.keys * rate + KEYS_ENOUGH) / (f64::from(present.keys) + KEYS_ENOUGH);
+                    share.clamp(1.0 / OFF_MAX, OFF_MAX)
+                }
+            } / rate;
+            More {
+                misses: scale * (its.misses - present.misses),
+                cost_us: scale * (its.cost_us - present.cost_us),
+                keys: f64::from(present.keys.saturating_sub(its.keys)),
+            }
+        };
+        let mut more: Vec<More> = self.measured.iter().enumerate().map(of_partition).collect();
+        if CACHES[cache].0 < PRESENT {
+            lean(&mut more, &self.measured, rate);
+        }
+        more
+    }
+
+    fn expected(&self, cache: usize, partition: usize, more: More) -> Expected {
         let measured = &self.measured[partition];
+        let its = &self.caches[cache].by_partition[partition];
         let used_bytes = its.used_bytes as f64 / (self.rate.rate() * self.share);
         if measured.reads <= 0.0 {
             return Expected { used_bytes, ..Expected::default() };
         }
         let unanswered = ((measured.misses - measured.answered) / measured.reads).clamp(0.0, 1.0);
-        // What a smaller cache misses more is counted, and stands for as many keys as there are; what a larger one
-        // misses no more is in proportion.
-        let rate = self.rate.rate();
-        let scale = match its.misses < present.misses {
-            true => (measured.answered * rate + MISSES_ENOUGH) / (present.misses + MISSES_ENOUGH),
-            false => {
-                let share = (measured.keys * rate + KEYS_ENOUGH) / (f64::from(present.keys) + KEYS_ENOUGH);
-                share.clamp(1.0 / OFF_MAX, OFF_MAX)
-            }
-        };
-        let of_all = scale / rate;
-        let misses = measured.misses + of_all * (its.misses - present.misses);
-        let lost_us = measured.miss_us + of_all * (its.cost_us - present.cost_us);
+        let lost_us = measured.miss_us + more.cost_us;
         Expected {
             used_bytes,
-            miss_ratio: (misses / measured.reads).clamp(unanswered, 1.0),
+            miss_ratio: ((measured.misses + more.misses) / measured.reads).clamp(unanswered, 1.0),
             lost_us_per_second: (lost_us / self.seconds.max(1e-6)).max(0.0),
         }
     }
@@ -701,19 +687,35 @@ impl Sizing {
                 + small.candidates.memory_bytes()
                 + size_of::<Small>()
         };
-        self.caches.iter().map(of_cache).sum::<usize>()
-            + self.place_of.allocation_size()
-            + self.known.capacity() * size_of::<Known>()
-            + self.free.capacity() * size_of::<u16>()
+        self.caches.iter().map(of_cache).sum::<usize>() + self.known.memory_bytes()
     }
 }
 
-/// Adds one. A list that is full grows by an eighth, not to twice its size.
-fn push<T>(list: &mut Vec<T>, one: T) {
-    if list.len() == list.capacity() {
-        list.reserve_exact(ROOM + list.len() / 8);
+/// What partitions miss more leans on what all do, as far as they differ by no more than chance (James and Stein, 1961):
+/// where each of many has few sampled keys, and all are alike, each is expected to miss as all do.
+fn lean(more: &mut [More], measured: &[Measured], rate: f64) {
+    let mut known: Vec<(&mut More, f64)> = more
+        .iter_mut()
+        .zip(measured)
+        .map(|(more, measured)| (more, measured.reads))
+        .filter(|(more, reads)| *reads > 0.0 && more.keys > 0.0)
+        .collect();
+    if known.len() < ALIKE_FROM {
+        return;
     }
-    list.push(one);
+    let n = known.len() as f64;
+    let mean =
+        known.iter().map(|(more, _)| more.misses).sum::<f64>() / known.iter().map(|(_, reads)| reads).sum::<f64>();
+    let variance = known.iter().map(|(more, reads)| (more.misses / reads - mean).powi(2)).sum::<f64>() / (n - 1.0);
+    // That of the number of keys by which two caches differ, as of so many drawn by chance.
+    let by_chance = known.iter().map(|(more, _)| mean.powi(2) * (1.0 - rate) / more.keys).sum::<f64>() / n;
+    let part = ((n - 3.0) / (n - 1.0) * by_chance / variance.max(f64::MIN_POSITIVE)).min(1.0);
+    for (more, reads) in known.iter_mut().filter(|(more, _)| more.misses > 0.0) {
+        let factor = 1.0 + part * (mean * *reads / more.misses - 1.0);
+        let factor = factor.clamp(1.0 / OFF_MAX, OFF_MAX);
+        more.misses *= factor;
+        more.cost_us *= factor;
+    }
 }
 
 /// How that cache ranks, where `in_force` does in the server.
@@ -782,19 +784,17 @@ mod tests {
     }
 
     fn check_books(sizing: &Sizing) {
-        let held_by = |place: usize| sizing.caches.iter().filter(|small| small.held.has(place as u16)).count();
-        assert!(sizing.known.iter().enumerate().all(|(place, known)| held_by(place) == usize::from(known.n_held)));
+        let held_by = |place| sizing.caches.iter().filter(|small| small.held.has(place)).count();
+        let is_known = |place| held_by(place) == usize::from(sizing.known[place].n_held) && held_by(place) > 0;
+        assert!(sizing.known.places().all(is_known));
         for small in &sizing.caches {
-            let held = || (0..sizing.known.len()).filter(|&place| small.held.has(place as u16));
+            let held = || sizing.known.places().filter(|&place| small.held.has(place));
             let sizes: u64 = held().map(|place| u64::from(sizing.known[place].size_bytes)).sum();
             let by_partition: u64 = small.by_partition.iter().map(|account| account.used_bytes).sum();
             assert_eq!((small.used_bytes, by_partition, small.by_tenant.iter().sum()), (sizes, sizes, sizes));
             assert!(small.used_bytes <= small.capacity_bytes);
             assert_eq!(held().count(), small.held.len());
         }
-        assert_eq!(sizing.known.len(), sizing.place_of.len() + sizing.free.len());
-        let is_found = |&place: &u16| sizing.place(sizing.known[usize::from(place)].key) == Some(place);
-        assert!(sizing.place_of.iter().all(is_found));
     }
 
     /// Keys drawn alike out of 2,000, room for 1,000: a cache of any part of them misses the rest. A sample of a
@@ -966,12 +966,42 @@ mod tests {
             let access = Access { op, ..Access::read(key, SIZE) };
             sizing.record(&access, (PartitionId(0), false), shown(now, expires), (Ranking::Idle, &table));
             check_books(&sizing);
-            sizing.place(key).is_some()
+            sizing.known.find(key).is_some()
         };
         assert_eq!([record(Op::Write, 50_000, 50_010), record(Op::Delete, 50_001, 0)], [true, false]);
         assert!(record(Op::Write, 50_002, 50_010));
         assert!(record(Op::Read, 60_000, 70_000), "missed and filled again");
-        assert_eq!(sizing.known[usize::from(sizing.place(key).unwrap())].expires, 70_000);
+        assert_eq!(sizing.known[sizing.known.find(key).unwrap()].expires, 70_000);
         assert!(sizing.memory_bytes() > 0);
+    }
+
+    /// Partitions that miss alike but for chance are told alike, others as they are, and few as they are.
+    #[test]
+    fn who_differs_by_chance_alone_leans_on_all() {
+        const KEYS: f64 = 100.0;
+        let apart_by_chance = |random: &mut Random| (0..12).map(|_| random.unit()).sum::<f64>() - 6.0;
+        let leaned = |means: &[f64]| {
+            let mut random = Random::new(7);
+            let misses = means.iter().map(|mean| mean * (1.0 + apart_by_chance(&mut random) / KEYS.sqrt()));
+            let before: Vec<More> = misses.map(|misses| More { misses, cost_us: 50.0 * misses, keys: KEYS }).collect();
+            let measured = vec![Measured { reads: 1_000.0, ..Measured::default() }; means.len()];
+            let mut after = before.clone();
+            lean(&mut after, &measured, 0.01);
+            assert!(after.iter().all(|more| (more.cost_us - 50.0 * more.misses).abs() < 1e-6));
+            let off = |all: &[More]| {
+                let off = all.iter().zip(means).map(|(more, mean)| (more.misses / mean - 1.0).abs());
+                off.fold(0.0, f64::max)
+            };
+            let total = |all: &[More]| all.iter().map(|more| more.misses).sum::<f64>();
+            assert!((total(&after) / total(&before) - 1.0).abs() < 1e-6);
+            (off(&before), off(&after))
+        };
+        let (before, after) = leaned(&[200.0; 16]);
+        assert!(before > 0.15 && after < before / 2.0, "{before} {after}");
+        let differ: Vec<f64> = (0..16).map(|i| if i % 2 == 0 { 100.0 } else { 300.0 }).collect();
+        let (before, after) = leaned(&differ);
+        assert!(after < 1.1 * before, "{before} {after}");
+        let (before, after) = leaned(&[200.0; 3]);
+        assert_eq!(before, after);
     }
 }

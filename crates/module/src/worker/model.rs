@@ -15,8 +15,9 @@ const BEYOND: u64 = 2;
 const SAMPLED_KEYS_MAX: usize = 1 << 18;
 const SAMPLED_KEYS_MIN: usize = 1 << 13;
 const SAMPLED_KEY_BYTES: u64 = 64;
-/// The same with the miniature caches that compare rankings.
-const DENSITY_KEY_BYTES: u64 = 128;
+const MEMORY_SHARE: u64 = 128;
+/// Densities are learned well from half as many: see docs/decisions/15-rankings.md.
+const DENSITIES_SHARE: u64 = 256;
 
 /// Which models the worker runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -38,13 +39,13 @@ impl Modelling {
     /// Sampled keys that may be remembered in all partitions together under a limit of `memory_bytes`; 0 = none.
     pub fn sampled_keys_max(self, memory_bytes: u64) -> usize {
         // Half a megabyte of tables is there in any case.
-        let (least, key_bytes) = match self {
-            Modelling::Densities => (SAMPLED_KEYS_MIN / 4, DENSITY_KEY_BYTES),
-            _ => (SAMPLED_KEYS_MIN, SAMPLED_KEY_BYTES),
+        let (least, share) = match self {
+            Modelling::Densities => (SAMPLED_KEYS_MIN / 4, DENSITIES_SHARE),
+            _ => (SAMPLED_KEYS_MIN, MEMORY_SHARE),
         };
         let keys_max = match memory_bytes {
             0 => SAMPLED_KEYS_MAX,
-            limit => ((limit / 128 / key_bytes) as usize).clamp(least, SAMPLED_KEYS_MAX),
+            limit => ((limit / share / SAMPLED_KEY_BYTES) as usize).clamp(least, SAMPLED_KEYS_MAX),
         };
         match self {
             Modelling::SampleSizes => keys_max / MERGED_SAMPLE_SIZES.len(),

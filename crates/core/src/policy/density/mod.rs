@@ -7,6 +7,7 @@
 //! | `model`, `table` | how often keys of a feature are accessed at each age; what keeping them saves per time |
 //! | `ranking` | a key's score: density, density steadied by the long run, GDSF or recency |
 //! | `candidates` | who goes from a miniature cache |
+//! | `shared_keys`, `places` | the keys of several miniature caches, and which of them each holds |
 //! | `contest` | which of the four ranks, by miniature caches |
 //! | `learner` | when a window ends, what model and contest hear, and what is made of both |
 //! | `miss_costs` | what a miss of a key costs |

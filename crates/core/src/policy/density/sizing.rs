@@ -708,7 +708,8 @@ fn lean(more: &mut [More], measured: &[Measured], rate: f64) {
         known.iter().map(|(more, _)| more.misses).sum::<f64>() / known.iter().map(|(_, reads)| reads).sum::<f64>();
     let variance = known.iter().map(|(more, reads)| (more.misses / reads - mean).powi(2)).sum::<f64>() / (n - 1.0);
     // That of the number of keys by which two caches differ, as of so many drawn by chance.
-    let by_chance = known.iter().map(|(more, _)| mean.powi(2) * (1.0 - rate) / more.keys).sum::<f64>() / n;
+    let by_chance = known.iter().map(|(more, reads)| (more.misses / reads).powi(2) * (1.0 - rate) / more.keys);
+    let by_chance = by_chance.sum::<f64>() / n;
     let part = ((n - 3.0) / (n - 1.0) * by_chance / variance.max(f64::MIN_POSITIVE)).min(1.0);
     for (more, reads) in known.iter_mut().filter(|(more, _)| more.misses > 0.0) {
         let factor = 1.0 + part * (mean * *reads / more.misses - 1.0);
@@ -1003,5 +1004,10 @@ mod tests {
         assert!(after < 1.1 * before, "{before} {after}");
         let (before, after) = leaned(&[200.0; 3]);
         assert_eq!(before, after);
+        // One that has next to no keys in question says nothing of how much of the others is chance.
+        let of = |misses, keys| More { misses, cost_us: 0.0, keys };
+        let mut more = vec![of(200.0, 300.0), of(30.0, 300.0), of(5.0, 1.0), of(180.0, 300.0)];
+        lean(&mut more, &[Measured { reads: 1_000.0, ..Measured::default() }; 4], 0.1);
+        assert!((29.0..31.0).contains(&more[1].misses), "{more:?}");
     }
 }

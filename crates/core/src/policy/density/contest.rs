@@ -62,7 +62,6 @@ impl Contest {
     pub fn new(capacity_bytes: u64, step_ticks: u64, seed: u64) -> Self {
         let rival = |number: usize| Rival {
             part: PARTS[number],
-            number,
             capacity_bytes,
             used_bytes: 0,
             held: Places::default(),
@@ -91,8 +90,8 @@ impl Contest {
         let before = held.map(|place| self.keys[place]);
         // Of a value that is there, a read leaves the expiry as it was.
         let expires = before.filter(|_| access.op == Op::Read).map_or(expires, |before| before.expires);
-        let (n_requests, n_held) = before.map_or(([0; RIVALS], 0), |before| (before.n_requests, before.n_held));
-        let known = Known { key, last: now, expires, size_bytes, penalty_us, feature, n_requests, n_held };
+        let n_held = before.map_or(0, |before| before.n_held);
+        let known = Known { key, last: now, expires, size_bytes, penalty_us, feature, n_held };
         let place = match held {
             Some(place) => {
                 self.keys[place] = known;
@@ -179,8 +178,7 @@ impl Contest {
     }
 }
 
-/// A sampled key that one of the caches holds: what all know of it alike, how often each was asked for it since it
-/// entered, and how many hold it.
+/// A sampled key that one of the caches holds: its [`Subject`], and how many hold it.
 #[derive(Clone, Copy, Debug)]
 struct Known {
     key: KeyHash,
@@ -189,7 +187,6 @@ struct Known {
     size_bytes: u32,
     penalty_us: f32,
     feature: Feature,
-    n_requests: [u16; RIVALS],
     n_held: u8,
 }
 
@@ -201,9 +198,9 @@ impl Keyed for Known {
 
 impl Known {
     #[inline]
-    fn subject(&self, rival: usize) -> Subject {
-        let Known { feature, last, expires, n_requests, size_bytes, penalty_us, .. } = *self;
-        Subject { feature, last, expires, n_requests: n_requests[rival].into(), size_bytes, penalty_us }
+    fn subject(&self) -> Subject {
+        let Known { feature, last, expires, size_bytes, penalty_us, .. } = *self;
+        Subject { feature, last, expires, size_bytes, penalty_us }
     }
 }
 
@@ -212,8 +209,6 @@ impl Known {
 struct Rival {
     /// How it ranks.
     part: (Ranking, Tail),
-    /// Its place in [`PARTS`].
-    number: usize,
     capacity_bytes: u64,
     used_bytes: u64,
     /// Where the keys are that it holds.
@@ -248,9 +243,7 @@ impl Rival {
     /// so many bytes.
     fn record(&mut self, keys: &mut SharedKeys<Known>, place: u16, (op, bytes_before): (Op, u32), tables: &Tables) {
         let was_there = self.held.has(place);
-        let known = &mut keys[place];
-        known.n_requests[self.number] = if was_there { known.n_requests[self.number].saturating_add(1) } else { 1 };
-        let Known { key, last: now, size_bytes, penalty_us, .. } = *known;
+        let Known { key, last: now, size_bytes, penalty_us, .. } = keys[place];
         if was_there && size_bytes == bytes_before {
             return;
         }
@@ -273,26 +266,26 @@ impl Rival {
         self.held.add(place);
         // A newcomer that is worth less than what was met goes before it.
         if !was_there {
-            let score = Ranker { ranking, table, ages: &self.ages, now }.score(&keys[place].subject(self.number));
+            let score = Ranker { ranking, table, ages: &self.ages, now }.score(&keys[place].subject());
             self.candidates.offer(score, Met { place: place.into(), last: now });
         }
     }
 
     /// Evicts one, as the server would choose it.
     fn evict(&mut self, keys: &mut SharedKeys<Known>, now: u64, table: &DensityTable) {
-        let Rival { part: (ranking, _), number, held, ages, random, candidates, .. } = self;
+        let Rival { part: (ranking, _), held, ages, random, candidates, .. } = self;
         let ranker = Ranker { ranking: *ranking, table, ages, now };
         let draw = || {
             let place = held.draw(random)?;
             let known = &keys[place];
-            Some((ranker.score(&known.subject(*number)), Met { place: place.into(), last: known.last }))
+            Some((ranker.score(&known.subject()), Met { place: place.into(), last: known.last }))
         };
         let is_as_met = |met: &Met| held.has(met.place as u16) && keys[met.place as u16].last == met.last;
         let victim = candidates.next(SAMPLE_SIZE as usize, draw, is_as_met).map(|place| place as u16);
         let Some(victim) = victim.or_else(|| held.draw(random)) else { return };
         // No other ranking looks at ages once there are densities.
         if *ranking == Ranking::Greedy || table.is_empty() {
-            ages.evicted(&keys[victim].subject(*number), now);
+            ages.evicted(&keys[victim].subject(), now);
         }
         self.remove(keys, victim);
         self.has_evicted = true;

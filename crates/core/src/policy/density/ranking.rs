@@ -5,8 +5,9 @@
 //! all there is to know, and a table by feature and age, learned from few, knows it badly: the steady ranking takes
 //! the geometric mean of that and the density. GDSF (Cherkasova, HP Labs 1998-69) needs no more of a key than is
 //! remembered anyway. Its H is the age L at its last access plus requests × penalty ÷ size. L at any time past is
-//! looked up in a short list, the same for all keys. As in `gdsf.rs`, L is a moving mean of the victims' H. Cost: one
-//! look-up in a table of 170 KiB, or a few steps in a list of 32 KiB.
+//! looked up in a short list, the same for all keys. As in `gdsf.rs`, L is a moving mean of the victims' H. Differs:
+//! requests from before a key was evicted count, and older ones less, so that no cache has to count for itself. Cost:
+//! one look-up in a table of 170 KiB, or a few steps in a list of 32 KiB.
 
 use std::collections::VecDeque;
 
@@ -55,8 +56,6 @@ pub struct Subject {
     pub last: u64,
     /// When it expires; `u64::MAX` = never.
     pub expires: u64,
-    /// Requests for it since it entered, at least 1.
-    pub n_requests: u32,
     /// Memory it takes, in bytes.
     pub size_bytes: u32,
     /// What a miss of it costs, in µs.
@@ -142,7 +141,7 @@ impl GreedyAges {
     /// H of a key.
     #[inline]
     fn rank(&self, subject: &Subject) -> f32 {
-        self.at(subject.last) + subject.n_requests as f32 * subject.worth()
+        self.at(subject.last) + subject.feature.often() * subject.worth()
     }
 
     fn at(&self, time: u64) -> f32 {
@@ -185,7 +184,7 @@ mod tests {
 
     fn subject(last: u64, penalty_us: f32) -> Subject {
         let feature = History::default().accessed(0, 0, 1e-6).feature(0);
-        Subject { feature, last, expires: u64::MAX, n_requests: 1, size_bytes: 100, penalty_us }
+        Subject { feature, last, expires: u64::MAX, size_bytes: 100, penalty_us }
     }
 
     #[test]

@@ -102,14 +102,7 @@ impl Subject {
             Some(remembered) => remembered,
             None => age(),
         };
-        Subject {
-            feature,
-            last: now.saturating_sub(age),
-            expires,
-            n_requests: known.map_or(1, |entry| u32::from(entry.n_requests).max(1)),
-            size_bytes,
-            penalty_us,
-        }
+        Subject { feature, last: now.saturating_sub(age), expires, size_bytes, penalty_us }
     }
 }
 

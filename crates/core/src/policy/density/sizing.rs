@@ -161,7 +161,6 @@ struct Known {
     size_bytes: u32,
     penalty_us: f32,
     feature: Feature,
-    n_requests: u16,
     partition: u8,
     n_held: u8,
 }
@@ -175,8 +174,8 @@ impl Keyed for Known {
 impl Known {
     #[inline]
     fn subject(&self) -> Subject {
-        let Known { feature, last, expires, n_requests, size_bytes, penalty_us, .. } = *self;
-        Subject { feature, last, expires, n_requests: n_requests.into(), size_bytes, penalty_us }
+        let Known { feature, last, expires, size_bytes, penalty_us, .. } = *self;
+        Subject { feature, last, expires, size_bytes, penalty_us }
     }
 }
 
@@ -326,10 +325,10 @@ impl Sizing {
         let held = self.known.find(access.key).map(|place| (place, self.known[place]));
         // Of a value that is there, a read leaves the expiry as it was.
         let expires = held.filter(|_| access.op == Op::Read).map_or(expires, |(_, held)| held.expires);
-        let (n_requests, n_held) = held.map_or((1, 0), |(_, held)| (held.n_requests.saturating_add(1), held.n_held));
+        let n_held = held.map_or(0, |(_, held)| held.n_held);
         let Access { key, size_bytes, penalty_us, .. } = *access;
         let (last, partition) = (now, partition.index() as u8);
-        let known = Known { key, last, expires, size_bytes, penalty_us, feature, n_requests, partition, n_held };
+        let known = Known { key, last, expires, size_bytes, penalty_us, feature, partition, n_held };
         let place = match held {
             Some((place, _)) => {
                 self.change(place, known);

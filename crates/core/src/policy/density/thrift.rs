@@ -116,7 +116,7 @@ mod tests {
         let mut thrift = Thrift::default();
         (0..searched).for_each(|_| thrift.searched(10_000));
         let last = ONCE - age;
-        let subject = Subject { feature, last, expires: u64::MAX, n_requests: 1, size_bytes: 1_000, penalty_us };
+        let subject = Subject { feature, last, expires: u64::MAX, size_bytes: 1_000, penalty_us };
         let goes = thrift.may_go(&ranks, &subject);
         assert_eq!(thrift.may_go(&ranks, &subject), goes, "the same again");
         goes
@@ -144,14 +144,8 @@ mod tests {
         let basis = Basis { ranking: Ranking::Greedy, clock, idle_is_time: true, sees_part: false };
         let mut thrift = Thrift::default();
         (0..VICTIMS_MIN).for_each(|_| thrift.searched(10));
-        let subject = Subject {
-            feature: Feature::default(),
-            last: 0,
-            expires: u64::MAX,
-            n_requests: 1,
-            size_bytes: 1,
-            penalty_us: 1.0,
-        };
+        let subject =
+            Subject { feature: Feature::default(), last: 0, expires: u64::MAX, size_bytes: 1, penalty_us: 1.0 };
         assert!(!thrift.may_go(&Ranks::new(basis, &table, &costs), &subject));
     }
 }

@@ -27,14 +27,16 @@ use crate::system::{Setup, System};
 use crate::workload::keys::Tenant;
 use crate::workload::{Operation, Request, Stream};
 
-/// How often all requests are sent before anything is predicted: after four rounds a stream of four tenants was still
-/// getting better under half the memory, and what had been predicted was of the time before.
-const WARM_UP: usize = 6;
+/// How often all requests are sent before anything is predicted.
+const WARM_UP: usize = 4;
+/// … and so many at the least. The more often a key was seen, the better it is ranked: after six rounds a stream of
+/// four tenants was still getting better under half the memory, and what had been predicted was of the time before.
+const WARM_UP_REQUESTS_MIN: usize = 5_000_000;
 /// How often once a limit was set: what there is room for comes with its next miss, which is long in coming where a key
 /// is rarely asked for.
 const SETTLING: usize = 2;
 /// A short stream is sent oftener: so many requests are sent at the least. Many are windows of the server's.
-const REQUESTS_MIN: usize = 500_000;
+const SETTLING_REQUESTS_MIN: usize = 500_000;
 /// How often what is predicted is read in a round.
 const READINGS: usize = 16;
 /// Tenants with fewer reads in the stretch are left out: chance is as large as what is asked.
@@ -124,15 +126,15 @@ impl Resize<'_> {
         let n = self.stream.requests.len();
         let (before, began) = (Counters::read(&server)?, Instant::now());
         // Until what comes is no first access any more, for the server and for its miniature caches.
-        player.play(rounds(WARM_UP, n))?;
+        player.play(rounds(WARM_UP, WARM_UP_REQUESTS_MIN, n))?;
         let mut rows = Vec::new();
         for scale in [0.5, 2.0] {
             player.set_limit(maxmemory_bytes)?;
-            player.play(rounds(SETTLING, n))?;
+            player.play(rounds(SETTLING, SETTLING_REQUESTS_MIN, n))?;
             let limit = (scale * maxmemory_bytes as f64) as u64;
             let predicted = player.predictions(&server, limit)?;
             player.set_limit(limit)?;
-            player.play(rounds(SETTLING, n))?;
+            player.play(rounds(SETTLING, SETTLING_REQUESTS_MIN, n))?;
             player.counts.fill((0, 0));
             player.play(n)?;
             rows.extend(self.rows(scale, &predicted, &player.counts));
@@ -252,9 +254,9 @@ impl Player<'_> {
     }
 }
 
-/// Requests of so many rounds of `n` each, or of more where these are few.
-fn rounds(least: usize, n: usize) -> usize {
-    least.max(REQUESTS_MIN.div_ceil(n.max(1))) * n
+/// Requests of so many rounds of `n` each, or of more where these are fewer than `requests_min`.
+fn rounds(least: usize, requests_min: usize, n: usize) -> usize {
+    least.max(requests_min.div_ceil(n.max(1))) * n
 }
 
 /// What `TENURE.MRC` says of the tenants' miss ratios with a limit of about `limit` bytes.

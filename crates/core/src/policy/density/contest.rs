@@ -7,7 +7,7 @@
 //! steadied by the long run) is returned to as soon as it is not behind. What is expected of keys that were silent for
 //! long can't be told from what was seen: a loop comes round, what has died doesn't. So that is found out here, too:
 //! the steady ranking takes part twice, by a table of either kind (`model.rs`). Cost: five small caches' access per
-//! sampled access, K scores per eviction; about 60 bytes per sampled key that any of them holds.
+//! sampled access, K scores per eviction; about 50 bytes per sampled key that any of them holds.
 
 use std::sync::Arc;
 

@@ -690,8 +690,8 @@ impl Sizing {
     }
 }
 
-/// What partitions miss more leans on what all do, as far as they differ by no more than chance (James and Stein, 1961):
-/// where each of many has few sampled keys, and all are alike, each is expected to miss as all do.
+/// What partitions miss more leans on what all do, as far as they differ by no more than chance (James and Stein,
+/// 1961): where each of many has few sampled keys, and all are alike, each is expected to miss as all do.
 fn lean(more: &mut [More], measured: &[Measured], rate: f64) {
     let mut known: Vec<(&mut More, f64)> = more
         .iter_mut()

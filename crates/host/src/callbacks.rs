@@ -38,7 +38,7 @@ pub(super) unsafe extern "C" fn on_command<M: Module>(call: *mut raw::RedisModul
         match next.flatten() {
             None | Some(Next::Nothing) => {}
             Some(Next::TurnEnds) => own_context(&proof).iter().for_each(turns::ask),
-            Some(Next::ModuleGoes) => soon::cancel(&proof),
+            Some(Next::ModuleGoes) => soon::give_way(&proof),
         }
     });
 }
@@ -289,6 +289,7 @@ pub(super) unsafe extern "C" fn on_cron<M: Module>(
 ) {
     // SAFETY: the server runs this callback now, with this context.
     let mut server = unsafe { Server::new(ctx) };
+    soon::at_tick();
     guarded("a tick of the server's", || with(&server.proof(), |module: &mut M| module.on_cron(&mut server)));
     if !turns::are_heard() {
         on_turn::<M>(&mut server);

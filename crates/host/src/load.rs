@@ -136,7 +136,7 @@ pub unsafe fn on_load<M: Module>(
 
 fn give_up<M: Module>(server: &mut Server) -> c_int {
     bus::release();
-    soon::cancel(server);
+    soon::give_way(server);
     context::release(server);
     module::retire::<M>(server);
     config::release::<M>(server);
@@ -252,7 +252,7 @@ pub unsafe fn on_unload<M: Module>(ctx: *mut raw::RedisModuleCtx) -> c_int {
     let freed = guard::counted("the unload", || {
         bus::release();
         module::retire::<M>(&mut server);
-        soon::cancel(&server);
+        soon::give_way(&server);
         wake::release(&server);
         context::release(&server);
         config::release::<M>(&server);

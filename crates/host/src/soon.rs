@@ -1,8 +1,8 @@
 //! Being called when the event loop is idle: a timer of no delay, which fires after the requests that have come by
 //! then. Asked for by a command, it fires before the replies of its turn: so turns end that are asked for one by one.
 //!
-//! The server refuses to unload a module that holds a timer, so it is given back when a client is about to unload
-//! one.
+//! The server refuses to unload a module that holds a timer. So it is given back when a client is about to unload one,
+//! and none is set before the next tick: between the filter and the command the server may evict, and tell of that.
 
 use std::ffi::c_void;
 use std::ptr;
@@ -25,15 +25,19 @@ static IS_FIRING: AtomicBool = AtomicBool::new(false);
 /// That which is set was set so.
 static IS_LATE: AtomicBool = AtomicBool::new(false);
 
+/// None is set: a client is about to unload a module.
+static GIVES_WAY: AtomicBool = AtomicBool::new(false);
+
 /// At load: what an earlier load left behind ended with it.
 pub(super) fn prepare() {
     IS_SET.store(false, Ordering::Relaxed);
+    GIVES_WAY.store(false, Ordering::Relaxed);
 }
 
-/// Asks for [`Module::on_idle`] once, soon.
+/// Asks for [`Module::on_idle`] once, soon; in vain from [`give_way`] to the next tick.
 #[inline]
 pub fn call_soon(server: &Server) {
-    let Some(hooks) = Hooks::get() else { return };
+    let Some(hooks) = Hooks::get().filter(|_| !GIVES_WAY.load(Ordering::Relaxed)) else { return };
     let is_firing = IS_FIRING.load(Ordering::Relaxed);
     if IS_SET.swap(true, Ordering::Relaxed) {
         if is_firing || !IS_LATE.load(Ordering::Relaxed) {
@@ -48,12 +52,18 @@ pub fn call_soon(server: &Server) {
     TIMER.store(timer, Ordering::Relaxed);
 }
 
-/// Takes the request back.
-pub(super) fn cancel(proof: &impl MainThread) {
+/// Takes the request back, and no other before [`at_tick`].
+pub(super) fn give_way(proof: &impl MainThread) {
+    GIVES_WAY.store(true, Ordering::Relaxed);
     let Some(server) = own_context(proof).filter(|_| IS_SET.load(Ordering::Relaxed)) else { return };
     if stop(&server) {
         IS_SET.store(false, Ordering::Relaxed);
     }
+}
+
+/// A tick of the server's: the module is still there.
+pub(super) fn at_tick() {
+    GIVES_WAY.store(false, Ordering::Relaxed);
 }
 
 /// Stops the timer; whether it was still to fire.

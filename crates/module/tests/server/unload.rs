@@ -17,14 +17,8 @@ fn load(server: &Server) {
     send::<()>(&mut server.connection().unwrap(), &format!("MODULE LOAD {module} {arguments}"));
 }
 
-/// Under load the server may refuse it while a timer is to fire: try again, docs/operations.md says.
 fn unload(server: &Server) {
-    let mut connection = server.connection().unwrap();
-    wait_for("the module to go", || match redis::cmd("MODULE").arg("UNLOAD").arg("tenure").query(&mut connection) {
-        Ok(()) => true,
-        Err(why) if why.to_string().contains("holds timer") => false,
-        Err(why) => panic!("MODULE UNLOAD: {why}"),
-    });
+    send::<()>(&mut server.connection().unwrap(), "MODULE UNLOAD tenure");
 }
 
 #[test]

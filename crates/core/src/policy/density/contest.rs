@@ -7,7 +7,7 @@
 //! steadied by the long run) is returned to as soon as it is not behind. What is expected of keys that were silent for
 //! long can't be told from what was seen: a loop comes round, what has died doesn't. So that is found out here, too:
 //! the steady ranking takes part twice, by a table of either kind (`model.rs`). Cost: five small caches' access per
-//! sampled access, K scores per eviction; about 50 bytes per sampled key that any of them holds.
+//! sampled access, K scores per eviction; about 40 bytes per sampled key that any of them holds.
 
 use std::sync::Arc;
 
@@ -16,12 +16,12 @@ use super::candidates::{Candidates, Met};
 use super::history::Feature;
 use super::model::Tail;
 use super::places::Places;
-use super::ranking::{GreedyAges, Ranker, Ranking, Subject};
-use super::shared_keys::{Keyed, SharedKeys};
+use super::ranking::{GreedyAges, Ranker, Ranking};
+use super::shared_keys::{Known, SharedKeys};
 use super::table::DensityTable;
 use crate::access::{Access, Op};
 use crate::random::Random;
-use crate::units::KeyHash;
+use crate::units::{KeyHash, PartitionId};
 
 const STRATA: usize = 16;
 /// Who takes part. The first are the rankings, in their order; the last looks at what has died with another eye.
@@ -49,7 +49,7 @@ pub type Tables = [Arc<DensityTable>; Tail::ALL.len()];
 /// The contest. See the file's opening.
 #[derive(Clone, Debug)]
 pub struct Contest {
-    keys: SharedKeys<Known>,
+    keys: SharedKeys,
     rivals: [Rival; RIVALS],
     chosen: (Ranking, Tail),
     /// Windows in which all have evicted.
@@ -77,31 +77,17 @@ impl Contest {
     /// Takes one access of the sample at `now`; `feature` is what the key has shown with it, `expires` when its value
     /// does, in ticks.
     pub fn record(&mut self, access: &Access, now: u64, feature: Feature, expires: u64, tables: &Tables) {
-        let found = self.keys.find(access.key);
-        let is_gone = |place: u16| access.op == Op::Delete || self.keys[place].expires <= now;
-        let held = found.filter(|&place| !is_gone(place));
-        if let Some(place) = found.filter(|_| held.is_none()) {
+        if let Some(place) = self.keys.gone(access, now) {
             self.forget(place);
         }
         if access.op == Op::Delete {
             return;
         }
-        let Access { key, size_bytes, penalty_us, .. } = *access;
-        let before = held.map(|place| self.keys[place]);
-        // Of a value that is there, a read leaves the expiry as it was.
-        let expires = before.filter(|_| access.op == Op::Read).map_or(expires, |before| before.expires);
-        let n_held = before.map_or(0, |before| before.n_held);
-        let known = Known { key, last: now, expires, size_bytes, penalty_us, feature, n_held };
-        let place = match held {
-            Some(place) => {
-                self.keys[place] = known;
-                place
-            }
-            None => self.keys.add(known),
-        };
+        let known = Known::new(access, PartitionId(0), (now, feature, expires));
+        let (place, before) = self.keys.note(access.op, known, now);
         let bytes_before = before.map_or(0, |before| before.size_bytes);
         for rival in &mut self.rivals {
-            rival.record(&mut self.keys, place, (access.op, bytes_before), tables);
+            rival.record(&mut self.keys, (place, now), (access.op, bytes_before), tables);
         }
         if self.keys[place].n_held == 0 {
             self.keys.forget(place);
@@ -148,8 +134,7 @@ impl Contest {
 
     /// The sample has become smaller: keys that it doesn't take go, and so does `factor` of the capacity.
     pub fn thin(&mut self, takes: impl Fn(KeyHash) -> bool, factor: f64) {
-        let gone: Vec<u16> = self.keys.places().filter(|&place| !takes(self.keys[place].key)).collect();
-        gone.into_iter().for_each(|place| self.forget(place));
+        self.keys.left_out(takes).into_iter().for_each(|place| self.forget(place));
         for rival in &mut self.rivals {
             rival.resize(&mut self.keys, (rival.capacity_bytes as f64 * factor) as u64);
         }
@@ -175,32 +160,6 @@ impl Contest {
                 rival.candidates.clear();
             }
         }
-    }
-}
-
-/// A sampled key that one of the caches holds: its [`Subject`], and how many hold it.
-#[derive(Clone, Copy, Debug)]
-struct Known {
-    key: KeyHash,
-    last: u64,
-    expires: u64,
-    size_bytes: u32,
-    penalty_us: f32,
-    feature: Feature,
-    n_held: u8,
-}
-
-impl Keyed for Known {
-    fn key(&self) -> KeyHash {
-        self.key
-    }
-}
-
-impl Known {
-    #[inline]
-    fn subject(&self) -> Subject {
-        let Known { feature, last, expires, size_bytes, penalty_us, .. } = *self;
-        Subject { feature, last, expires, size_bytes, penalty_us }
     }
 }
 
@@ -239,11 +198,17 @@ impl Rival {
         (gain > GAIN_MIN && mean > ERRORS_MIN * error).then_some(gain)
     }
 
-    /// Takes one access to the key at `place`: what is known of it is as after the access, before which its value had
-    /// so many bytes.
-    fn record(&mut self, keys: &mut SharedKeys<Known>, place: u16, (op, bytes_before): (Op, u32), tables: &Tables) {
+    /// Takes one access, at `now`, to the key at `place`: what is known of it is as after the access, before which its
+    /// value had so many bytes.
+    fn record(
+        &mut self,
+        keys: &mut SharedKeys,
+        (place, now): (u16, u64),
+        (op, bytes_before): (Op, u32),
+        tables: &Tables,
+    ) {
         let was_there = self.held.has(place);
-        let Known { key, last: now, size_bytes, penalty_us, .. } = keys[place];
+        let Known { key, size_bytes, penalty_us, .. } = keys[place];
         if was_there && size_bytes == bytes_before {
             return;
         }
@@ -258,48 +223,47 @@ impl Rival {
         }
         let (ranking, tail) = self.part;
         let table = &tables[tail as usize];
-        while self.used_bytes + size_bytes > self.capacity_bytes {
-            self.evict(keys, now, table);
-        }
+        while self.used_bytes + size_bytes > self.capacity_bytes && self.evict(keys, now, table) {}
         keys[place].n_held += 1;
         self.used_bytes += size_bytes;
         self.held.add(place);
         // A newcomer that is worth less than what was met goes before it.
         if !was_there {
-            let score = Ranker { ranking, table, ages: &self.ages, now }.score(&keys[place].subject());
+            let score = Ranker { ranking, table, ages: &self.ages, now }.score(&keys[place].subject(now));
             self.candidates.offer(score, Met { place: place.into(), last: now });
         }
     }
 
-    /// Evicts one, as the server would choose it.
-    fn evict(&mut self, keys: &mut SharedKeys<Known>, now: u64, table: &DensityTable) {
+    /// Evicts one, as the server would choose it; false where there is none.
+    fn evict(&mut self, keys: &mut SharedKeys, now: u64, table: &DensityTable) -> bool {
         let Rival { part: (ranking, _), held, ages, random, candidates, .. } = self;
         let ranker = Ranker { ranking: *ranking, table, ages, now };
         let draw = || {
             let place = held.draw(random)?;
             let known = &keys[place];
-            Some((ranker.score(&known.subject()), Met { place: place.into(), last: known.last }))
+            Some((ranker.score(&known.subject(now)), Met { place: place.into(), last: known.last(now) }))
         };
-        let is_as_met = |met: &Met| held.has(met.place as u16) && keys[met.place as u16].last == met.last;
+        let is_as_met = |met: &Met| held.has(met.place as u16) && keys[met.place as u16].last(now) == met.last;
         let victim = candidates.next(SAMPLE_SIZE as usize, draw, is_as_met).map(|place| place as u16);
-        let Some(victim) = victim.or_else(|| held.draw(random)) else { return };
+        let Some(victim) = victim.or_else(|| held.draw(random)) else { return false };
         // No other ranking looks at ages once there are densities.
         if *ranking == Ranking::Greedy || table.is_empty() {
-            ages.evicted(&keys[victim].subject(), now);
+            ages.evicted(&keys[victim].subject(now), now);
         }
         self.remove(keys, victim);
         self.has_evicted = true;
+        true
     }
 
     /// The key goes from here, and wholly where no other holds it.
-    fn remove(&mut self, keys: &mut SharedKeys<Known>, place: u16) {
+    fn remove(&mut self, keys: &mut SharedKeys, place: u16) {
         self.leave(keys, place, keys[place].size_bytes);
         if keys[place].n_held == 0 {
             keys.forget(place);
         }
     }
 
-    fn leave(&mut self, keys: &mut SharedKeys<Known>, place: u16, size_bytes: u32) {
+    fn leave(&mut self, keys: &mut SharedKeys, place: u16, size_bytes: u32) {
         self.held.remove(place);
         keys[place].n_held -= 1;
         self.used_bytes -= u64::from(size_bytes);
@@ -309,7 +273,7 @@ impl Rival {
         self.held.memory_bytes() + self.ages.memory_bytes() + self.candidates.memory_bytes()
     }
 
-    fn resize(&mut self, keys: &mut SharedKeys<Known>, capacity_bytes: u64) {
+    fn resize(&mut self, keys: &mut SharedKeys, capacity_bytes: u64) {
         self.capacity_bytes = capacity_bytes;
         while self.used_bytes > capacity_bytes
             && let Some(place) = self.held.draw(&mut self.random)
@@ -320,7 +284,7 @@ impl Rival {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::super::history::History;
     use super::super::model::{DensityConfig, DensityModel};
     use super::*;
@@ -349,19 +313,26 @@ mod tests {
         (contest, ranking)
     }
 
+    /// Each cache holds what it says, within its capacity, and each key is held by as many as it says.
+    pub(in super::super) fn check_books(contest: &Contest) {
+        for rival in &contest.rivals {
+            let held = contest.keys.places().filter(|&place| rival.held.has(place));
+            let sizes: Vec<u64> = held.map(|place| contest.keys[place].size_bytes.into()).collect();
+            assert_eq!((rival.used_bytes, rival.held.len()), (sizes.iter().sum(), sizes.len()));
+            assert!(rival.used_bytes <= rival.capacity_bytes);
+        }
+        let held_by = |place| contest.rivals.iter().filter(|rival| rival.held.has(place)).count();
+        let is_right = |place| held_by(place) == usize::from(contest.keys[place].n_held) && held_by(place) > 0;
+        assert!(contest.keys.places().all(is_right));
+    }
+
     #[test]
     fn a_loop_is_for_density_and_everything_is_accounted_for() {
         let (contest, ranking) = run(|now, _| now % 60, false);
         assert_eq!(ranking, Ranking::Density);
         let [density, _, _, idle] = contest.costs_us();
         assert!(density < 0.7 * idle, "{density} {idle}");
-        for rival in &contest.rivals {
-            let held = contest.keys.places().filter(|&place| rival.held.has(place));
-            let sizes: Vec<u64> = held.map(|place| contest.keys[place].size_bytes.into()).collect();
-            assert_eq!((rival.used_bytes, rival.held.len()), (sizes.iter().sum(), sizes.len()));
-        }
-        let held_by = |place| contest.rivals.iter().filter(|rival| rival.held.has(place)).count();
-        assert!(contest.keys.places().all(|place| held_by(place) == usize::from(contest.keys[place].n_held)));
+        check_books(&contest);
     }
 
     /// Equals are never told apart by chance: one ranking against itself never wins.
@@ -385,8 +356,10 @@ mod tests {
             let access = Access { penalty_us: 100.0, ..Access::read(KeyHash::of_number(key), 10) };
             contest.record(&access, key, feature, u64::MAX, &Tables::default());
         }
+        check_books(&contest);
         let large = contest.memory_bytes();
         contest.resize(1 << 14);
+        check_books(&contest);
         assert!(contest.memory_bytes() < large / 8, "{large} bytes before, now {}", contest.memory_bytes());
     }
 
@@ -394,7 +367,8 @@ mod tests {
     fn a_thinner_sample_has_smaller_caches() {
         let (mut contest, _) = run(|_, random| random.below(100), true);
         contest.thin(|key| key.0 % 2 == 0, 0.5);
-        assert!(contest.rivals.iter().all(|rival| rival.used_bytes <= 250));
+        check_books(&contest);
+        assert!(contest.rivals.iter().all(|rival| rival.capacity_bytes == 250 && rival.used_bytes > 0));
         assert!(contest.keys.places().all(|place| contest.keys[place].key.0 % 2 == 0));
     }
 }

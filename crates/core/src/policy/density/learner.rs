@@ -242,6 +242,7 @@ impl Learner {
 
 #[cfg(test)]
 mod tests {
+    use super::super::contest::tests::check_books;
     use super::super::history::History;
     use super::*;
     use crate::units::KeyHash;
@@ -335,5 +336,20 @@ mod tests {
             })
             .collect();
         assert_eq!(lengths, [2_000, 4_000, 5_000, 5_000, 5_000]);
+    }
+
+    /// However many keys a window has, the contest holds no more than have a place, and goes on with some of them.
+    #[test]
+    fn the_contest_is_thinned_within_a_window() {
+        let mut learner = learner(1 << 20);
+        let feature = History::default().accessed(0, 0, 1e-6).feature(0);
+        learner.end_window(1 << 40);
+        for i in 0..100_000_u64 {
+            learner.record(&Access::read(KeyHash::of_number(i), 100), &shown(i, feature));
+            assert!(learner.contest.keys() < KEYS_MAX);
+        }
+        check_books(&learner.contest);
+        assert!(learner.contest.keys() > KEYS_MAX / 4 && learner.contest_rate < SampleRate::ALL);
+        assert!(learner.model.sampled_keys() > 90_000, "the model's own are not bounded here");
     }
 }

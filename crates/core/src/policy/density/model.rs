@@ -96,7 +96,7 @@ struct Seen {
 /// The time of which only the lower half was kept, at most 2^32 ticks before `now`: who was silent for longer is long
 /// forgotten.
 #[inline]
-fn when(last: u32, now: u64) -> u64 {
+pub(super) fn when(last: u32, now: u64) -> u64 {
     now.saturating_sub((now as u32).wrapping_sub(last).into())
 }
 

@@ -1,14 +1,18 @@
 //! The sampled keys that any of some miniature caches holds, once for all of these: found by key, at numbered places.
 //!
 //! What a key has shown is the same in each cache, so one look-up finds it for all. Which caches hold it they know
-//! themselves, by a bit for each place (`places.rs`). Cost: one look-up; some 5 bytes a key beside what is kept of it.
+//! themselves, by a bit for each place (`places.rs`). Cost: one look-up; some 40 bytes a key.
 
 use std::ops::{Index, IndexMut};
 
 use hashbrown::HashTable;
 
+use super::history::Feature;
+use super::model::when;
+use super::ranking::Subject;
+use crate::access::{Access, Op};
 use crate::model::key_map::spread;
-use crate::units::KeyHash;
+use crate::units::{KeyHash, PartitionId};
 
 /// So many keys have a place, at the most: who adds more has to forget others first.
 pub const KEYS_MAX: usize = 1 << 15;
@@ -16,27 +20,68 @@ pub const KEYS_MAX: usize = 1 << 15;
 const KEPT_ROOM_FOR: usize = 256;
 /// A list that is full grows by so many, and by an eighth.
 const ROOM: usize = 64;
+/// Stands for no expiry, or one that is further away than can be told.
+const NEVER: u32 = u32::MAX;
 
-/// What is kept of a key.
-pub(super) trait Keyed: Copy {
-    fn key(&self) -> KeyHash;
+/// A sampled key: its [`Subject`], packed, whose it is, and how many caches hold it. Of times the lower half is kept.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Known {
+    pub key: KeyHash,
+    last: u32,
+    /// Ticks from then until it expires.
+    lives: u32,
+    pub size_bytes: u32,
+    pub penalty_us: f32,
+    feature: Feature,
+    pub partition: u8,
+    pub n_held: u8,
+}
+
+const _: () = assert!(size_of::<Known>() == 32);
+
+impl Known {
+    /// A key at its access at `now`; `feature` is what it has shown with it, `expires` when its value does, in ticks.
+    pub fn new(access: &Access, partition: PartitionId, (now, feature, expires): (u64, Feature, u64)) -> Known {
+        let Access { key, size_bytes, penalty_us, .. } = *access;
+        let (last, lives) = (now as u32, until(expires, now));
+        let partition = partition.index() as u8;
+        Known { key, last, lives, size_bytes, penalty_us, feature, partition, n_held: 0 }
+    }
+
+    /// When it was last accessed: at most 2^32 ticks before `now`.
+    #[inline]
+    pub fn last(&self, now: u64) -> u64 {
+        when(self.last, now)
+    }
+
+    /// When it expires.
+    #[inline]
+    fn expires(&self, now: u64) -> u64 {
+        if self.lives == NEVER { u64::MAX } else { self.last(now) + u64::from(self.lives) }
+    }
+
+    /// What it is ranked by at `now`.
+    #[inline]
+    pub fn subject(&self, now: u64) -> Subject {
+        let Known { feature, size_bytes, penalty_us, .. } = *self;
+        Subject { feature, last: self.last(now), expires: self.expires(now), size_bytes, penalty_us }
+    }
+}
+
+/// Ticks until then; [`NEVER`] where they are more than 2^32.
+fn until(expires: u64, now: u64) -> u32 {
+    expires.saturating_sub(now).min(NEVER.into()) as u32
 }
 
 /// The keys. See the file's opening.
-#[derive(Clone, Debug)]
-pub(super) struct SharedKeys<T> {
-    known: Vec<T>,
+#[derive(Clone, Debug, Default)]
+pub(super) struct SharedKeys {
+    known: Vec<Known>,
     place_of: HashTable<u16>,
     free: Vec<u16>,
 }
 
-impl<T> Default for SharedKeys<T> {
-    fn default() -> Self {
-        SharedKeys { known: Vec::new(), place_of: HashTable::new(), free: Vec::new() }
-    }
-}
-
-impl<T: Keyed> SharedKeys<T> {
+impl SharedKeys {
     /// How many there are.
     pub fn len(&self) -> usize {
         self.place_of.len()
@@ -47,15 +92,41 @@ impl<T: Keyed> SharedKeys<T> {
         self.place_of.iter().copied()
     }
 
+    /// The places of those that `takes` leaves out.
+    pub fn left_out(&self, takes: impl Fn(KeyHash) -> bool) -> Vec<u16> {
+        self.places().filter(|&place| !takes(self[place].key)).collect()
+    }
+
     /// Where a key is; `None` where it is nowhere.
     #[inline]
     pub fn find(&self, key: KeyHash) -> Option<u16> {
-        self.place_of.find(spread(key.0), |&place| self[place].key() == key).copied()
+        self.place_of.find(spread(key.0), |&place| self[place].key == key).copied()
+    }
+
+    /// Where a key is that is to be forgotten before this access at `now`: it is deleted, or its value has expired.
+    #[inline]
+    pub fn gone(&self, access: &Access, now: u64) -> Option<u16> {
+        let is_gone = |place: &u16| access.op == Op::Delete || self[*place].expires(now) <= now;
+        self.find(access.key).filter(is_gone)
+    }
+
+    /// A key is known as `new` from now on, as this operation leaves it: where it is, and what it was known as. One
+    /// that is added is in no cache yet.
+    #[inline]
+    pub fn note(&mut self, op: Op, new: Known, now: u64) -> (u16, Option<Known>) {
+        let Some(place) = self.find(new.key) else { return (self.add(new), None) };
+        let before = self[place];
+        self[place] = Known { n_held: before.n_held, ..new };
+        // Of a value that is there, a read leaves the expiry as it was.
+        if op == Op::Read {
+            self[place].lives = until(before.expires(now), now);
+        }
+        (place, Some(before))
     }
 
     /// Adds a key that is nowhere.
-    pub fn add(&mut self, new: T) -> u16 {
-        debug_assert!(self.find(new.key()).is_none());
+    fn add(&mut self, new: Known) -> u16 {
+        debug_assert!(self.find(new.key).is_none());
         let place = match self.free.pop() {
             Some(place) => {
                 self[place] = new;
@@ -67,14 +138,14 @@ impl<T: Keyed> SharedKeys<T> {
             }
         };
         let known = &self.known;
-        let hash = |&place: &u16| spread(known[usize::from(place)].key().0);
-        self.place_of.insert_unique(spread(new.key().0), place, hash);
+        let hash = |&place: &u16| spread(known[usize::from(place)].key.0);
+        self.place_of.insert_unique(spread(new.key.0), place, hash);
         place
     }
 
     /// The key at `place` is held by no cache any more.
     pub fn forget(&mut self, place: u16) {
-        if let Ok(found) = self.place_of.find_entry(spread(self[place].key().0), |&one| one == place) {
+        if let Ok(found) = self.place_of.find_entry(spread(self[place].key.0), |&one| one == place) {
             found.remove();
             push(&mut self.free, place);
         }
@@ -100,24 +171,24 @@ impl<T: Keyed> SharedKeys<T> {
 
     /// Own memory, in bytes.
     pub fn memory_bytes(&self) -> usize {
-        self.known.capacity() * size_of::<T>()
+        self.known.capacity() * size_of::<Known>()
             + self.place_of.allocation_size()
             + self.free.capacity() * size_of::<u16>()
     }
 }
 
-impl<T> Index<u16> for SharedKeys<T> {
-    type Output = T;
+impl Index<u16> for SharedKeys {
+    type Output = Known;
 
     #[inline]
-    fn index(&self, place: u16) -> &T {
+    fn index(&self, place: u16) -> &Known {
         &self.known[usize::from(place)]
     }
 }
 
-impl<T> IndexMut<u16> for SharedKeys<T> {
+impl IndexMut<u16> for SharedKeys {
     #[inline]
-    fn index_mut(&mut self, place: u16) -> &mut T {
+    fn index_mut(&mut self, place: u16) -> &mut Known {
         &mut self.known[usize::from(place)]
     }
 }
@@ -134,39 +205,62 @@ fn push<T>(list: &mut Vec<T>, one: T) {
 mod tests {
     use super::*;
 
-    impl Keyed for KeyHash {
-        fn key(&self) -> KeyHash {
-            *self
-        }
-    }
-
     fn key(i: u64) -> KeyHash {
         KeyHash::of_number(i)
+    }
+
+    fn known(i: u64) -> Known {
+        Known::new(&Access::read(key(i), 10), PartitionId(0), (0, Feature::default(), u64::MAX))
     }
 
     #[test]
     fn keys_are_found_until_they_are_forgotten_and_places_are_used_again() {
         let mut keys = SharedKeys::default();
-        let places: Vec<u16> = (0..1_000).map(|i| keys.add(key(i))).collect();
+        let places: Vec<u16> = (0..1_000).map(|i| keys.add(known(i))).collect();
         (0..1_000).step_by(2).for_each(|i| keys.forget(places[i]));
         keys.forget(places[0]);
         assert_eq!(keys.len(), 500);
         assert!((0..1_000).all(|i| keys.find(key(i)) == (i % 2 == 1).then_some(places[i as usize])));
-        (1_000..1_500).for_each(|i| assert!(keys.add(key(i)) < 1_000));
-        assert!((1_000..1_500).all(|i| keys.find(key(i)).is_some_and(|place| keys[place] == key(i))));
+        (1_000..1_500).for_each(|i| assert!(keys.add(known(i)) < 1_000));
+        assert!((1_000..1_500).all(|i| keys.find(key(i)).is_some_and(|place| keys[place].key == key(i))));
     }
 
     /// Few keys of many take as little memory as few alone, and all are found at their new places.
     #[test]
     fn memory_comes_back() {
         let mut keys = SharedKeys::default();
-        (0..30_000).for_each(|i| _ = keys.add(key(i)));
+        (0..30_000).for_each(|i| _ = keys.add(known(i)));
         let (large, before) = (keys.memory_bytes(), keys.clone());
         assert_eq!(keys.close_ranks(), None, "all are needed");
         (0..30_000).filter(|i| i % 100 > 0).for_each(|i| keys.forget(keys.find(key(i)).unwrap()));
         let old = keys.close_ranks().unwrap();
         assert_eq!((keys.len(), old.len()), (300, 300));
-        assert!((0..300).all(|new| keys[new] == before[old[usize::from(new)]] && keys.find(keys[new]) == Some(new)));
+        let is_there = |new| keys[new] == before[old[usize::from(new)]] && keys.find(keys[new].key) == Some(new);
+        assert!((0..300).all(is_there));
         assert!(keys.memory_bytes() < large / 50, "{large} bytes before, now {}", keys.memory_bytes());
+    }
+
+    /// Times are told right across the 2^32 ticks of which the lower half of one tells; a read leaves an expiry.
+    #[test]
+    fn times_are_whole_though_half_of_each_is_kept() {
+        const WRAP: u64 = 1 << 32;
+        for (start, lives, gap) in [(WRAP - 5, 100, 20), (7 * WRAP + 3, WRAP - 2, WRAP - 3), (0, 2, 1)] {
+            let mut keys = SharedKeys::default();
+            let noted = |op, now, expires| {
+                let access = Access { op, ..Access::read(key(1), 10) };
+                (op, Known::new(&access, PartitionId(0), (now, Feature::default(), expires)), now)
+            };
+            let note = |keys: &mut SharedKeys, (op, known, now)| keys.note(op, known, now).0;
+            let place = note(&mut keys, noted(Op::Write, start, start + lives));
+            let gone = |keys: &SharedKeys, now| keys.gone(&Access::read(key(1), 10), now);
+            let subject = keys[place].subject(start + gap);
+            assert_eq!((subject.last, subject.expires), (start, start + lives));
+            assert_eq!((gone(&keys, start + gap), gone(&keys, start + lives)), (None, Some(place)));
+            note(&mut keys, noted(Op::Read, start + gap, u64::MAX));
+            let subject = keys[place].subject(start + gap);
+            assert_eq!((subject.last, subject.expires), (start + gap, start + lives));
+            note(&mut keys, noted(Op::Write, start + gap, u64::MAX));
+            assert_eq!((keys[place].subject(start + lives).expires, gone(&keys, start + lives)), (u64::MAX, None));
+        }
     }
 }

@@ -4,6 +4,7 @@ use tenure_core::access::Access;
 use tenure_core::curve::{CurvePoint, MissRatioCurve};
 use tenure_core::decide::objective::Objective;
 use tenure_core::policy::density::{Feature, SCALES, Shown};
+use tenure_core::random::Random;
 use tenure_core::units::{KeyHash, PARTITIONS_MAX, PartitionId, TenantId};
 
 use super::sizes::Sizes;
@@ -346,6 +347,37 @@ fn what_is_expected_stands_while_a_larger_sample_fills() {
         told = end_window(&mut sizer, 3000, all, LIMIT);
     }
     assert!(!told.is_empty());
+}
+
+/// Of a tenant whose keys are half as many as the sample says fewer are missed under half the memory. Where
+/// the server evicts all keys by itself, dear ones go like others.
+#[test]
+fn other_sizes_are_told_by_what_the_server_says_of_itself() {
+    let told_of_half = |keys: u64, by_server: u64| {
+        let mut sizer = Sizer::new(SampleRate::ALL, 1000);
+        let (mut random, mut told, mut now) = (Random::new(7), Sizes::default(), 0);
+        for window in 1..=20 {
+            for _ in 0..3000 {
+                now += 1;
+                let number = random.below(1000);
+                let access = Access::read(KeyHash::of_number(number), 10);
+                let (penalty_us, op) = ([10.0, 1000.0][number as usize % 2], access.op);
+                let shown = Shown { now, expires: u64::MAX, feature: Feature::default(), penalty_us, op };
+                sizer.record(&access, PartitionId(0), &shown, &Learned::default());
+            }
+            let before = vec![Counters::default(); 2];
+            let counted = Counters { reads: 3000, misses: 1500, answered: 1500, ..Counters::default() };
+            let evictions = Evictions { by_server: window * by_server, ..Evictions::default() };
+            let counters = vec![counted, Counters::default()];
+            let now = Snapshot { keys: vec![keys, 0], evictions, ..snapshot(counters, 5000) };
+            let elapsed = (Duration::from_secs(1), SampleRate::ALL);
+            told = sizer.end_window(&now, &before, elapsed, &Learned::default());
+        }
+        told.expected.by_size[1][0]
+    };
+    let (own, few, by_server) = (told_of_half(500, 0), told_of_half(250, 0), told_of_half(500, 2000));
+    assert!((own.miss_ratio - 0.75).abs() < 0.02 && few.miss_ratio < 0.66, "{own:?} {few:?}");
+    assert!(by_server.lost_us_per_second < 0.7 * own.lost_us_per_second, "{own:?} {by_server:?}");
 }
 
 /// A rate that takes half of the time stays: a higher one would take all while the caches fill, and be lowered again.

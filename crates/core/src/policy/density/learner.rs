@@ -24,8 +24,10 @@ const WINDOWS_REMEMBERED: u64 = 64;
 const AGES_PER_WINDOW: u64 = 64;
 /// The first window ends after so many requests, each next is twice as long, up to the length that was asked for.
 const WINDOW_REQUESTS_MIN: u64 = 1000;
-/// The contest has this part of the sampled keys that may be remembered.
-const CONTEST_SHARE: f64 = 4.0;
+/// The contest has this part of the sampled keys that may be remembered…
+const CONTEST_SHARE: usize = 4;
+/// … and is fed by so many at the most: more choose no better (docs/decisions/15-rankings.md).
+const CONTEST_KEYS_MAX: usize = 1 << 12;
 const SEED: u64 = 1;
 
 /// What a sampled access tells beside itself. Its access reads, of a miss, as the one that the answer completes.
@@ -165,8 +167,8 @@ impl Learner {
     /// The contest's caches stand for the cache as it is, of a rate at which its keys are few enough.
     fn fit_contest(&mut self) {
         let keys = self.model.sampled_keys().max(1);
-        let keys_max = (self.keys_max as f64 / CONTEST_SHARE).min(KEYS_MAX as f64);
-        let share = (keys_max / keys as f64).min(1.0);
+        let keys_max = (self.keys_max / CONTEST_SHARE).min(CONTEST_KEYS_MAX);
+        let share = (keys_max as f64 / keys as f64).min(1.0);
         let wanted = SampleRate::new(self.rate.rate() * share).unwrap_or(self.rate);
         // Where it may be larger again the keys that it has not seen are missed at first: not for little.
         if wanted < self.contest_rate {

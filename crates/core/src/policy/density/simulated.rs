@@ -31,8 +31,6 @@ use crate::random::Random;
 use crate::sampling::SampleRate;
 use crate::units::{KeyHash, PARTITIONS_MAX, PartitionId};
 
-/// All that is sampled has room in the contest, as in a server whose sample is far from what it may remember.
-const CONTEST_ROOM: usize = 4;
 /// How often the pace of the stream is looked at, in µs.
 const PACE_EVERY_US: u64 = 100_000;
 /// Values drawn at a time, at the most.
@@ -164,7 +162,7 @@ impl Density {
         };
         let (rate, window_requests, decay) = (SampleRate::ALL, config.window_requests, config.decay);
         let mut learner = Learner::new(LearnerConfig { rate, window_requests, decay, seed })?;
-        learner.set_keys_max(CONTEST_ROOM * config.sampled_keys_max);
+        learner.set_keys_max(config.sampled_keys_max);
         let mut bytes_max = [u64::MAX; PARTITIONS_MAX];
         bytes_max.iter_mut().zip(&config.bounds).for_each(|(max, bounds)| *max = bounds.bytes_max);
         let mut accesses = AccessRing::new();

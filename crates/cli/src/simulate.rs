@@ -7,7 +7,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
@@ -68,6 +68,11 @@ pub struct Arguments {
     /// the penalty (50%), 57% at most. What misses cost stays what it is.
     #[arg(long, value_name = "SHARE", default_value = "0%", value_parser = parse_noise)]
     penalty_noise: PenaltyNoise,
+
+    /// Fetches take their time: who asks for a key while it is being fetched waits for the rest, and that is no miss.
+    /// Needs times in the trace. The offline policies know nothing of it.
+    #[arg(long, conflicts_with_all = ["ladder", "tiers"])]
+    delayed_hits: bool,
 
     #[command(flatten)]
     policy: PolicyArgs,
@@ -171,6 +176,8 @@ const MEMORY_DEFAULT: [Memory; 2] = [Memory::Share(0.1), Memory::Share(0.5)];
 
 /// What is replayed unless something else is asked for.
 const POLICIES_DEFAULT: &str = "redis,predis,gdsf,bound";
+/// The same where fetches take their time.
+const POLICIES_DELAYED: &str = "redis,gdsf,va-cdh,tenure";
 
 /// Keys and reads of each tenant of a workload made here.
 const WORKLOAD_KEYS: u64 = 50_000;
@@ -243,6 +250,8 @@ pub fn run(args: &Arguments) -> Result<()> {
         Some(workload) => simulate_in_memory(args, &made(args, workload))?,
         None => simulate(args, path)?,
     };
+    let has_times = !args.delayed_hits || survey.is_some_and(|survey| survey.last_us > 0);
+    ensure!(has_times, "{}: the trace has no times, which --delayed-hits needs", path.display());
     let counted = rows.iter().all(|row| row.report.requests > 0);
     ensure!(counted, "{}: no request is left to count behind the warm-up (--warmup)", path.display());
     if let Some(file) = &args.output.plot {
@@ -290,6 +299,7 @@ fn settings(args: &Arguments) -> Result<Settings> {
         ..PlanConfig::default()
     });
     settings.watched = args.policy.watched;
+    settings.delayed_hits = args.delayed_hits;
     args.policy.settings.iter().try_for_each(|(name, value)| settings.set(name, value)).map_err(anyhow::Error::msg)?;
     Ok(settings)
 }
@@ -298,7 +308,8 @@ fn settings(args: &Arguments) -> Result<Settings> {
 /// trace can be read only once, else as a stream.
 fn simulate(args: &Arguments, path: &Path) -> Result<(Option<Survey>, Vec<Row>)> {
     let shares = memory(args).iter().any(|memory| matches!(memory, Memory::Share(_)))
-        || matches!(args.counted.warmup, Amount::Share(_));
+        || matches!(args.counted.warmup, Amount::Share(_))
+        || args.delayed_hits;
     let once = path == Path::new("-");
     if policies(args)?.iter().any(|policy| policy.is_offline()) || (once && shares) {
         let mut reader = TraceReader::open(path, args.reading.options())?;
@@ -352,6 +363,7 @@ fn grid_config(args: &Arguments, survey: Survey) -> Result<GridConfig> {
             warm_up,
             window_accesses: args.counted.windows,
             noise: args.penalty_noise,
+            delayed_hits: args.delayed_hits,
         },
         settings: settings(args)?,
         seed: args.seed,
@@ -366,7 +378,13 @@ fn memory(args: &Arguments) -> &[Memory] {
 
 /// The policies that were asked for.
 fn policies(args: &Arguments) -> Result<Vec<PolicyName>> {
-    args.policies.clone().map_or_else(|| named(POLICIES_DEFAULT), Ok)
+    let default = if args.delayed_hits { POLICIES_DELAYED } else { POLICIES_DEFAULT };
+    let policies = args.policies.clone().map_or_else(|| named(default), Ok)?;
+    let offline = policies.iter().find(|policy| args.delayed_hits && policy.is_offline());
+    if let Some(policy) = offline {
+        bail!("{policy} knows nothing of fetches that take their time: leave it out of --policies with --delayed-hits");
+    }
+    Ok(policies)
 }
 
 fn named(names: &str) -> Result<Vec<PolicyName>> {
@@ -403,6 +421,7 @@ fn json_row(row: &Row) -> Value {
         "miss_ratio": report.miss_ratio,
         "read_miss_ratio": report.read_miss_ratio,
         "byte_miss_ratio": report.byte_miss_ratio,
+        "delayed_hit_ratio": report.delayed_hit_ratio,
         "mean_latency_us": report.mean_latency_us,
         "penalty_us_total": report.penalty_us_total,
         "requests": report.requests,
@@ -426,20 +445,30 @@ fn json_row(row: &Row) -> Value {
 }
 
 fn write_table(out: &mut impl Write, rows: &[Row]) -> Result<()> {
+    let are_delayed = rows.iter().any(|row| row.report.delayed_hit_ratio > 0.0);
+    let delayed = |text: String| if are_delayed { format!("{text:>11}") } else { String::new() };
     writeln!(
         out,
-        "{:18} {:>12} {:>10} {:>10} {:>13} {:>12} {:>11}",
-        "policy", "memory", "miss ratio", "by bytes", "mean latency", "evictions", "ns/request"
+        "{:18} {:>12} {:>10} {:>10}{} {:>13} {:>12} {:>11}",
+        "policy",
+        "memory",
+        "miss ratio",
+        "by bytes",
+        delayed("delayed".to_owned()),
+        "mean latency",
+        "evictions",
+        "ns/request"
     )?;
     for Row { policy, report, .. } in rows {
         let ns = report.ns_per_request.map_or_else(|| "-".to_owned(), |ns| format!("{ns:.0}"));
         writeln!(
             out,
-            "{:18} {:>12} {:>10.4} {:>10.4} {:>10.1} µs {:>12} {:>11}",
+            "{:18} {:>12} {:>10.4} {:>10.4}{} {:>10.1} µs {:>12} {:>11}",
             policy.to_string(),
             format_bytes(report.memory_bytes),
             report.miss_ratio,
             report.byte_miss_ratio,
+            delayed(format!("{:.4}", report.delayed_hit_ratio)),
             report.mean_latency_us,
             report.evictions,
             ns

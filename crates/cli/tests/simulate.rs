@@ -91,6 +91,26 @@ fn tiers_are_simulated() {
     }
 }
 
+/// Fetches of 100 µs: the read 30 µs after the first waits for 70 of them, and is no miss.
+#[test]
+fn fetches_take_their_time_where_that_is_asked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let header = "time_s,key,op,size,tenant\n";
+    let timed = format!("{header}1.0,a,get,100,\n1.00003,a,get,100,\n1.2,a,get,100,\n");
+    let trace = file(folder.path(), "timed.csv", &timed);
+    let arguments = [trace.to_str().unwrap(), "--delayed-hits", "--memory", "1000", "--costs", "fixed:100"];
+    let rows = json("simulate", &arguments);
+    let policies: Vec<&str> = rows.as_array().unwrap().iter().filter_map(|row| row["policy"].as_str()).collect();
+    assert_eq!(policies, ["redis", "gdsf", "va-cdh", "tenure"]);
+    for row in rows.as_array().unwrap() {
+        assert!((number(row, "delayed_hit_ratio") - 1.0 / 3.0).abs() < 1e-9, "{row}");
+        assert!((number(row, "penalty_us_total") - 170.0).abs() < 1e-3, "{row}");
+    }
+    check_failure("simulate", &[arguments.as_slice(), &["--policies", "redis,bound"]].concat(), 1, "leave it out");
+    let untimed = file(folder.path(), "untimed.csv", &format!("{header}0,a,get,100,\n0,a,get,100,\n"));
+    check_failure("simulate", &[untimed.to_str().unwrap(), "--delayed-hits"], 1, "no times");
+}
+
 #[test]
 fn plots_are_written_as_svg_and_png() {
     let folder = tempfile::tempdir().unwrap();

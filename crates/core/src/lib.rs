@@ -14,6 +14,7 @@ pub mod decide;
 pub mod departure;
 pub mod error;
 pub mod expiry;
+pub mod fetches;
 pub mod frequent;
 pub mod key_table;
 mod log_linear;

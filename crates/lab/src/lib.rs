@@ -16,3 +16,4 @@ pub mod miniatures;
 pub mod sieve;
 pub mod three_l;
 pub mod tinylfu;
+pub mod va_cdh;

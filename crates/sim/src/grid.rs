@@ -60,6 +60,8 @@ pub struct Survey {
     pub distinct_keys: u64,
     /// Their sizes as last seen, added up, in bytes: what 100 % of memory means.
     pub footprint_bytes: u64,
+    /// The latest time, in µs; 0 where the trace has none.
+    pub last_us: u64,
 }
 
 impl Survey {
@@ -73,6 +75,7 @@ impl Survey {
         for access in accesses {
             let access = access?;
             survey.accesses += 1;
+            survey.last_us = survey.last_us.max(access.time_us);
             if access.op != Op::Delete {
                 survey.requests += 1;
                 sizes.insert(access.key, access.size_bytes);

@@ -25,6 +25,7 @@ use tenure_lab::lhd::Lhd;
 use tenure_lab::sieve::Sieve;
 use tenure_lab::three_l::ThreeL;
 use tenure_lab::tinylfu::{self, SampledTinyLfu, TinyLfu};
+use tenure_lab::va_cdh::{self, VaCdh};
 
 use crate::belady::{self, Belady};
 use crate::offline::Offline;
@@ -123,6 +124,9 @@ pub const POLICIES: &[Entry] = &[
     }),
     online("3l-cache", None, true, "the longest until the next access × size / cost, as a forest predicts", |s| {
         boxed(Ok(ThreeL::cache(s.capacity_bytes, s.settings.plan.window_requests, s.seed)))
+    }),
+    online("va-cdh", K, true, "what all wait for one fetch, mean and spread, per byte and time; sample of 64", |s| {
+        boxed(VaCdh::cache(s.parameter.unwrap_or(va_cdh::SAMPLE_SIZE), s.capacity_bytes, s.seed))
     }),
     online("dlru", None, false, "K-LRU with K chosen by miniature caches", |s| {
         boxed(Ok(Dlru::cache(s.capacity_bytes, s.settings.plan.window_requests, s.seed)))

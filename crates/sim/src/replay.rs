@@ -4,11 +4,13 @@
 //! penalty, and is followed by the fill, whose own round trip is part of the measured penalty. A write costs the hit
 //! time whether or not the key was there: it brings its value and waits for nobody. A delete costs nothing and is no
 //! request. So the miss ratio is over reads and writes, as trace tools count it, and the mean latency too, with
-//! writes at the hit time.
+//! writes at the hit time. Where fetches take their time, who asks for a key meanwhile waits for the rest, and that is
+//! no miss (`tenure_core::fetches`).
 
 use std::time::{Duration, Instant};
 
 use tenure_core::access::{Access, Op};
+use tenure_core::fetches::{Fetches, Wait};
 use tenure_core::policy::Snapshot;
 use tenure_core::policy::cache::Outcome;
 
@@ -30,8 +32,10 @@ pub struct Tally {
     pub bytes: f64,
     /// Those of misses.
     pub missed_bytes: f64,
-    /// Miss penalties of reads, in µs.
+    /// Miss penalties of reads, and what others waited for the rest of a fetch, in µs.
     pub penalty_us: f64,
+    /// Reads that waited so.
+    pub delayed_hits: f64,
 }
 
 impl Tally {
@@ -46,6 +50,18 @@ impl Tally {
                 self.bytes += f64::from(access.size_bytes);
             }
             Outcome::Miss => self.count_miss(access),
+        }
+    }
+
+    /// Counts one access that has waited for this.
+    fn count_waiting(&mut self, access: &Access, outcome: Outcome, wait: Wait) {
+        match wait {
+            Wait::Delayed(us) => {
+                self.count(access, Outcome::Hit);
+                self.delayed_hits += 1.0;
+                self.penalty_us += f64::from(us);
+            }
+            Wait::Fetch(_) | Wait::Nothing => self.count(access, outcome),
         }
     }
 
@@ -74,6 +90,7 @@ impl Tally {
             miss_ratio: ratio(self.misses, self.requests),
             read_miss_ratio: ratio(self.read_misses, self.reads),
             byte_miss_ratio: ratio(self.missed_bytes, self.bytes),
+            delayed_hit_ratio: ratio(self.delayed_hits, self.requests),
             mean_latency_us: if self.requests > 0.0 { hit_us + self.penalty_us.max(0.0) / self.requests } else { 0.0 },
             penalty_us_total: self.penalty_us.max(0.0),
             requests: self.requests as u64,
@@ -94,9 +111,11 @@ pub struct Report {
     pub read_miss_ratio: f64,
     /// Bytes of misses / bytes, over reads and writes.
     pub byte_miss_ratio: f64,
+    /// Delayed hits / requests; 0 where fetches take no time.
+    pub delayed_hit_ratio: f64,
     /// Over reads and writes, in µs.
     pub mean_latency_us: f64,
-    /// Miss penalties of reads, in µs.
+    /// Miss penalties of reads, and waits of delayed hits, in µs.
     pub penalty_us_total: f64,
     /// Reads and writes counted.
     pub requests: u64,
@@ -130,11 +149,14 @@ pub struct ReplayConfig {
     pub window_accesses: u64,
     /// How far off penalties are of which the policy hears.
     pub noise: PenaltyNoise,
+    /// Fetches take their time.
+    pub delayed_hits: bool,
 }
 
 impl Default for ReplayConfig {
     fn default() -> Self {
-        ReplayConfig { hit_us: 20.0, warm_up: 0, window_accesses: 0, noise: PenaltyNoise::default() }
+        let noise = PenaltyNoise::default();
+        ReplayConfig { hit_us: 20.0, warm_up: 0, window_accesses: 0, noise, delayed_hits: false }
     }
 }
 
@@ -142,6 +164,8 @@ impl Default for ReplayConfig {
 pub struct Replay {
     policy: Box<dyn Policy>,
     config: ReplayConfig,
+    /// Where fetches take their time.
+    fetches: Option<Fetches>,
     accesses: u64,
     tally: Tally,
     window: Tally,
@@ -153,7 +177,8 @@ impl Replay {
     /// Begins a replay.
     pub fn new(policy: Box<dyn Policy>, config: ReplayConfig) -> Self {
         let (tally, window, windows) = (Tally::default(), Tally::default(), Vec::new());
-        Replay { policy, config, accesses: 0, tally, window, windows, busy: Duration::ZERO }
+        let fetches = config.delayed_hits.then(Fetches::default);
+        Replay { policy, config, fetches, accesses: 0, tally, window, windows, busy: Duration::ZERO }
     }
 
     /// Replays the next accesses of the trace.
@@ -180,11 +205,12 @@ impl Replay {
         let windows = self.config.window_accesses > 0;
         for (i, access) in (self.accesses..).zip(part) {
             let outcome = self.policy.access(&self.config.noise.heard(access, i));
+            let wait = self.fetches.as_mut().map_or(Wait::Nothing, |fetches| fetches.wait(access, outcome));
             if counts {
-                self.tally.count(access, outcome);
+                self.tally.count_waiting(access, outcome, wait);
             }
             if windows {
-                self.window.count(access, outcome);
+                self.window.count_waiting(access, outcome, wait);
             }
         }
         self.accesses += part.len() as u64;
@@ -237,5 +263,21 @@ mod tests {
         assert_eq!(windows.iter().map(|w| w.accesses).collect::<Vec<_>>(), [3, 6]);
         let (late, _) = replayed(4, 0);
         assert_eq!((late.requests, late.miss_ratio), (1, 1.0));
+    }
+
+    /// Reads of one key at 0, 30 and 150 µs, whose fetch takes 100: the second waits 70 µs and is no miss.
+    #[test]
+    fn who_asks_meanwhile_waits_for_the_rest_of_the_fetch() {
+        let at = |time_us| Access { time_us, penalty_us: 100.0, ..Access::read(KeyHash(1), 10) };
+        let replayed = |delayed_hits| {
+            let config = ReplayConfig { delayed_hits, ..ReplayConfig::default() };
+            let mut replay = Replay::new(Box::new(ExactLru::cache(100)), config);
+            replay.feed(&[0, 30, 150].map(at));
+            replay.finish().0
+        };
+        let (waiting, at_once) = (replayed(true), replayed(false));
+        assert_eq!((waiting.penalty_us_total, at_once.penalty_us_total), (170.0, 100.0));
+        assert_eq!((waiting.miss_ratio, waiting.delayed_hit_ratio), (1.0 / 3.0, 1.0 / 3.0));
+        assert_eq!((at_once.miss_ratio, at_once.delayed_hit_ratio), (1.0 / 3.0, 0.0));
     }
 }

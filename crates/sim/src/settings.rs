@@ -14,6 +14,8 @@ pub struct Settings {
     pub key_table_bytes: u64,
     /// Which accesses it sees; `None` = all.
     pub watched: Option<Watched>,
+    /// It counts what all wait for one fetch.
+    pub delayed_hits: bool,
 }
 
 impl Default for Settings {
@@ -24,7 +26,7 @@ impl Default for Settings {
 
 impl From<PlanConfig> for Settings {
     fn from(plan: PlanConfig) -> Self {
-        Settings { plan, density_samples: density::SAMPLE_SIZE, key_table_bytes: 0, watched: None }
+        Settings { plan, density_samples: density::SAMPLE_SIZE, key_table_bytes: 0, watched: None, delayed_hits: false }
     }
 }
 
@@ -61,6 +63,7 @@ impl Settings {
             sampled_keys_max: self.plan.sampled_keys_max,
             key_table_bytes: self.key_table_bytes,
             watched: self.watched,
+            delayed_hits: self.delayed_hits,
             ..DensityPolicyConfig::default()
         }
     }

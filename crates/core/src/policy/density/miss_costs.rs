@@ -20,6 +20,13 @@ pub fn feature_of(history: History, penalty_us: f32) -> Feature {
     history.feature(penalty_class(f64::from(penalty_us)) as u8)
 }
 
+/// What a miss of a key that has shown `history` makes all wait who ask for it meanwhile, in µs.
+#[inline]
+pub(super) fn all_wait_us(penalty_us: f32, history: History, ticks_per_us: f64) -> f32 {
+    let gap_us = history.gap_ticks().filter(|_| ticks_per_us > 0.0).map(|gap| gap / ticks_per_us as f32);
+    aggregate_delay_us(penalty_us, gap_us)
+}
+
 /// How many of the misses find their key being fetched already.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Delays {
@@ -42,6 +49,11 @@ impl Delays {
     /// Their share, of late, 0 to 1.
     pub fn share(&self) -> f64 {
         self.share
+    }
+
+    /// True where they are so many that what others wait counts.
+    pub fn count_for_something(&self) -> bool {
+        self.share >= DELAYED_MIN
     }
 }
 
@@ -129,7 +141,7 @@ impl MissCosts {
     pub fn take(&mut self, penalty_us: [f32; PARTITIONS_MAX], delays: Delays, noise: &Noise) {
         self.penalty_us = penalty_us;
         self.trust = noise.trust();
-        self.are_delayed = delays.share() >= DELAYED_MIN;
+        self.are_delayed = delays.count_for_something();
     }
 
     /// What a key has shown, and what a miss of it costs, in µs, times its tenant's weight. Of a key that isn't
@@ -143,13 +155,7 @@ impl MissCosts {
             None => mean_us,
         };
         let history = history_of(entry);
-        let costs_us = match self.are_delayed {
-            true => {
-                let gap_us = history.gap_ticks().filter(|_| ticks_per_us > 0.0).map(|gap| gap / ticks_per_us as f32);
-                aggregate_delay_us(penalty_us, gap_us)
-            }
-            false => penalty_us,
-        };
+        let costs_us = if self.are_delayed { all_wait_us(penalty_us, history, ticks_per_us) } else { penalty_us };
         (feature_of(history, penalty_us), costs_us * self.weight[partition.index()])
     }
 }

@@ -10,7 +10,7 @@
 
 use super::history::History;
 use super::learner::{Learned, Learner, LearnerConfig, Shown, age_step};
-use super::miss_costs::feature_of;
+use super::miss_costs::{Delays, all_wait_us, feature_of};
 use super::model::DensityConfig;
 use super::ranking::{GreedyAges, Ranker, Ranking, Subject};
 use super::ranks::{history_of, was_accessed};
@@ -20,6 +20,7 @@ use crate::access_ring::{AccessRing, Kind, REQUESTS_PER_TICK};
 use crate::departure::{Cause, Departure};
 use crate::error::ConfigError;
 use crate::expiry::{NEVER_US, expires_us_after};
+use crate::fetches::{Fetches, Wait};
 use crate::key_table::{self, KeyTable};
 use crate::policy::Snapshot;
 use crate::policy::cache::{Outcome, SAMPLE_SIZE_MAX};
@@ -55,6 +56,8 @@ pub struct DensityPolicyConfig {
     pub bounds: Vec<Bounds>,
     /// Which accesses are seen; `None` = all.
     pub watched: Option<Watched>,
+    /// Fetches take their time ([`Fetches`]), and what all wait for one counts.
+    pub delayed_hits: bool,
 }
 
 /// So many accesses in a row are seen of so many, as of a server that is too busy to watch more. Misses are known
@@ -78,6 +81,7 @@ impl Default for DensityPolicyConfig {
             ranking: None,
             bounds: Vec::new(),
             watched: None,
+            delayed_hits: false,
         }
     }
 }
@@ -137,6 +141,8 @@ pub struct Density {
     pools: Pools<Victim>,
     random: Random,
     pace: Pace,
+    /// Fetches under way, and how many misses meet them; `None` where they take no time.
+    delays: Option<(Fetches, Delays)>,
 }
 
 impl Density {
@@ -183,6 +189,7 @@ impl Density {
             },
             pools: Pools::new(config.sample_size as usize),
             random: Random::new(seed),
+            delays: config.delayed_hits.then(Default::default),
             pace: Pace { now_us: 0, told_us: 0, observed: 0, accesses_per_tick: REQUESTS_PER_TICK as f64 },
             config,
         };
@@ -202,6 +209,17 @@ impl Density {
         }
     }
 
+    /// What a miss costs of a key that has shown `history`, in µs.
+    #[inline]
+    fn costs_us(&self, penalty_us: f32, history: History) -> f32 {
+        match &self.delays {
+            Some((_, delays)) if delays.count_for_something() => {
+                all_wait_us(penalty_us, history, self.accesses.clock().ticks_per_us)
+            }
+            _ => penalty_us,
+        }
+    }
+
     /// What is remembered of a key.
     fn recall(&self, key: KeyHash) -> Option<key_table::Entry> {
         self.keys.recall(key, self.accesses.now() as u32)
@@ -210,7 +228,8 @@ impl Density {
     /// What is known of a value.
     #[inline]
     fn subject(&self, entry: &Entry, known: Option<&key_table::Entry>, clock: u64) -> Subject {
-        let shown = (feature_of(history_of(known), entry.penalty_us), entry.penalty_us);
+        let history = history_of(known);
+        let shown = (feature_of(history, entry.penalty_us), self.costs_us(entry.penalty_us, history));
         let value = (entry.size_bytes, self.expires_at(entry.expires_us));
         let idle = || ((clock - entry.last_access) as f64 / self.pace.accesses_per_tick) as u64;
         let sees_part = self.config.watched.is_some();
@@ -296,7 +315,7 @@ impl Density {
             now: self.accesses.now(),
             expires: self.expires_at(expires_us_after(access, None)),
             feature: feature_of(history, access.penalty_us),
-            penalty_us: access.penalty_us,
+            penalty_us: self.costs_us(access.penalty_us, history),
             op: access.op,
         };
         self.learner.record(access, &shown);
@@ -366,6 +385,12 @@ impl Order for Density {
         if self.pace.now_us >= self.pace.told_us + PACE_EVERY_US {
             self.pace.told_us = self.pace.now_us;
             self.accesses.pace(self.pace.now_us);
+        }
+        if let Some((fetches, delays)) = &mut self.delays {
+            match fetches.wait(access, outcome) {
+                Wait::Nothing => {}
+                wait => delays.count(matches!(wait, Wait::Delayed(_))),
+            }
         }
         let is_watched = self.is_watched();
         if is_watched || outcome != Outcome::Hit {

@@ -3,13 +3,12 @@
 //!
 //! Source: Jiang, Ma and Wang, arXiv 2504.20335 (2025): the value with the lowest (E + ω σ) / (R s) goes, for E and σ
 //! the mean and the standard deviation of a fetch's aggregate delay, R the time until the next request and s the size.
-//! Differs from the source: E and σ are those of Poisson arrivals, by Campbell's theorem, and not counted by fetches;
-//! their rate and R come from the smoothed time between a key's requests, R at least the time since the last; ω is 1;
-//! and of a sample of 64 the lowest goes. What keys have shown is remembered for ever. Cost: a look-up per access, 64
-//! per eviction; some 30 bytes for each key ever seen.
+//! As the source has it, E and σ are measured: whatever is in the cache, a fetch is thought to begin with the first
+//! request after the last one's end. Differs from the source: R is the mean time between two such fetches, at least
+//! the time since the last request; ω is 1; and of a sample of 64 the lowest goes. What keys have shown is remembered
+//! for ever. Cost: a look-up per access, 64 per eviction; some 40 bytes for each key ever seen.
 
 use tenure_core::access::{Access, Op};
-use tenure_core::decide::delayed_hits::aggregate_delay_us;
 use tenure_core::error::ConfigError;
 use tenure_core::model::key_map::KeyMap;
 use tenure_core::policy::cache::{Outcome, SAMPLE_SIZE_MAX};
@@ -20,9 +19,6 @@ use tenure_core::random::Random;
 pub const SAMPLE_SIZE: u32 = 64;
 /// ω: what a standard deviation weighs against a mean.
 const OMEGA: f32 = 1.0;
-/// What a new time between two requests weighs.
-const WEIGHT: f32 = 0.25;
-
 /// The order. See the file's opening.
 #[derive(Clone, Debug)]
 pub struct VaCdh {
@@ -36,8 +32,46 @@ pub struct VaCdh {
 #[derive(Clone, Copy, Debug)]
 struct Seen {
     last_us: u64,
-    /// Smoothed time between two requests; `None` before the second.
-    gap_us: Option<f32>,
+    /// When the first and the last fetch began.
+    first_us: u64,
+    began_us: u64,
+    /// What the last one has made all wait so far.
+    delay_us: f32,
+    /// Of those before: how many, their mean, and the sum of the squares of what they are off it (Welford 1962).
+    fetches: u32,
+    mean_us: f32,
+    squares: f32,
+}
+
+impl Seen {
+    /// A key with its first request.
+    fn first(access: &Access) -> Seen {
+        let (now, delay_us) = (access.time_us, access.penalty_us);
+        Seen { last_us: now, first_us: now, began_us: now, delay_us, fetches: 0, mean_us: 0.0, squares: 0.0 }
+    }
+
+    /// Another request: it waits for the rest of the last fetch, or a new one begins.
+    fn again(&mut self, access: &Access) {
+        let since_us = (access.time_us - self.began_us) as f32;
+        self.last_us = access.time_us;
+        if since_us < access.penalty_us {
+            self.delay_us += access.penalty_us - since_us;
+            return;
+        }
+        self.fetches += 1;
+        let off = self.delay_us - self.mean_us;
+        self.mean_us += off / self.fetches as f32;
+        self.squares += off * (self.delay_us - self.mean_us);
+        (self.began_us, self.delay_us) = (access.time_us, access.penalty_us);
+    }
+
+    /// Mean and standard deviation of what a fetch makes all wait, in µs; before one has ended what the first does.
+    fn delay(&self) -> (f32, f32) {
+        match self.fetches {
+            0 => (self.delay_us, 0.0),
+            n => (self.mean_us, (self.squares / n as f32).sqrt()),
+        }
+    }
 }
 
 impl VaCdh {
@@ -54,20 +88,13 @@ impl VaCdh {
     }
 
     fn score(&self, entry: &Entry) -> f32 {
-        let seen = self.seen.get(&entry.key);
-        let idle_us = seen.map_or(0, |seen| self.now_us - seen.last_us) as f32;
-        let gap_us = seen.and_then(|seen| seen.gap_us);
-        let until_next_us = gap_us.unwrap_or(idle_us).max(idle_us).max(1.0);
-        let (mean, deviation) = aggregate_delay(entry.penalty_us, gap_us);
-        (mean + OMEGA * deviation) / (until_next_us * entry.size_bytes.max(1) as f32)
+        let Some(seen) = self.seen.get(&entry.key) else { return 0.0 };
+        let idle_us = (self.now_us - seen.last_us) as f32;
+        let between_us = (seen.began_us - seen.first_us) as f32 / seen.fetches.max(1) as f32;
+        let (mean_us, deviation_us) = seen.delay();
+        let until_next_us = between_us.max(idle_us).max(1.0);
+        (mean_us + OMEGA * deviation_us) / (until_next_us * entry.size_bytes.max(1) as f32)
     }
-}
-
-/// Mean and standard deviation of what a fetch makes all wait, in µs, where requests come by Poisson's law: the sum of
-/// z - u over arrivals u in z has the variance z³ / 3 gap.
-fn aggregate_delay(penalty_us: f32, gap_us: Option<f32>) -> (f32, f32) {
-    let deviation = gap_us.map_or(0.0, |gap_us| (penalty_us.powi(3) / (3.0 * gap_us.max(1.0))).sqrt());
-    (aggregate_delay_us(penalty_us, gap_us), deviation)
 }
 
 impl Order for VaCdh {
@@ -84,12 +111,8 @@ impl Order for VaCdh {
             self.seen.remove(&access.key);
             return;
         }
-        let before = self.seen.get(&access.key).copied();
-        let gap_us = before.map(|before| {
-            let gap_us = (access.time_us - before.last_us) as f32;
-            before.gap_us.map_or(gap_us, |smoothed| smoothed + WEIGHT * (gap_us - smoothed))
-        });
-        self.seen.insert(access.key, Seen { last_us: access.time_us, gap_us });
+        let known = self.seen.entry(access.key);
+        known.and_modify(|seen| seen.again(access)).or_insert_with(|| Seen::first(access));
     }
 }
 
@@ -100,28 +123,15 @@ mod tests {
 
     use super::*;
 
-    /// Fetches of 1 ms with requests every 100 µs, drawn: mean and deviation are those that are counted.
+    /// Fetches of 100 µs, of which one has others wait 60 and 10 and one has none: 170 and 100 µs, the third is under
+    /// way.
     #[test]
-    fn delays_are_those_of_poisson_arrivals() {
-        let (z, gap) = (1000.0_f64, 100.0_f64);
-        let mut random = Random::new(7);
-        let mut delay = || {
-            let (mut at, mut sum) = (0.0, z);
-            loop {
-                at -= (1.0 - random.unit()).ln() * gap;
-                if at > z {
-                    return sum;
-                }
-                sum += z - at;
-            }
-        };
-        let delays: Vec<f64> = (0..100_000).map(|_| delay()).collect();
-        let mean = delays.iter().sum::<f64>() / delays.len() as f64;
-        let variance = delays.iter().map(|delay| (delay - mean).powi(2)).sum::<f64>() / delays.len() as f64;
-        let (told_mean, told_deviation) = aggregate_delay(z as f32, Some(gap as f32));
-        assert!((f64::from(told_mean) / mean - 1.0).abs() < 0.01, "{told_mean} {mean}");
-        assert!((f64::from(told_deviation) / variance.sqrt() - 1.0).abs() < 0.02, "{told_deviation} {variance}");
-        assert_eq!(aggregate_delay(1000.0, None), (1000.0, 0.0));
+    fn delays_are_measured_by_fetches() {
+        let at = |time_us| Access { time_us, penalty_us: 100.0, ..Access::read(KeyHash(1), 10) };
+        let mut seen = Seen::first(&at(1_000));
+        assert_eq!(seen.delay(), (100.0, 0.0));
+        [1_040, 1_090, 1_100, 1_250].map(at).iter().for_each(|access| seen.again(access));
+        assert_eq!((seen.delay(), seen.fetches, seen.began_us), ((135.0, 35.0), 2, 1_250));
     }
 
     /// Of two keys that are asked for as often, with room for one of them, the one whose fetch others wait for stays.

@@ -23,7 +23,10 @@ const MEMORY: [u64; 3] = [5, 10, 40];
 const POLICIES: [&str; 4] = ["redis", "gdsf", "va-cdh", "tenure"];
 
 fn main() {
-    println!("{:8} {:>7} {:8} {:>8} {:>7} {:>7} {:>7}", "stream", "spacing", "policy", "delayed", "5 %", "10 %", "40 %");
+    println!(
+        "{:8} {:>7} {:8} {:>8} {:>7} {:>7} {:>7}",
+        "stream", "spacing", "policy", "delayed", "5 %", "10 %", "40 %"
+    );
     for stream in STREAMS {
         for spacing_us in SPACING_US {
             let mut accesses = stream.accesses(KEYS, READS, 1);

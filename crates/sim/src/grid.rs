@@ -300,6 +300,6 @@ mod tests {
         let at = |key, size| Ok::<_, TraceError>(Access::read(KeyHash(key), size));
         let gone = Ok(Access::read(KeyHash(9), 50).with_op(Op::Delete));
         let survey = Survey::of([at(1, 10), at(2, 5), at(1, 7), gone].into_iter()).unwrap();
-        assert_eq!(survey, Survey { accesses: 4, requests: 3, distinct_keys: 2, footprint_bytes: 12 });
+        assert_eq!(survey, Survey { accesses: 4, requests: 3, distinct_keys: 2, footprint_bytes: 12, last_us: 0 });
     }
 }

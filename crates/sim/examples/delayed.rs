@@ -1,13 +1,15 @@
 //! What it is worth to count what all wait for one fetch: mean latency against redis where fetches take their time.
 //!
-//! Streams of `tenure_sim::streams`, 6,000 keys and 300,000 reads, whose misses cost 120 or 1,000 µs, at 1, 10 and
-//! 100 µs between two reads; the first fifth warms up. `unaware` is Tenure's own policy that counts a miss as what it
+//! Streams of `tenure_sim::streams` with 6,000 keys, 300,000 reads and misses of 120 or 1,000 µs, a read each µs or each
+//! 10 µs. In others each read of every other key is three or ten, 1 µs apart, of 1,000 µs each, and the next comes
+//! 100 µs after the first. The first fifth warms up. `unaware` is Tenure's own policy where a miss counts as what it
 //! costs whoever asks first. Run: `cargo run --locked --release -p tenure-sim --example delayed`; it takes a minute.
 
 use std::sync::Arc;
 
 use tenure_core::access::Access;
 use tenure_core::policy::partitioned::PlanConfig;
+use tenure_sim::costs::backend_of;
 use tenure_sim::grid::{GridConfig, Row, Survey, replay_in_memory};
 use tenure_sim::policies::PolicyName;
 use tenure_sim::replay::ReplayConfig;
@@ -16,36 +18,51 @@ use tenure_sim::streams::Stream;
 
 const KEYS: u64 = 6_000;
 const READS: u64 = 300_000;
-const STREAMS: [Stream; 4] = [Stream::Equal, Stream::Swap, Stream::Phases, Stream::Drift];
-const SPACING_US: [u64; 3] = [1, 10, 100];
+/// Streams with so many µs between two reads, and so many reads at once of every other key.
+const CASES: [(Stream, u64, u64); 10] = [
+    (Stream::Equal, 1, 1),
+    (Stream::Swap, 1, 1),
+    (Stream::Phases, 1, 1),
+    (Stream::Drift, 1, 1),
+    (Stream::Equal, 10, 1),
+    (Stream::Drift, 10, 1),
+    (Stream::Equal, 100, 3),
+    (Stream::Drift, 100, 3),
+    (Stream::Equal, 100, 10),
+    (Stream::Drift, 100, 10),
+];
+/// What a miss of a key costs that is read several times at once, in µs.
+const AT_ONCE_US: f32 = 1000.0;
 /// In percent of the footprint.
 const MEMORY: [u64; 3] = [5, 10, 40];
 const POLICIES: [&str; 4] = ["redis", "gdsf", "va-cdh", "tenure"];
 
 fn main() {
-    println!(
-        "{:8} {:>7} {:8} {:>8} {:>7} {:>7} {:>7}",
-        "stream", "spacing", "policy", "delayed", "5 %", "10 %", "40 %"
-    );
-    for stream in STREAMS {
-        for spacing_us in SPACING_US {
-            let mut accesses = stream.accesses(KEYS, READS, 1);
-            accesses.iter_mut().for_each(|access| access.time_us *= spacing_us);
-            let accesses: Arc<[Access]> = accesses.into();
-            let mut rows = replay(&accesses, &POLICIES, true);
-            rows.extend(replay(&accesses, &["tenure"], false));
-            let (redis, others) = rows.split_at(MEMORY.len());
-            let names = POLICIES[1..].iter().chain(&["unaware"]);
-            for (name, rows) in names.zip(others.chunks(MEMORY.len())) {
-                let delayed = rows[0].report.delayed_hit_ratio;
-                print!("{:8} {spacing_us:>4} µs {name:8} {delayed:>8.3}", stream.name());
-                for (row, redis) in rows.iter().zip(redis) {
-                    print!(" {:>7.3}", row.report.mean_latency_us / redis.report.mean_latency_us);
-                }
-                println!();
+    println!("stream       apart  at once policy    delayed     5 %    10 %    40 %");
+    for (stream, apart_us, at_once) in CASES {
+        let accesses = accesses(stream, apart_us, at_once);
+        let mut rows = replay(&accesses, &POLICIES, true);
+        rows.extend(replay(&accesses, &["tenure"], false));
+        let (redis, others) = rows.split_at(MEMORY.len());
+        let names = POLICIES[1..].iter().chain(&["unaware"]);
+        for (name, rows) in names.zip(others.chunks(MEMORY.len())) {
+            let delayed = rows[0].report.delayed_hit_ratio;
+            print!("{:8} {apart_us:>6} µs {at_once:>8} {name:8} {delayed:>8.3}", stream.name());
+            for (row, redis) in rows.iter().zip(redis) {
+                print!(" {:>7.3}", row.report.mean_latency_us / redis.report.mean_latency_us);
             }
+            println!();
         }
     }
+}
+
+fn accesses(stream: Stream, apart_us: u64, at_once: u64) -> Arc<[Access]> {
+    let reads = |(i, access): (u64, Access)| {
+        let n = if backend_of(access.key, 2) == 0 { 1 } else { at_once };
+        let penalty_us = if at_once > 1 { AT_ONCE_US } else { access.penalty_us };
+        (0..n).map(move |later| Access { time_us: i * apart_us + later, penalty_us, ..access })
+    };
+    (0..).zip(stream.accesses(KEYS, READS, 1)).flat_map(reads).take(READS as usize).collect()
 }
 
 /// These policies, each at all sizes of memory; Tenure's own counts what all wait, or doesn't.

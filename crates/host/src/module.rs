@@ -59,7 +59,7 @@ pub enum Next {
     Nothing,
     /// That its turn ends, where not each is heard of.
     TurnEnds,
-    /// It is about to unload a module.
+    /// Nothing, but it unloads a module.
     ModuleGoes,
 }
 

@@ -1,7 +1,7 @@
 //! What it is worth to count what all wait for one fetch: mean latency against redis where fetches take their time.
 //!
-//! Streams of `tenure_sim::streams` with 6,000 keys, 300,000 reads and misses of 120 or 1,000 µs, a read each µs or each
-//! 10 µs. In others each read of every other key is three or ten, 1 µs apart, of 1,000 µs each, and the next comes
+//! Streams of `tenure_sim::streams` with 6,000 keys, 300,000 reads and misses of 120 or 1,000 µs, one read each µs or
+//! each 10 µs. In others each read of every other key is three or ten, 1 µs apart, of 1,000 µs each, and the next comes
 //! 100 µs after the first. The first fifth warms up. `unaware` is Tenure's own policy where a miss counts as what it
 //! costs whoever asks first. Run: `cargo run --locked --release -p tenure-sim --example delayed`; it takes a minute.
 

@@ -85,7 +85,7 @@ pub struct Observer {
     pub turns: Turns,
     /// Commands came since the last turn ended.
     pub is_busy: bool,
-    /// One of them unloads a module.
+    /// That which was seen last unloads a module.
     unloads: bool,
 }
 
@@ -413,7 +413,7 @@ impl Observer {
     /// how many the turn dropped.
     pub fn end_turn(&mut self, server: &mut Server, now_us: u64) -> u64 {
         let dropped = self.sampler.take_dropped();
-        (self.is_busy, self.unloads) = (false, false);
+        self.is_busy = false;
         self.turns.end();
         self.tick = key_table::tick(now_us);
         self.clients.end_turn();
@@ -429,8 +429,12 @@ impl Observer {
 
     /// What is to be done about the command that was seen last.
     #[inline]
-    pub fn next(&self) -> Next {
-        if self.unloads { Next::ModuleGoes } else { self.turns.next() }
+    pub fn next(&mut self) -> Next {
+        if self.unloads {
+            self.unloads = false;
+            return Next::ModuleGoes;
+        }
+        self.turns.next()
     }
 
     /// A key came into being in `db`; tells its partition.

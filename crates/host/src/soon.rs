@@ -34,7 +34,7 @@ pub(super) fn prepare() {
     GIVES_WAY.store(false, Ordering::Relaxed);
 }
 
-/// Asks for [`Module::on_idle`] once, soon; in vain from [`give_way`] to the next tick.
+/// Asks for [`Module::on_idle`] once, soon; in vain from when a client unloads a module to the next tick.
 #[inline]
 pub fn call_soon(server: &Server) {
     let Some(hooks) = Hooks::get().filter(|_| !GIVES_WAY.load(Ordering::Relaxed)) else { return };

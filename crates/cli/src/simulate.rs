@@ -70,7 +70,7 @@ pub struct Arguments {
     penalty_noise: PenaltyNoise,
 
     /// Fetches take their time: who asks for a key while it is being fetched waits for the rest, and that is no miss.
-    /// Needs times in the trace. The offline policies know nothing of it.
+    /// Needs times in the trace, and no policy that knows the future (belady, bound).
     #[arg(long, conflicts_with_all = ["ladder", "tiers"])]
     delayed_hits: bool,
 
@@ -250,8 +250,6 @@ pub fn run(args: &Arguments) -> Result<()> {
         Some(workload) => simulate_in_memory(args, &made(args, workload))?,
         None => simulate(args, path)?,
     };
-    let has_times = !args.delayed_hits || survey.is_some_and(|survey| survey.last_us > 0);
-    ensure!(has_times, "{}: the trace has no times, which --delayed-hits needs", path.display());
     let counted = rows.iter().all(|row| row.report.requests > 0);
     ensure!(counted, "{}: no request is left to count behind the warm-up (--warmup)", path.display());
     if let Some(file) = &args.output.plot {
@@ -304,21 +302,21 @@ fn settings(args: &Arguments) -> Result<Settings> {
     Ok(settings)
 }
 
-/// Surveys the trace where shares of it are asked for, and replays it: from memory where the future is needed or the
-/// trace can be read only once, else as a stream.
+/// Surveys the trace where shares of it are asked for or its times matter, and replays it: from memory where the future
+/// is needed or the trace can be read only once, else as a stream.
 fn simulate(args: &Arguments, path: &Path) -> Result<(Option<Survey>, Vec<Row>)> {
-    let shares = memory(args).iter().any(|memory| matches!(memory, Memory::Share(_)))
-        || matches!(args.counted.warmup, Amount::Share(_))
-        || args.delayed_hits;
+    let needs_survey = args.delayed_hits
+        || memory(args).iter().any(|memory| matches!(memory, Memory::Share(_)))
+        || matches!(args.counted.warmup, Amount::Share(_));
     let once = path == Path::new("-");
-    if policies(args)?.iter().any(|policy| policy.is_offline()) || (once && shares) {
+    if policies(args)?.iter().any(|policy| policy.is_offline()) || (once && needs_survey) {
         let mut reader = TraceReader::open(path, args.reading.options())?;
         let accesses = reader.by_ref().collect::<Result<Arc<[Access]>, _>>()?;
         report_bad_lines(reader.name(), reader.n_bad());
         report_costs(args, &reader);
         return simulate_in_memory(args, &accesses);
     }
-    let survey = if shares { Some(Survey::of(TraceReader::open(path, args.reading.options())?)?) } else { None };
+    let survey = if needs_survey { Some(Survey::of(TraceReader::open(path, args.reading.options())?)?) } else { None };
     let config = grid_config(args, survey.unwrap_or_default())?;
     let bar = survey.map_or_else(ProgressBar::hidden, |survey| progress_bar(survey.accesses));
     let mut reader = TraceReader::open(path, args.reading.options())?;
@@ -355,6 +353,7 @@ fn made(args: &Arguments, workload: Workload) -> Arc<[Access]> {
 
 fn grid_config(args: &Arguments, survey: Survey) -> Result<GridConfig> {
     let warm_up = args.counted.warmup.of(survey.accesses);
+    ensure!(!args.delayed_hits || survey.last_us > 0, "the trace has no times, which --delayed-hits needs");
     Ok(GridConfig {
         policies: policies(args)?,
         capacities_bytes: memory(args).iter().map(|memory| memory.of(survey.footprint_bytes)).collect(),

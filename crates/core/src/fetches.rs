@@ -8,15 +8,14 @@ use crate::access::{Access, Op};
 use crate::expiry::ExpiryQueue;
 use crate::model::key_map::KeyMap;
 use crate::policy::cache::Outcome;
-use crate::units::KeyHash;
 
 /// What an access waits for.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Wait {
     /// Nothing.
     Nothing,
-    /// A fetch of its own, in µs.
-    Fetch(f32),
+    /// A fetch of its own, for as long as that takes.
+    Fetch,
     /// The rest of one under way, in µs.
     Delayed(f32),
 }
@@ -35,7 +34,10 @@ impl Fetches {
     pub fn wait(&mut self, access: &Access, outcome: Outcome) -> Wait {
         let now = access.time_us;
         while let Some((key, end)) = self.queue.pop_expired(now) {
-            self.end(key, end);
+            // A write may have ended it, and another have begun.
+            if self.ends.get(&key) == Some(&end) {
+                self.ends.remove(&key);
+            }
         }
         if access.op != Op::Read {
             self.ends.remove(&access.key);
@@ -44,22 +46,12 @@ impl Fetches {
         match self.ends.get(&access.key) {
             Some(&end) => Wait::Delayed((end - now) as f32),
             None if outcome == Outcome::Miss => {
-                self.begin(access.key, now + access.penalty_us.ceil() as u64);
-                Wait::Fetch(access.penalty_us)
+                let end = now.saturating_add(access.penalty_us.ceil() as u64);
+                self.ends.insert(access.key, end);
+                self.queue.push(access.key, end);
+                Wait::Fetch
             }
             None => Wait::Nothing,
-        }
-    }
-
-    fn begin(&mut self, key: KeyHash, end: u64) {
-        self.ends.insert(key, end);
-        self.queue.push(key, end);
-    }
-
-    /// One ended then, if that is still the one.
-    fn end(&mut self, key: KeyHash, end: u64) {
-        if self.ends.get(&key) == Some(&end) {
-            self.ends.remove(&key);
         }
     }
 }
@@ -67,6 +59,7 @@ impl Fetches {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::units::KeyHash;
 
     /// A fetch of 100 µs at 10 has others wait until 110; a write ends one, and the next read needs another.
     #[test]
@@ -76,13 +69,13 @@ mod tests {
             let access = Access { op, time_us, penalty_us: 100.0, ..Access::read(KeyHash(1), 10) };
             fetches.wait(&access, outcome)
         };
-        assert_eq!(wait(10, Op::Read, Outcome::Miss), Wait::Fetch(100.0));
+        assert_eq!(wait(10, Op::Read, Outcome::Miss), Wait::Fetch);
         assert_eq!(wait(30, Op::Read, Outcome::Hit), Wait::Delayed(80.0));
         assert_eq!(wait(109, Op::Read, Outcome::Miss), Wait::Delayed(1.0), "evicted meanwhile");
         assert_eq!(wait(110, Op::Read, Outcome::Hit), Wait::Nothing);
-        assert_eq!(wait(200, Op::Read, Outcome::Miss), Wait::Fetch(100.0));
+        assert_eq!(wait(200, Op::Read, Outcome::Miss), Wait::Fetch);
         assert_eq!(wait(210, Op::Write, Outcome::Hit), Wait::Nothing);
-        assert_eq!(wait(220, Op::Read, Outcome::Miss), Wait::Fetch(100.0));
+        assert_eq!(wait(220, Op::Read, Outcome::Miss), Wait::Fetch);
         assert_eq!(wait(310, Op::Read, Outcome::Hit), Wait::Delayed(10.0), "the first's end is no end of the second");
     }
 }

@@ -36,11 +36,10 @@ pub(super) unsafe extern "C" fn on_command<M: Module>(call: *mut raw::RedisModul
             Some(watch_command(module, &mut call, seen))
         });
         match next.flatten() {
-            None | Some(Next::Nothing) => {}
-            // Whoever is not allowed to unload is refused, and holds nobody up.
-            Some(Next::ModuleGoes) if !call.may_run() => {}
             Some(Next::TurnEnds) => own_context(&proof).iter().for_each(turns::ask),
-            Some(Next::ModuleGoes) => soon::give_way(&proof),
+            // Who is refused holds up nobody else's turns.
+            Some(Next::ModuleGoes) if call.may_run() => soon::give_way(&proof),
+            None | Some(Next::Nothing | Next::ModuleGoes) => {}
         }
     });
 }

@@ -14,7 +14,7 @@
 use tenure_core::access::{Access, Op};
 use tenure_core::error::ConfigError;
 use tenure_core::model::key_map::KeyMap;
-use tenure_core::policy::cache::{Outcome, SAMPLE_SIZE_MAX};
+use tenure_core::policy::cache::{Outcome, SAMPLE_SIZE_MAX, sample_size};
 use tenure_core::policy::linked::Lists;
 use tenure_core::policy::table::{Entry, Order, Table, TableCache};
 use tenure_core::random::Random;
@@ -195,11 +195,9 @@ impl SampledTinyLfu {
     /// # Errors
     /// [`ConfigError::SampleSize`] for another `k`.
     pub fn cache(k: u32, capacity_bytes: u64, seed: u64) -> Result<TableCache<SampledTinyLfu>, ConfigError> {
-        if !(1..=SAMPLE_SIZE_MAX).contains(&k) {
-            return Err(ConfigError::SampleSize(k));
-        }
+        let k = sample_size(k)?;
         let (counts, random) = (Counts::default(), Random::new(seed));
-        Ok(TableCache::new(capacity_bytes, SampledTinyLfu { k: k as usize, counts, newest: None, random }))
+        Ok(TableCache::new(capacity_bytes, SampledTinyLfu { k, counts, newest: None, random }))
     }
 }
 

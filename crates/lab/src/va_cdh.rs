@@ -11,7 +11,7 @@
 use tenure_core::access::{Access, Op};
 use tenure_core::error::ConfigError;
 use tenure_core::model::key_map::KeyMap;
-use tenure_core::policy::cache::{Outcome, SAMPLE_SIZE_MAX};
+use tenure_core::policy::cache::{Outcome, SAMPLE_SIZE_MAX, sample_size};
 use tenure_core::policy::table::{Entry, Order, Table, TableCache};
 use tenure_core::random::Random;
 
@@ -19,6 +19,7 @@ use tenure_core::random::Random;
 pub const SAMPLE_SIZE: u32 = 64;
 /// ω: what a standard deviation weighs against a mean.
 const OMEGA: f32 = 1.0;
+
 /// The order. See the file's opening.
 #[derive(Clone, Debug)]
 pub struct VaCdh {
@@ -50,10 +51,13 @@ impl Seen {
         Seen { last_us: now, first_us: now, began_us: now, delay_us, fetches: 0, mean_us: 0.0, squares: 0.0 }
     }
 
-    /// Another request: it waits for the rest of the last fetch, or a new one begins.
+    /// Another request: a read waits for the rest of the last fetch, or a new one begins. A write waits for nothing.
     fn again(&mut self, access: &Access) {
         let since_us = (access.time_us - self.began_us) as f32;
         self.last_us = access.time_us;
+        if access.op == Op::Write {
+            return;
+        }
         if since_us < access.penalty_us {
             self.delay_us += access.penalty_us - since_us;
             return;
@@ -80,10 +84,7 @@ impl VaCdh {
     /// # Errors
     /// [`ConfigError::SampleSize`] for another `k`.
     pub fn cache(k: u32, capacity_bytes: u64, seed: u64) -> Result<TableCache<VaCdh>, ConfigError> {
-        if !(1..=SAMPLE_SIZE_MAX).contains(&k) {
-            return Err(ConfigError::SampleSize(k));
-        }
-        let order = VaCdh { k: k as usize, seen: KeyMap::default(), now_us: 0, random: Random::new(seed) };
+        let order = VaCdh { k: sample_size(k)?, seen: KeyMap::default(), now_us: 0, random: Random::new(seed) };
         Ok(TableCache::new(capacity_bytes, order))
     }
 
@@ -101,8 +102,9 @@ impl Order for VaCdh {
     fn victim(&mut self, table: &Table, _incoming: &Entry) -> usize {
         let mut drawn = [0; SAMPLE_SIZE_MAX as usize];
         let drawn = table.draw(self.k, &mut self.random, &mut drawn);
-        let score = |place: &u32| self.score(&table.entries()[*place as usize]);
-        drawn.iter().min_by(|a, b| score(a).total_cmp(&score(b))).map_or(0, |&place| place as usize)
+        let scores = drawn.iter().map(|&place| (self.score(&table.entries()[place as usize]), place));
+        let (_, victim) = scores.min_by(|a, b| a.0.total_cmp(&b.0)).expect("the table isn't empty");
+        victim as usize
     }
 
     fn observed(&mut self, access: &Access, _outcome: Outcome, _table: &Table) {
@@ -130,6 +132,7 @@ mod tests {
         let at = |time_us| Access { time_us, penalty_us: 100.0, ..Access::read(KeyHash(1), 10) };
         let mut seen = Seen::first(&at(1_000));
         assert_eq!(seen.delay(), (100.0, 0.0));
+        seen.again(&at(1_030).with_op(Op::Write));
         [1_040, 1_090, 1_100, 1_250].map(at).iter().for_each(|access| seen.again(access));
         assert_eq!((seen.delay(), seen.fetches, seen.began_us), ((135.0, 35.0), 2, 1_250));
     }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use tenure_core::access::Access;
 use tenure_core::error::ConfigError;
-use tenure_core::policy::cache::{Outcome, SAMPLE_SIZE_MAX};
+use tenure_core::policy::cache::{Outcome, SAMPLE_SIZE_MAX, sample_size};
 use tenure_core::policy::table::{Entry, Order, Table, TableCache};
 use tenure_core::random::Random;
 
@@ -51,10 +51,7 @@ impl Belady {
         capacity_bytes: u64,
         seed: u64,
     ) -> Result<TableCache<Belady>, ConfigError> {
-        if !(1..=SAMPLE_SIZE_MAX).contains(&k) {
-            return Err(ConfigError::SampleSize(k));
-        }
-        let order = Belady { offline, k: k as usize, now: 0, futures: Vec::new(), random: Random::new(seed) };
+        let order = Belady { offline, k: sample_size(k)?, now: 0, futures: Vec::new(), random: Random::new(seed) };
         Ok(TableCache::new(capacity_bytes, order))
     }
 

@@ -61,7 +61,7 @@ impl Tally {
                 self.delayed_hits += 1.0;
                 self.penalty_us += f64::from(us);
             }
-            Wait::Fetch(_) | Wait::Nothing => self.count(access, outcome),
+            Wait::Fetch | Wait::Nothing => self.count(access, outcome),
         }
     }
 

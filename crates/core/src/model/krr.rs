@@ -21,7 +21,7 @@ use crate::access::{Access, Op};
 use crate::curve::MissRatioCurve;
 use crate::error::ConfigError;
 use crate::expiry::{ExpiryQueue, expires_us_after};
-use crate::policy::cache::SAMPLE_SIZE_MAX;
+use crate::policy::cache::sample_size;
 use crate::random::Random;
 use crate::sampling::{SampleRate, Sampling};
 use crate::units::KeyHash;
@@ -55,9 +55,7 @@ impl Krr {
     /// # Errors
     /// [`ConfigError::SampleSize`] for another `k`.
     pub fn new(k: u32, sampling: Sampling, counted: Counted, seed: u64) -> Result<Self, ConfigError> {
-        if !(1..=SAMPLE_SIZE_MAX).contains(&k) {
-            return Err(ConfigError::SampleSize(k));
-        }
+        sample_size(k)?;
         Ok(Krr {
             sampling,
             sample: Sample::new(sampling, counted),

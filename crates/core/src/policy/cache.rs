@@ -78,6 +78,14 @@ impl<C: Cache + ?Sized> Cache for Box<C> {
 /// The largest sampling size K.
 pub const SAMPLE_SIZE_MAX: u32 = 64;
 
+/// A sampling size as a number of keys.
+///
+/// # Errors
+/// [`ConfigError::SampleSize`] for one outside 1 to [`SAMPLE_SIZE_MAX`].
+pub fn sample_size(k: u32) -> Result<usize, ConfigError> {
+    if (1..=SAMPLE_SIZE_MAX).contains(&k) { Ok(k as usize) } else { Err(ConfigError::SampleSize(k)) }
+}
+
 /// K-LRU: of K resident keys, drawn at random without replacement, the least recently used is evicted.
 ///
 /// Source: the K-LRU of Wang's dissertation (2024) sec. 2.2.1. K = 1 is random eviction; where no more than K keys are
@@ -109,9 +117,7 @@ impl KLru {
     /// # Errors
     /// [`ConfigError::SampleSize`] for another `k`.
     pub fn new(k: u32, capacity_bytes: u64, seed: u64) -> Result<Self, ConfigError> {
-        if !(1..=SAMPLE_SIZE_MAX).contains(&k) {
-            return Err(ConfigError::SampleSize(k));
-        }
+        sample_size(k)?;
         Ok(KLru {
             k,
             capacity_bytes,

@@ -6,7 +6,7 @@
 //! one float a value, and of K values drawn at random the lowest goes. The H of what goes is then now higher, now
 //! lower, and an age that follows every H upward stays at the highest ever met: it follows their mean instead.
 
-use super::cache::SAMPLE_SIZE_MAX;
+use super::cache::{SAMPLE_SIZE_MAX, sample_size};
 use super::heap::PlaceHeap;
 use super::table::{Entry, Order, Table, TableCache};
 use crate::error::ConfigError;
@@ -83,10 +83,7 @@ impl SampledGdsf {
     /// # Errors
     /// [`ConfigError::SampleSize`] for another `k`.
     pub fn cache(k: u32, capacity_bytes: u64, seed: u64) -> Result<TableCache<SampledGdsf>, ConfigError> {
-        if !(1..=SAMPLE_SIZE_MAX).contains(&k) {
-            return Err(ConfigError::SampleSize(k));
-        }
-        let order = SampledGdsf { k: k as usize, ranks: Vec::new(), age: 0.0, random: Random::new(seed) };
+        let order = SampledGdsf { k: sample_size(k)?, ranks: Vec::new(), age: 0.0, random: Random::new(seed) };
         Ok(TableCache::new(capacity_bytes, order))
     }
 }

@@ -15,7 +15,7 @@ use crate::error::ConfigError;
 use crate::sampling::SampleRate;
 use crate::units::{KeyHash, PARTITIONS_MAX, PartitionId};
 
-use super::cache::{Outcome, SAMPLE_SIZE_MAX};
+use super::cache::{Outcome, sample_size};
 use super::over_target::OverTarget;
 use super::pools::{Donor, next_donor};
 use super::table::Entry;
@@ -83,9 +83,7 @@ impl PlanConfig {
     /// # Errors
     /// What is out of its range.
     pub(super) fn check(&self) -> Result<(), ConfigError> {
-        if !(1..=SAMPLE_SIZE_MAX).contains(&self.sample_size) {
-            return Err(ConfigError::SampleSize(self.sample_size));
-        }
+        sample_size(self.sample_size)?;
         if !(0.0..=1.0).contains(&self.decay) {
             return Err(ConfigError::Decay(self.decay));
         }

@@ -8,7 +8,7 @@
 //! in requests, where the server's clock ticks once a second, and keys are drawn evenly, where `dictGetSomeKeys` takes
 //! neighbours in the hash table. Cost: O(K × pool) per eviction.
 
-use super::cache::SAMPLE_SIZE_MAX;
+use super::cache::{SAMPLE_SIZE_MAX, sample_size};
 use super::table::{Entry, Order, Table, TableCache};
 use crate::error::ConfigError;
 use crate::random::Random;
@@ -35,9 +35,7 @@ impl RedisLru {
     /// # Errors
     /// [`ConfigError::SampleSize`] for another `k`.
     pub fn cache(k: u32, capacity_bytes: u64, seed: u64) -> Result<TableCache<RedisLru>, ConfigError> {
-        if !(1..=SAMPLE_SIZE_MAX).contains(&k) {
-            return Err(ConfigError::SampleSize(k));
-        }
+        sample_size(k)?;
         Ok(TableCache::new(capacity_bytes, RedisLru::order(k, seed)))
     }
 

@@ -3,7 +3,7 @@
 //! [`Lru`]: super::lru::Lru
 
 use super::Scorer;
-use super::cache::SAMPLE_SIZE_MAX;
+use super::cache::{SAMPLE_SIZE_MAX, sample_size};
 use super::table::{Entry, Order, Table, TableCache};
 use crate::error::ConfigError;
 use crate::random::Random;
@@ -22,10 +22,8 @@ impl<S: Scorer> Sampled<S> {
     /// # Errors
     /// [`ConfigError::SampleSize`] for another `k`.
     pub fn cache(scorer: S, k: u32, capacity_bytes: u64, seed: u64) -> Result<TableCache<Self>, ConfigError> {
-        if !(1..=SAMPLE_SIZE_MAX).contains(&k) {
-            return Err(ConfigError::SampleSize(k));
-        }
-        Ok(TableCache::new(capacity_bytes, Sampled { scorer, k: k as usize, random: Random::new(seed) }))
+        let k = sample_size(k)?;
+        Ok(TableCache::new(capacity_bytes, Sampled { scorer, k, random: Random::new(seed) }))
     }
 }
 

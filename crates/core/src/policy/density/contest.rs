@@ -77,14 +77,15 @@ impl Contest {
     /// Takes one access of the sample at `now`; `feature` is what the key has shown with it, `expires` when its value
     /// does, in ticks.
     pub fn record(&mut self, access: &Access, now: u64, feature: Feature, expires: u64, tables: &Tables) {
-        if let Some(place) = self.keys.gone(access, now) {
+        let (held, gone) = self.keys.held_or_gone(access, now);
+        if let Some(place) = gone {
             self.forget(place);
         }
         if access.op == Op::Delete {
             return;
         }
         let known = Known::new(access, PartitionId(0), (now, feature, expires));
-        let (place, before) = self.keys.note(access.op, known, now);
+        let (place, before) = self.keys.note(held, access.op, known, now);
         let bytes_before = before.map_or(0, |before| before.size_bytes);
         for rival in &mut self.rivals {
             rival.record(&mut self.keys, (place, now), (access.op, bytes_before), tables);

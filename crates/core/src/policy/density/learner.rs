@@ -2,8 +2,8 @@
 //! size and the stream's rate, and read at the end of each window.
 //!
 //! The server's worker and the simulated cache both learn by this. Nothing comes in while memory is far from its limit.
-//! The contest takes a quarter of the sample at most: its five caches take twice the memory per key.
-//! Memory: 0.1 to 0.6 MB, and about 30 bytes a sampled key and 50 a key of the contest's that fits.
+//! The contest takes a quarter of the sample at most, and no more than 4,096 keys of it.
+//! Memory: 0.1 to 0.6 MB, and about 30 bytes a sampled key and 40 a key of the contest's that fits.
 
 use std::sync::Arc;
 

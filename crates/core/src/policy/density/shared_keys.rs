@@ -103,18 +103,20 @@ impl SharedKeys {
         self.place_of.find(spread(key.0), |&place| self[place].key == key).copied()
     }
 
-    /// Where a key is that is to be forgotten before this access at `now`: it is deleted, or its value has expired.
+    /// Where the key of an access at `now` is: first where its value is there, then where it is to be forgotten before,
+    /// being deleted or having expired.
     #[inline]
-    pub fn gone(&self, access: &Access, now: u64) -> Option<u16> {
-        let is_gone = |place: &u16| access.op == Op::Delete || self[*place].expires(now) <= now;
-        self.find(access.key).filter(is_gone)
+    pub fn held_or_gone(&self, access: &Access, now: u64) -> (Option<u16>, Option<u16>) {
+        let found = self.find(access.key);
+        let is_gone = |place: u16| access.op == Op::Delete || self[place].expires(now) <= now;
+        if found.is_some_and(is_gone) { (None, found) } else { (found, None) }
     }
 
-    /// A key is known as `new` from now on, as this operation leaves it: where it is, and what it was known as. One
-    /// that is added is in no cache yet.
+    /// A key, which is at `held` or nowhere, is known as `new` from now on, as this operation leaves it: where it is,
+    /// and what it was known as. One that is added is in no cache yet.
     #[inline]
-    pub fn note(&mut self, op: Op, new: Known, now: u64) -> (u16, Option<Known>) {
-        let Some(place) = self.find(new.key) else { return (self.add(new), None) };
+    pub fn note(&mut self, held: Option<u16>, op: Op, new: Known, now: u64) -> (u16, Option<Known>) {
+        let Some(place) = held else { return (self.add(new), None) };
         let before = self[place];
         self[place] = Known { n_held: before.n_held, ..new };
         // Of a value that is there, a read leaves the expiry as it was.
@@ -250,9 +252,9 @@ mod tests {
                 let access = Access { op, ..Access::read(key(1), 10) };
                 (op, Known::new(&access, PartitionId(0), (now, Feature::default(), expires)), now)
             };
-            let note = |keys: &mut SharedKeys, (op, known, now)| keys.note(op, known, now).0;
+            let note = |keys: &mut SharedKeys, (op, known, now)| keys.note(keys.find(key(1)), op, known, now).0;
             let place = note(&mut keys, noted(Op::Write, start, start + lives));
-            let gone = |keys: &SharedKeys, now| keys.gone(&Access::read(key(1), 10), now);
+            let gone = |keys: &SharedKeys, now| keys.held_or_gone(&Access::read(key(1), 10), now).1;
             let subject = keys[place].subject(start + gap);
             assert_eq!((subject.last, subject.expires), (start, start + lives));
             assert_eq!((gone(&keys, start + gap), gone(&keys, start + lives)), (None, Some(place)));

@@ -5,7 +5,7 @@
 //! on a shortlist (`pools.rs`). There are no walls but a tenant's own: who is above its maximum gives first, who is
 //! at its minimum doesn't give. Time is counted in requests, in the server's ticks. What the server has to measure is
 //! told here: what misses cost and how large values are. Its main thread always has time for K keys. Cost: one cache
-//! line per access, K look-ups in two tables per eviction, and per sampled access that of a model and of four small
+//! line per access, K look-ups in two tables per eviction, and per sampled access that of a model and of five small
 //! caches.
 
 use super::history::History;
@@ -23,7 +23,7 @@ use crate::expiry::{NEVER_US, expires_us_after};
 use crate::fetches::{Fetches, Wait};
 use crate::key_table::{self, KeyTable};
 use crate::policy::Snapshot;
-use crate::policy::cache::{Outcome, SAMPLE_SIZE_MAX};
+use crate::policy::cache::{Outcome, sample_size};
 use crate::policy::over_target::OverTarget;
 use crate::policy::partitioned::Partitioning;
 use crate::policy::pools::{Donor, PATIENCE, Pools, next_donor};
@@ -156,9 +156,7 @@ impl Density {
         capacity_bytes: u64,
         seed: u64,
     ) -> Result<TableCache<Density>, ConfigError> {
-        if !(1..=SAMPLE_SIZE_MAX).contains(&config.sample_size) {
-            return Err(ConfigError::SampleSize(config.sample_size));
-        }
+        sample_size(config.sample_size)?;
         if let Some(&Bounds { bytes_min, bytes_max }) = config.bounds.iter().find(|b| b.bytes_min > b.bytes_max) {
             return Err(ConfigError::Bounds { bytes_min, bytes_max });
         }

@@ -287,14 +287,15 @@ impl Sizing {
         }
         self.steps += 1;
         self.missed_there += f64::from(u8::from(is_miss && self.is_full));
-        if let Some(place) = self.known.gone(access, now) {
+        let (held, gone) = self.known.held_or_gone(access, now);
+        if let Some(place) = gone {
             self.forget(place);
         }
         if access.op == Op::Delete {
             return;
         }
         let known = Known::new(access, partition, (now, feature, expires));
-        let (place, before) = self.known.note(access.op, known, now);
+        let (place, before) = self.known.note(held, access.op, known, now);
         self.fit_partitions(partition.index() + 1);
         if let Some(before) = &before {
             self.recount(place, before);

@@ -32,6 +32,8 @@ const PARTS: [(Ranking, Tail); RIVALS] = [
     (Ranking::Idle, Tail::Others),
     (Ranking::Steady, Tail::Learned),
 ];
+/// Who ranks until another is ahead.
+pub(super) const FIRST: (Ranking, Tail) = PARTS[1];
 const RIVALS: usize = Ranking::ALL.len() + 1;
 /// What a window weighs one window later.
 const DECAY: f64 = 0.7;
@@ -71,7 +73,7 @@ impl Contest {
             random: Random::new(seed),
             candidates: Candidates::new(),
         };
-        Contest { keys: SharedKeys::default(), rivals: std::array::from_fn(rival), chosen: PARTS[0], windows: 0 }
+        Contest { keys: SharedKeys::default(), rivals: std::array::from_fn(rival), chosen: FIRST, windows: 0 }
     }
 
     /// Takes one access of the sample at `now`; `feature` is what the key has shown with it, `expires` when its value

@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use super::contest::{Contest, Tables};
+use super::contest::{Contest, FIRST, Tables};
 use super::history::Feature;
 use super::model::{DensityConfig, DensityModel, Tail};
 use super::ranking::Ranking;
@@ -196,7 +196,7 @@ impl Learner {
         self.windows += 1;
         let forget_after = WINDOWS_REMEMBERED * self.window_requests / REQUESTS_PER_TICK;
         self.tables = self.model.end_window_with(self.now, forget_after, Tail::ALL).map(Arc::new);
-        let (ranking, tail) = if was_short { (Ranking::Density, Tail::Others) } else { self.contest.end_window() };
+        let (ranking, tail) = if was_short { FIRST } else { self.contest.end_window() };
         self.learned.table = Arc::clone(&self.tables[tail as usize]);
         self.learned.ranking = Some(ranking);
         self.learned.costs_us = self.contest.costs_us();
@@ -280,6 +280,8 @@ mod tests {
             (taught / own - 1.0).abs() < 0.2
         };
         assert!((0..1000).all(close));
+        let [own, taught] = [&teacher, &pupil].map(|learner| learner.learned().table.rate(feature(1)));
+        assert!((taught / own - 1.0).abs() < 0.2 && (375.0 * own - 1.0).abs() < 0.1, "{own} and {taught}");
     }
 
     /// A loop over 1.5 times what fits: recency misses always, density keeps some. At half the rate the miniatures

@@ -7,7 +7,7 @@
 //! sampled access, O(features × ages + sampled keys) per window; 1.5 KB a feature that was seen and about 30 bytes per
 //! sampled key.
 
-use super::history::{FEATURES, Feature, GAPS, GROUPS};
+use super::history::{FEATURES, Feature, GAPS, GROUPS, NUMBERS};
 use super::table::{AGES, DensityTable, Rate, Rates, age_bucket, bounds_of};
 use crate::access::Op;
 use crate::error::ConfigError;
@@ -79,6 +79,12 @@ impl Count {
         self.reads += other.reads;
         self.ticks += other.ticks;
     }
+
+    fn fade(&mut self, kept: f32) {
+        self.accesses *= kept;
+        self.reads *= kept;
+        self.ticks *= kept;
+    }
 }
 
 /// The counts of a feature, by age.
@@ -106,6 +112,8 @@ pub struct DensityModel {
     config: DensityConfig,
     /// By feature: those of each age, once one of it was seen.
     rows: Vec<Option<Box<Row>>>,
+    /// By range of the number of requests: those of all ages.
+    numbers: [Count; NUMBERS],
     seen: KeyMap<Seen>,
     /// When the last window ended: the time up to which the ages of keys that were not accessed since are counted.
     counted: u64,
@@ -120,7 +128,8 @@ impl DensityModel {
         if !(0.0..=1.0).contains(&config.decay) {
             return Err(ConfigError::Decay(f64::from(config.decay)));
         }
-        Ok(DensityModel { config, rows: vec![None; FEATURES], seen: KeyMap::default(), counted: 0 })
+        let (rows, numbers) = (vec![None; FEATURES], [Count::default(); NUMBERS]);
+        Ok(DensityModel { config, rows, numbers, seen: KeyMap::default(), counted: 0 })
     }
 
     /// A key of the sample was accessed at `now`, in ticks that never decrease; `feature` is what it has shown with
@@ -134,13 +143,15 @@ impl DensityModel {
             return;
         };
         let before = std::mem::replace(seen, shown);
-        let counts = of_feature(&mut self.rows, before.feature);
         let last = when(before.last, now);
-        let age = now - last;
-        expose(counts, self.counted.saturating_sub(last), age);
-        let count = &mut counts[age_bucket(age)];
-        count.accesses += 1.0;
-        count.reads += f32::from(u8::from(op == Op::Read));
+        let (from, age) = (self.counted.saturating_sub(last), now - last);
+        let (counts, number) = (of_feature(&mut self.rows, before.feature), &mut self.numbers[before.feature.number()]);
+        expose(counts, from, age);
+        number.ticks += (age - from) as f32;
+        for count in [&mut counts[age_bucket(age)], number] {
+            count.accesses += 1.0;
+            count.reads += f32::from(u8::from(op == Op::Read));
+        }
         if op == Op::Delete {
             self.seen.remove(&key);
         }
@@ -170,43 +181,47 @@ impl DensityModel {
         forget_after: u64,
         tails: [Tail; N],
     ) -> [DensityTable; N] {
-        let (rows, counted) = (&mut self.rows, self.counted);
+        let (rows, numbers, counted) = (&mut self.rows, &mut self.numbers, self.counted);
         self.seen.retain(|_, seen| {
             let last = when(seen.last, now);
-            expose(of_feature(rows, seen.feature), counted.saturating_sub(last), now - last);
-            now - last < forget_after
+            let (from, age) = (counted.saturating_sub(last), now - last);
+            expose(of_feature(rows, seen.feature), from, age);
+            numbers[seen.feature.number()].ticks += (age - from) as f32;
+            age < forget_after
         });
         self.counted = now;
         let tables = tails.map(|tail| self.table(tail));
-        for row in self.rows.iter_mut().flatten() {
-            for count in row.iter_mut() {
-                count.accesses *= self.config.decay;
-                count.reads *= self.config.decay;
-                count.ticks *= self.config.decay;
-            }
-        }
+        let rows = self.rows.iter_mut().flatten().flat_map(|row| row.iter_mut());
+        rows.chain(&mut self.numbers).for_each(|count| count.fade(self.config.decay));
         tables
     }
 
-    /// What was counted, without what is next to nothing: row and age as one number, then accesses, reads and ticks.
+    /// What was counted, without what is next to nothing: row and age as one number, behind them the ranges of the
+    /// number of requests, then accesses, reads and ticks.
     pub(super) fn counts(&self) -> Vec<(u32, [f32; 3])> {
         let known = |(i, count): (usize, &Count)| {
             let is_something = count.accesses + count.ticks > COUNT_MIN;
             is_something.then_some((i as u32, [count.accesses, count.reads, count.ticks]))
         };
         let rows = self.rows.iter().map(|row| row.as_deref().unwrap_or(&EMPTY_ROW));
-        rows.flatten().enumerate().filter_map(known).collect()
+        rows.flatten().chain(&self.numbers).enumerate().filter_map(known).collect()
     }
 
     /// Counts on from what another has counted, and forgets its own. What can't be is left out.
     pub(super) fn begin_with(&mut self, counts: &[(u32, [f32; 3])]) -> DensityTable {
         self.rows.fill(None);
+        self.numbers.fill(Count::default());
         self.seen = KeyMap::default();
         self.counted = 0;
         for &(i, [accesses, reads, ticks]) in counts {
             let can_be = [accesses, reads, ticks].iter().all(|n| n.is_finite() && *n >= 0.0) && reads <= accesses;
-            if let Some(row) = self.rows.get_mut(i as usize / AGES).filter(|_| can_be) {
-                row_of(row)[i as usize % AGES] = Count { accesses, reads, ticks };
+            let (row, age) = (i as usize / AGES, i as usize % AGES);
+            let held = match self.rows.get_mut(row) {
+                Some(row) => Some(&mut row_of(row)[age]),
+                None => self.numbers.get_mut(i as usize - FEATURES * AGES),
+            };
+            if let Some(held) = held.filter(|_| can_be) {
+                *held = Count { accesses, reads, ticks };
             }
         }
         self.table(Tail::Others)
@@ -226,7 +241,7 @@ impl DensityModel {
         // What was never seen is expected to be as its parent: the same for all of one parent.
         let mut unseen = [None; PARENTS];
         let n_rows = self.rows.iter().flatten().count() + PARENTS;
-        let mut table = DensityTable::with_room_for(FEATURES, n_rows.min(FEATURES));
+        let mut table = DensityTable::with_room_for(FEATURES, n_rows.min(FEATURES), self.rates());
         for (i, counts) in self.rows.iter().enumerate() {
             let expected = &parents[parent(i)];
             match counts {
@@ -242,6 +257,20 @@ impl DensityModel {
             }
         }
         table
+    }
+
+    /// Reads per tick by range of the number of requests. Where few were seen they are in proportion to the number.
+    fn rates(&self) -> [f32; NUMBERS] {
+        let requests = |number: usize| (number as f32 / 2.0).exp2();
+        let (mut reads, mut due) = (PRIOR_ACCESSES, PRIOR_ACCESSES);
+        for (number, count) in self.numbers.iter().enumerate() {
+            reads += count.reads;
+            due += count.ticks * requests(number);
+        }
+        std::array::from_fn(|number| {
+            let (count, expected) = (&self.numbers[number], reads / due * requests(number));
+            (count.reads + PRIOR_ACCESSES) / (count.ticks + PRIOR_ACCESSES / expected)
+        })
     }
 
     /// Own memory, in bytes.
@@ -384,6 +413,21 @@ mod tests {
         let table = model.end_window(10_000, 1 << 20);
         let (comes, stays_away) = (table.density(once(0), 100_000), table.density(once(1), 100_000));
         assert!(stays_away < comes / 30.0, "{stays_away} against {comes}");
+    }
+
+    /// Each key is read twice, one after the other, and never again: who was read once comes at once, and who was read
+    /// twice doesn't come for having been read twice as often. Nobody was read more often: in proportion to the number.
+    #[test]
+    fn how_soon_keys_come_that_were_accessed_so_often_is_learned() {
+        let mut histories = vec![History::default()];
+        (1..=16).for_each(|now| histories.push(histories[now as usize - 1].accessed(1, now, FADING)));
+        let mut model = model();
+        (0..10_000).for_each(|i| model.record(key(i / 2), Op::Read, i, histories[(1 + i % 2) as usize].feature(0)));
+        let table = model.end_window(10_000, 1 << 20);
+        let rate = |requests: usize| table.rate(histories[requests].feature(0));
+        assert!(rate(1) > 0.1 && rate(2) < 1e-5, "{} and {}", rate(1), rate(2));
+        let ratio = rate(16) / rate(8);
+        assert!((ratio - 2.0).abs() < 0.3, "{ratio}");
     }
 
     #[test]

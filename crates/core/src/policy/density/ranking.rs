@@ -2,8 +2,8 @@
 //! recency. Server, simulator and miniature caches all rank by this file.
 //!
 //! Cost density is penalty × density ÷ size (`table.rs`). Where draws are independent, how often a key was accessed is
-//! all there is to know, and a table by feature and age, learned from few, knows it badly: the steady ranking takes
-//! the geometric mean of that and the density. GDSF (Cherkasova, HP Labs 1998-69) needs no more of a key than is
+//! all there is to know, and a table by feature and age, learned from few, knows it badly. So the steady ranking takes
+//! a geometric mean of the density and of how soon keys come that were accessed so often. GDSF (Cherkasova, HP Labs 1998-69) needs no more of a key than is
 //! remembered anyway. Its H is the age L at its last access plus requests × penalty ÷ size. L at any time past is
 //! looked up in a short list, the same for all keys. As in `gdsf.rs`, L is a moving mean of the victims' H. Differs:
 //! requests from before a key was evicted count, and older ones less, so that no cache has to count for itself. Cost:
@@ -19,7 +19,7 @@ use super::table::DensityTable;
 pub enum Ranking {
     /// What keeping it saves per byte and time, as learned.
     Density,
-    /// The same, and how often it was accessed in the long run.
+    /// The same, and how soon keys come that were accessed so often in the long run.
     Steady,
     /// GDSF; also what ranks before anything was learned.
     Greedy,
@@ -98,12 +98,21 @@ impl Ranker<'_> {
                     u64::MAX => self.table.density(subject.feature, age),
                     expires => self.table.density_until(subject.feature, age, expires - self.now),
                 };
-                let is_steady = self.ranking == Ranking::Steady;
-                subject.worth() * if is_steady { (density * subject.feature.often()).sqrt() } else { density }
+                let reads = match self.ranking {
+                    Ranking::Steady => steadied(density, self.table.rate(subject.feature)),
+                    _ => density,
+                };
+                subject.worth() * reads
             }
             Ranking::Density | Ranking::Steady | Ranking::Greedy => self.ages.rank(subject),
         }
     }
+}
+
+/// What the steady ranking expects: the geometric mean, in which the rate counts five times and the density three.
+#[inline]
+fn steadied(density: f32, rate: f32) -> f32 {
+    (rate * (density * (density * rate).sqrt()).sqrt()).sqrt()
 }
 
 /// Points of the list: what is idle for longer counts as the oldest.

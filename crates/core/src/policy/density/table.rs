@@ -7,7 +7,7 @@
 //! one logarithm of an integer and two reads. 620 bytes for each feature that was seen: features that were not share
 //! those of the feature that they are expected to be like.
 
-use super::history::Feature;
+use super::history::{Feature, NUMBERS};
 
 /// Buckets of ages: exact below 4, four an octave above, the last without end.
 pub(super) const AGES: usize = 124;
@@ -98,15 +98,20 @@ pub struct DensityTable {
     densities: Vec<f32>,
     /// The same: the bucket that the best horizon ends with.
     lasts: Vec<u8>,
+    /// By range of the number of requests, where it begins: ln of the reads per tick of keys that were accessed so
+    /// often.
+    ln_rates: [f32; NUMBERS],
 }
 
 impl DensityTable {
-    /// A table that is to have so many features, of so many rows.
-    pub(super) fn with_room_for(features: usize, rows: usize) -> Self {
+    /// A table that is to have so many features, of so many rows; `rates` by range of the number of requests, in reads
+    /// per tick, above 0.
+    pub(super) fn with_room_for(features: usize, rows: usize, rates: [f32; NUMBERS]) -> Self {
         DensityTable {
             rows: Vec::with_capacity(features),
             densities: Vec::with_capacity(rows * AGES),
             lasts: Vec::with_capacity(rows * AGES),
+            ln_rates: rates.map(f32::ln),
         }
     }
 
@@ -140,6 +145,15 @@ impl DensityTable {
     #[inline]
     pub fn density(&self, feature: Feature, age: u64) -> f32 {
         self.place(feature, age).map_or(0.0, |place| self.densities[place])
+    }
+
+    /// Reads per tick of keys that were accessed as often, whatever their age; between two ranges of numbers in
+    /// proportion to their logarithms.
+    #[inline]
+    pub fn rate(&self, feature: Feature) -> f32 {
+        let number = feature.number();
+        let (here, next) = (self.ln_rates[number], self.ln_rates[(number + 1).min(NUMBERS - 1)]);
+        (here + feature.part() * (next - here)).exp()
     }
 
     /// The same of a key that expires `remaining` ticks from now: what its best horizon has beyond that is taken off

@@ -25,8 +25,9 @@ const GAP_WEIGHT_MIN: f32 = 0.25;
 const STEPS: f32 = 16.0;
 /// Steps per half of an octave, which is what compact entries tell apart.
 const STEPS_PER_HALF: u8 = 8;
-/// Ranges of the number of requests by which rates are learned, half an octave each.
-pub(super) const NUMBERS: usize = 256 / STEPS_PER_HALF as usize;
+/// Ranges of the number of requests by which rates are learned: half an octave each.
+pub(super) const STEPS_PER_NUMBER: usize = STEPS_PER_HALF as usize;
+pub(super) const NUMBERS: usize = 256 / STEPS_PER_NUMBER;
 /// More of them than 2, 4, 8 and 16 requests have: where a range of counts ends and the next begins.
 const COUNT_STEPS: [u8; COUNTS - 1] = [21, 35, 50, 65];
 
@@ -191,16 +192,16 @@ impl Feature {
         usize::from(self.row)
     }
 
-    /// The range of the number of its requests, below [`NUMBERS`].
+    /// log2 of how often it was accessed, in sixteenths: below 256.
     #[inline]
-    pub(super) fn number(self) -> usize {
-        usize::from(self.often / STEPS_PER_HALF)
+    pub(super) fn steps(self) -> usize {
+        usize::from(self.often)
     }
 
-    /// How far in it that lies, from 0 to 1.
+    /// The range of that, below [`NUMBERS`].
     #[inline]
-    pub(super) fn part(self) -> f32 {
-        f32::from(self.often % STEPS_PER_HALF) / f32::from(STEPS_PER_HALF)
+    pub(super) fn number(self) -> usize {
+        self.steps() / STEPS_PER_NUMBER
     }
 
     /// How often it was accessed, older requests less; at least 1.

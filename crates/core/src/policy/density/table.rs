@@ -7,7 +7,7 @@
 //! one logarithm of an integer and two reads. 620 bytes for each feature that was seen: features that were not share
 //! those of the feature that they are expected to be like.
 
-use super::history::{Feature, NUMBERS};
+use super::history::{Feature, NUMBERS, STEPS_PER_NUMBER};
 
 /// Buckets of ages: exact below 4, four an octave above, the last without end.
 pub(super) const AGES: usize = 124;
@@ -98,20 +98,24 @@ pub struct DensityTable {
     densities: Vec<f32>,
     /// The same: the bucket that the best horizon ends with.
     lasts: Vec<u8>,
-    /// By range of the number of requests, where it begins: ln of the reads per tick of keys that were accessed so
-    /// often.
-    ln_rates: [f32; NUMBERS],
+    /// Reads per tick by how often a key was accessed, in sixteenths of an octave.
+    rates: Vec<f32>,
 }
 
 impl DensityTable {
-    /// A table that is to have so many features, of so many rows; `rates` by range of the number of requests, in reads
-    /// per tick, above 0.
+    /// A table that is to have so many features, of so many rows. `rates` are those where each range of the number of
+    /// requests begins, in reads per tick, above 0; between two lie powers of their ratio.
     pub(super) fn with_room_for(features: usize, rows: usize, rates: [f32; NUMBERS]) -> Self {
+        let between = |steps: usize| {
+            let (number, part) =
+                (steps / STEPS_PER_NUMBER, (steps % STEPS_PER_NUMBER) as f32 / STEPS_PER_NUMBER as f32);
+            rates[number] * (rates[(number + 1).min(NUMBERS - 1)] / rates[number]).powf(part)
+        };
         DensityTable {
             rows: Vec::with_capacity(features),
             densities: Vec::with_capacity(rows * AGES),
             lasts: Vec::with_capacity(rows * AGES),
-            ln_rates: rates.map(f32::ln),
+            rates: (0..NUMBERS * STEPS_PER_NUMBER).map(between).collect(),
         }
     }
 
@@ -137,7 +141,8 @@ impl DensityTable {
 
     /// Own memory, in bytes.
     pub fn memory_bytes(&self) -> usize {
-        self.rows.capacity() + self.densities.capacity() * size_of::<f32>() + self.lasts.capacity()
+        let floats = self.densities.capacity() + self.rates.capacity();
+        self.rows.capacity() + floats * size_of::<f32>() + self.lasts.capacity()
     }
 
     /// Reads to be expected per tick from keeping a key that has shown `feature` and was last accessed `age` ticks
@@ -147,13 +152,10 @@ impl DensityTable {
         self.place(feature, age).map_or(0.0, |place| self.densities[place])
     }
 
-    /// Reads per tick of keys that were accessed as often, whatever their age; between two ranges of numbers in
-    /// proportion to their logarithms.
+    /// Reads per tick of keys that were accessed as often, whatever their age; 0 where the table is empty.
     #[inline]
     pub fn rate(&self, feature: Feature) -> f32 {
-        let number = feature.number();
-        let (here, next) = (self.ln_rates[number], self.ln_rates[(number + 1).min(NUMBERS - 1)]);
-        (here + feature.part() * (next - here)).exp()
+        self.rates.get(feature.steps()).copied().unwrap_or(0.0)
     }
 
     /// The same of a key that expires `remaining` ticks from now: what its best horizon has beyond that is taken off

@@ -1,13 +1,13 @@
 //! Which ranking of keys would have cost least: one miniature cache for each, side by side.
 //!
-//! Source: miniature simulation (Waldspurger et al., ATC'17): keys are sampled by their hash, and a cache of `C`
-//! bytes is stood for by one of `C` × rate; pRedis's authors choose between two policies so. Keys fall into sixteen
-//! strata by their hash, and what one ranking costs more than another is believed where it is by far more than strata
-//! differ by chance: one expensive key may make a window, not a decision. What is learned (density, and density
-//! steadied by the long run) is returned to as soon as it is ahead by a hundredth. What is expected of keys that were silent for
-//! long can't be told from what was seen: a loop comes round, what has died doesn't. So that is found out here, too:
-//! the steady ranking takes part twice, by a table of either kind (`model.rs`). Cost: five small caches' access per
-//! sampled access, K scores per eviction; about 40 bytes per sampled key that any of them holds.
+//! Source: miniature simulation (Waldspurger et al., ATC'17): keys are sampled by their hash, and a cache of `C` bytes
+//! is stood for by one of `C` × rate; pRedis's authors choose between two policies so. Keys fall into sixteen strata by
+//! their hash, and what one ranking costs more than another is believed where it is by far more than strata differ by
+//! chance: one expensive key may make a window, not a decision. What is learned (density, and density steadied by the
+//! long run) is returned to as soon as it is ahead by a hundredth. What is expected of keys that were silent for long
+//! can't be told from what was seen: a loop comes round, what has died doesn't. So that is found out here, too: the
+//! steady ranking takes part twice, by a table of either kind (`model.rs`). Cost: five small caches' access per sampled
+//! access, K scores per eviction; about 40 bytes per sampled key that any of them holds.
 
 use std::sync::Arc;
 

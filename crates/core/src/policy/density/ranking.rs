@@ -3,11 +3,11 @@
 //!
 //! Cost density is penalty × density ÷ size (`table.rs`). Where draws are independent, how often a key was accessed is
 //! all there is to know, and a table by feature and age, learned from few, knows it badly. So the steady ranking takes
-//! a geometric mean of the density and of how soon keys come that were accessed so often. GDSF (Cherkasova, HP Labs 1998-69) needs no more of a key than is
-//! remembered anyway. Its H is the age L at its last access plus requests × penalty ÷ size. L at any time past is
-//! looked up in a short list, the same for all keys. As in `gdsf.rs`, L is a moving mean of the victims' H. Differs:
-//! requests from before a key was evicted count, and older ones less, so that no cache has to count for itself. Cost:
-//! one look-up in a table of 170 KiB, or a few steps in a list of 32 KiB.
+//! a geometric mean of the density and of how soon keys come that were accessed so often. GDSF (Cherkasova, HP Labs
+//! 1998-69) needs no more of a key than is remembered anyway. Its H is the age L at its last access plus requests ×
+//! penalty ÷ size. L at any time past is looked up in a short list, the same for all keys. As in `gdsf.rs`, L is a
+//! moving mean of the victims' H. Differs: requests from before a key was evicted count, and older ones less, so that
+//! no cache has to count for itself. Cost: one look-up in a table of 170 KiB, or a few steps in a list of 32 KiB.
 
 use std::collections::VecDeque;
 
@@ -212,6 +212,12 @@ mod tests {
         }
         let idle = Ranker { ranking: Ranking::Idle, table: &table, ages: &ages, now: 2_000 };
         assert!(idle.score(&subject(0, 1e9)) < idle.score(&subject(1, 1.0)));
+    }
+
+    /// 2^8 of the one counts 2^3, of the other 2^5.
+    #[test]
+    fn the_rate_counts_five_times_and_the_density_three() {
+        assert_eq!([steadied(1.0, 1.0), steadied(256.0, 1.0), steadied(1.0, 256.0)], [1.0, 8.0, 32.0]);
     }
 
     /// L follows the victims' mean, up and down, and a key keeps the L of its last access.

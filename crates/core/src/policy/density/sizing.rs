@@ -824,9 +824,9 @@ mod tests {
         let of_equals = [Ranking::Density, Ranking::Steady].map(|in_force| {
             sizing.forget_counts();
             sizing.in_force = in_force;
-            for cache in 0..CACHES.len() {
-                let misses = if CACHES[cache].1 == By::Steady { 600.0 } else { 603.0 };
-                let account = &mut sizing.caches[cache].by_partition[0];
+            for (small, (_, by)) in sizing.caches.iter_mut().zip(CACHES) {
+                let misses = if by == By::Steady { 600.0 } else { 603.0 };
+                let account = &mut small.by_partition[0];
                 (account.misses, account.cost_us) = (misses, 100.0 * misses);
             }
             let measured = Measured { reads: 1_000.0, misses: 603.0, answered: 603.0, miss_us: 60_300.0, keys: 0.0 };

@@ -273,7 +273,7 @@ fn a_key_about_to_expire_is_worth_less() {
             all.read_all();
             info(server, "windows") >= 8.0
         });
-        assert_eq!(status(&mut connection)["ranking"], "density");
+        assert!(["density", "steady"].contains(&status(&mut connection)["ranking"].as_str()));
         // In 2 ms there are far fewer requests than between two of a key, on a fast machine too.
         wait_for("a key whose time isn't up when it is asked about", || {
             all.read_all();

@@ -269,11 +269,11 @@ fn a_key_about_to_expire_is_worth_less() {
         let mut connection = server.connection().unwrap();
         limit_memory(server, 5 * MB);
         let mut all = client(server, "k:", 3000, 1000).with_backend(NEAR);
-        wait_for("densities", || {
+        wait_for("densities to be what ranks", || {
             all.read_all();
-            info(server, "windows") >= 8.0
+            let is_learned = ["density", "steady"].contains(&status(&mut connection)["ranking"].as_str());
+            info(server, "windows") >= 8.0 && is_learned
         });
-        assert!(["density", "steady"].contains(&status(&mut connection)["ranking"].as_str()));
         // In 2 ms there are far fewer requests than between two of a key, on a fast machine too.
         wait_for("a key whose time isn't up when it is asked about", || {
             all.read_all();
@@ -286,7 +286,7 @@ fn a_key_about_to_expire_is_worth_less() {
             }
             assert_eq!(soon["feature"], lasting["feature"]);
             let scores = [&soon, &lasting].map(|fields| number(fields, "score"));
-            assert!(scores[0] < 0.8 * scores[1], "{soon:?} beside {lasting:?}");
+            assert!(scores[0] < 0.5 * scores[1], "{soon:?} beside {lasting:?}");
             true
         });
     });

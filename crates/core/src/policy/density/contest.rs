@@ -1,13 +1,13 @@
 //! Which ranking of keys would have cost least: one miniature cache for each, side by side.
 //!
-//! Source: miniature simulation (Waldspurger et al., ATC'17): keys are sampled by their hash, and a cache of `C` bytes
-//! is stood for by one of `C` × rate; pRedis's authors choose between two policies so. Keys fall into sixteen strata by
-//! their hash, and what one ranking costs more than another is believed where it is by far more than strata differ by
-//! chance: one expensive key may make a window, not a decision. What is learned (density, and density steadied by the
-//! long run) is returned to as soon as it is ahead by a hundredth. What is expected of keys that were silent for long
-//! can't be told from what was seen: a loop comes round, what has died doesn't. So that is found out here, too: the
-//! steady ranking takes part twice, by a table of either kind (`model.rs`). Cost: five small caches' access per sampled
-//! access, K scores per eviction; about 40 bytes per sampled key that any of them holds.
+//! Source: miniature simulation (Waldspurger et al., ATC'17): keys are sampled by their hash, and a cache of `C`
+//! bytes is stood for by one of `C` × rate; pRedis's authors choose between two policies so. Keys fall into sixteen
+//! strata by their hash, and what one ranking costs more than another is believed where it is by far more than strata
+//! differ by chance: one expensive key may make a window, not a decision. What is learned (density, and density
+//! steadied by the long run) is returned to as soon as it is not behind. What is expected of keys that were silent for
+//! long can't be told from what was seen: a loop comes round, what has died doesn't. So that is found out here, too:
+//! the steady ranking takes part twice, by a table of either kind (`model.rs`). Cost: five small caches' access per
+//! sampled access, K scores per eviction; about 40 bytes per sampled key that any of them holds.
 
 use std::sync::Arc;
 
@@ -33,14 +33,11 @@ const PARTS: [(Ranking, Tail); RIVALS] = [
     (Ranking::Steady, Tail::Learned),
 ];
 /// Who ranks until another is ahead.
-pub(super) const FIRST: (Ranking, Tail) = PARTS[1];
+pub(super) const FIRST: (Ranking, Tail) = (Ranking::Steady, Tail::Others);
 const RIVALS: usize = Ranking::ALL.len() + 1;
 /// What a window weighs one window later.
 const DECAY: f64 = 0.7;
-/// A ranking by what was learned must be ahead by this share of the cost, which is little: of equals the one stays that
-/// is in force, here and as other sizes are told of.
-pub(super) const LEARNED_GAIN_MIN: f64 = 0.01;
-/// Another must be ahead by this share…
+/// Another ranking must be ahead by this share of the cost…
 const GAIN_MIN: f64 = 0.03;
 /// … and by so many standard errors.
 const ERRORS_MIN: f64 = 3.0;
@@ -195,12 +192,12 @@ impl Rival {
             *difference = own - other;
         }
         let mean = differences.iter().sum::<f64>() / STRATA as f64;
-        let gain = mean * STRATA as f64 / total_us;
         if other.part.0.is_learned() {
-            return (gain > LEARNED_GAIN_MIN).then_some(gain);
+            return (mean > 0.0).then_some(mean * STRATA as f64 / total_us);
         }
         let variance = differences.iter().map(|d| (d - mean).powi(2)).sum::<f64>() / (STRATA - 1) as f64;
         let error = (variance / STRATA as f64).sqrt();
+        let gain = mean * STRATA as f64 / total_us;
         (gain > GAIN_MIN && mean > ERRORS_MIN * error).then_some(gain)
     }
 

@@ -28,6 +28,11 @@ const STEPS_PER_HALF: u8 = 8;
 /// Ranges of the number of requests by which rates are learned: half an octave each.
 pub(super) const STEPS_PER_NUMBER: usize = STEPS_PER_HALF as usize;
 pub(super) const NUMBERS: usize = 256 / STEPS_PER_NUMBER;
+/// Requests with which a range of the number of requests begins.
+pub(super) fn requests_from(number: usize) -> f32 {
+    ((number * STEPS_PER_NUMBER) as f32 / STEPS).exp2()
+}
+
 /// More of them than 2, 4, 8 and 16 requests have: where a range of counts ends and the next begins.
 const COUNT_STEPS: [u8; COUNTS - 1] = [21, 35, 50, 65];
 

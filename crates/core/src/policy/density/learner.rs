@@ -335,7 +335,7 @@ mod tests {
         let mut learner = learner(5_000);
         let lengths: Vec<u64> = (0..5)
             .map(|_| {
-                learner.end_window(0);
+                assert_eq!(learner.end_window(0).ranking, Some(Ranking::Steady));
                 learner.window_requests()
             })
             .collect();

@@ -7,7 +7,7 @@
 //! sampled access, O(features × ages + sampled keys) per window; 1.5 KB a feature that was seen and about 30 bytes per
 //! sampled key.
 
-use super::history::{FEATURES, Feature, GAPS, GROUPS, NUMBERS};
+use super::history::{FEATURES, Feature, GAPS, GROUPS, NUMBERS, requests_from};
 use super::table::{AGES, DensityTable, Rate, Rates, age_bucket, bounds_of};
 use crate::access::Op;
 use crate::error::ConfigError;
@@ -215,12 +215,14 @@ impl DensityModel {
         self.counted = 0;
         for &(i, [accesses, reads, ticks]) in counts {
             let can_be = [accesses, reads, ticks].iter().all(|n| n.is_finite() && *n >= 0.0) && reads <= accesses;
-            let (row, age) = (i as usize / AGES, i as usize % AGES);
-            let held = match self.rows.get_mut(row) {
-                Some(row) => Some(&mut row_of(row)[age]),
+            if !can_be {
+                continue;
+            }
+            let held = match self.rows.get_mut(i as usize / AGES) {
+                Some(row) => Some(&mut row_of(row)[i as usize % AGES]),
                 None => self.numbers.get_mut(i as usize - FEATURES * AGES),
             };
-            if let Some(held) = held.filter(|_| can_be) {
+            if let Some(held) = held {
                 *held = Count { accesses, reads, ticks };
             }
         }
@@ -259,16 +261,16 @@ impl DensityModel {
         table
     }
 
-    /// Reads per tick by range of the number of requests. Where few were seen they are in proportion to the number.
+    /// Reads per tick by range of the number of requests. Where few were seen of a number its rate leans on one that is
+    /// in proportion to the number.
     fn rates(&self) -> [f32; NUMBERS] {
-        let requests = |number: usize| (number as f32 / 2.0).exp2();
         let (mut reads, mut due) = (PRIOR_ACCESSES, PRIOR_ACCESSES);
         for (number, count) in self.numbers.iter().enumerate() {
             reads += count.reads;
-            due += count.ticks * requests(number);
+            due += count.ticks * requests_from(number);
         }
         std::array::from_fn(|number| {
-            let (count, expected) = (&self.numbers[number], reads / due * requests(number));
+            let (count, expected) = (&self.numbers[number], reads / due * requests_from(number));
             (count.reads + PRIOR_ACCESSES) / (count.ticks + PRIOR_ACCESSES / expected)
         })
     }
@@ -384,9 +386,9 @@ mod tests {
         assert!(density(loops, 1_000) < density(loops, 50) / 10.0, "overdue");
         assert!(density(once, 50) < density(loops, 50) / 5.0, "{}", density(once, 50));
         // 40 ticks are left of the 60 or so until it comes.
-        let short = table.density_until(loops, 50, 10);
-        assert!(short < 0.4 * density(loops, 50) && short > 0.0);
-        assert_eq!(table.density_until(loops, 50, 1 << 30), density(loops, 50));
+        let short = table.part_until(loops, 50, 10);
+        assert!(short < 0.4 && short > 0.0);
+        assert_eq!(table.part_until(loops, 50, 1 << 30), 1.0);
     }
 
     /// A burst of keys that don't come again lowers what is expected of such keys while they are still there, not

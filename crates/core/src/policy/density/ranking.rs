@@ -94,15 +94,16 @@ impl Ranker<'_> {
         match self.ranking {
             Ranking::Idle => -(age as f32),
             Ranking::Density | Ranking::Steady if !self.table.is_empty() => {
-                let density = match subject.expires {
-                    u64::MAX => self.table.density(subject.feature, age),
-                    expires => self.table.density_until(subject.feature, age, expires - self.now),
-                };
+                let (feature, table) = (subject.feature, self.table);
                 let reads = match self.ranking {
-                    Ranking::Steady => steadied(density, self.table.rate(subject.feature)),
-                    _ => density,
+                    Ranking::Steady => steadied(table.density(feature, age), table.rate(feature)),
+                    _ => table.density(feature, age),
                 };
-                subject.worth() * reads
+                let part = match subject.expires {
+                    u64::MAX => 1.0,
+                    expires => table.part_until(feature, age, expires - self.now),
+                };
+                subject.worth() * reads * part
             }
             Ranking::Density | Ranking::Steady | Ranking::Greedy => self.ages.rank(subject),
         }
@@ -209,6 +210,9 @@ mod tests {
             assert!(score(&cheap) < score(&Subject { penalty_us: 1000.0, ..cheap }));
             assert!(score(&cheap) > score(&Subject { size_bytes: 1000, ..cheap }));
             assert!(score(&Subject { expires: 2_000, penalty_us: 1e9, ..cheap }) < score(&subject(0, 1.0)));
+            let left = score(&Subject { expires: 2_001, ..cheap }) / score(&cheap);
+            let part = if ranking == Ranking::Greedy { 1.0 } else { table.part_until(feature, 50, 1) };
+            assert!((left - part).abs() < 1e-6, "{ranking:?}: {left} of what never expires, for {part}");
         }
         let idle = Ranker { ranking: Ranking::Idle, table: &table, ages: &ages, now: 2_000 };
         assert!(idle.score(&subject(0, 1e9)) < idle.score(&subject(1, 1.0)));

@@ -16,7 +16,6 @@
 
 use super::SAMPLE_SIZE;
 use super::candidates::{Candidates, Met};
-use super::contest::{FIRST, LEARNED_GAIN_MIN};
 use super::history::Feature;
 use super::places::Places;
 use super::ranking::{GreedyAges, Ranker, Ranking};
@@ -206,8 +205,6 @@ pub struct Sizing {
     /// The sample's share of the keys that miss, over the rate.
     share: f64,
     is_full: bool,
-    /// How the server ranks.
-    in_force: Ranking,
     /// K.
     sample_size: usize,
     /// The share of its keys that the server evicts by itself.
@@ -238,7 +235,6 @@ impl Sizing {
             missed_there: 0.0,
             share: 1.0,
             is_full: false,
-            in_force: FIRST.0,
             sample_size: SAMPLE_SIZE as usize,
             by_server: 0.0,
             steps: 0,
@@ -290,7 +286,6 @@ impl Sizing {
             return;
         }
         self.steps += 1;
-        self.in_force = ranking;
         self.missed_there += f64::from(u8::from(is_miss && self.is_full));
         let (held, gone) = self.known.held_or_gone(access, now);
         if let Some(place) = gone {
@@ -584,11 +579,7 @@ impl Sizing {
         self.missed_there *= DECAY;
         let of_size = |size: usize| {
             let of_this = (0..CACHES.len()).filter(|&cache| CACHES[cache].0 == size);
-            // Of about equals the server keeps to the one in force.
-            let cost_us = |&cache: &usize| {
-                let is_in_force = CACHES[cache].1.ranking(self.in_force) == self.in_force;
-                self.caches[cache].cost_us() * if is_in_force { 1.0 - LEARNED_GAIN_MIN } else { 1.0 }
-            };
+            let cost_us = |cache: &usize| self.caches[*cache].cost_us();
             let cheapest = of_this.min_by(|a, b| cost_us(a).total_cmp(&cost_us(b))).unwrap_or(PRESENT_CACHE);
             let more = self.more_misses(cheapest);
             (0..now.len()).map(|partition| self.expected(cheapest, partition, more[partition])).collect()
@@ -799,8 +790,7 @@ mod tests {
         assert!(least > 0.23 && most < 0.27 && most - least < 0.02, "{more:?}");
     }
 
-    /// Of the two caches of a size the one that misses less counts, whichever ranking is in force; of about equals that
-    /// one does.
+    /// Of the two caches of a size the one that misses less counts, whichever ranking is in force.
     #[test]
     fn of_two_rankings_the_cheaper_is_expected() {
         let rankings = |by: By| [Ranking::Density, Ranking::Steady, Ranking::Idle].map(|in_force| by.ranking(in_force));
@@ -821,18 +811,6 @@ mod tests {
             (expected.miss_ratio, expected.lost_us_per_second)
         });
         assert_eq!(told.collect::<Vec<_>>(), [(0.6, 60_000.0); 2]);
-        let of_equals = [Ranking::Density, Ranking::Steady].map(|in_force| {
-            sizing.forget_counts();
-            sizing.in_force = in_force;
-            for (small, (_, by)) in sizing.caches.iter_mut().zip(CACHES) {
-                let misses = if by == By::Steady { 600.0 } else { 603.0 };
-                let account = &mut small.by_partition[0];
-                (account.misses, account.cost_us) = (misses, 100.0 * misses);
-            }
-            let measured = Measured { reads: 1_000.0, misses: 603.0, answered: 603.0, miss_us: 60_300.0, keys: 0.0 };
-            sizing.end_window(&[measured], 1.0).by_size[1][0].miss_ratio
-        });
-        assert!(of_equals[0] > of_equals[1] + 1e-3, "{of_equals:?}");
     }
 
     /// A partition of which the sample has a quarter more keys than there are for its rate misses that much less more.

@@ -158,14 +158,14 @@ impl DensityTable {
         self.rates.get(feature.steps()).copied().unwrap_or(0.0)
     }
 
-    /// The same of a key that expires `remaining` ticks from now: what its best horizon has beyond that is taken off
-    /// in proportion.
+    /// What part of that is left of a key that expires `remaining` ticks from now, 0 to 1: what its best horizon has
+    /// beyond that is taken off in proportion.
     #[inline]
-    pub fn density_until(&self, feature: Feature, age: u64, remaining: u64) -> f32 {
-        let Some(Index { density, last }) = self.index(feature, age) else { return 0.0 };
+    pub fn part_until(&self, feature: Feature, age: u64, remaining: u64) -> f32 {
+        let Some(Index { last, .. }) = self.index(feature, age) else { return 0.0 };
         let (first, width) = bounds_of(usize::from(last));
         let horizon = (first + width).saturating_sub(age).max(1);
-        density * (remaining.min(horizon) as f32 / horizon as f32)
+        remaining.min(horizon) as f32 / horizon as f32
     }
 
     /// Reads to be expected, at the most, of a key that has shown `feature` and stays from `age` until it is `until`

@@ -33,8 +33,8 @@ const WARM_UP: usize = 4;
 /// four tenants was still getting better under half the memory, and what had been predicted was of the time before.
 const WARM_UP_REQUESTS_MIN: usize = 5_000_000;
 /// How often once a limit was set: what there is room for comes with its next miss, which is long in coming where a key
-/// is rarely asked for. After two rounds of halved memory one of four tenants missed nearly twice as often as after ten
-/// (docs/results/curves.md).
+/// is rarely asked for. One of four tenants missed 0.084 to 0.095 of its reads where two rounds had passed, and 0.051
+/// and 0.060 with ten (docs/results/curves.md).
 const SETTLING: usize = 10;
 /// A short stream is sent oftener: so many requests are sent at the least. Many are windows of the server's.
 const SETTLING_REQUESTS_MIN: usize = 500_000;

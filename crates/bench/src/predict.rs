@@ -15,6 +15,8 @@ use tenure_core::access::{Access, Op};
 use tenure_core::policy::cache::Outcome;
 use tenure_core::policy::partitioned::{Partitioning, PlanConfig};
 use tenure_core::units::{KeyHash, TenantId};
+use tenure_sim::bound::bound;
+use tenure_sim::offline::Offline;
 use tenure_sim::policies::{Policy, PolicyName, Setup};
 use tenure_sim::settings::Settings;
 
@@ -60,42 +62,15 @@ pub struct Prediction {
     pub miss_ratio: f64,
 }
 
-/// Replays `stream` as `system` would serve it.
-///
-/// `key_bytes` says what each key takes in the server with the value that the stream has last for it,
-/// `capacity_bytes` what all may take together, `settings` what the user has set of the module.
-///
-/// # Errors
-/// When the system or a setting has no counterpart in the simulator, or the stream has scans, whose own time is not
-/// known.
-pub fn predict(
-    stream: &Stream,
-    system: &System,
-    key_bytes: &[u32],
-    capacity_bytes: u64,
-    times: &Times,
-    settings: &[(String, String)],
-) -> anyhow::Result<Prediction> {
-    ensure!(
-        stream.scans.is_empty(),
-        "{} has scans, and what a scan takes without its misses is not measured",
-        stream.name
-    );
-    let mut cache = build(system, capacity_bytes, settings)?;
-    let accesses = Accesses { stream, key_bytes, times };
-    let mut sums = Sums::default();
-    for (index, request) in stream.requests.iter().enumerate() {
-        let latency_us = accesses.perform(cache.as_mut(), request, &mut sums);
-        if index < stream.n_warmup {
-            sums = Sums::default();
-        } else {
-            sums.latency_us += latency_us;
-        }
-    }
-    Ok(Prediction {
-        latency_us_mean: sums.latency_us / stream.n_measured() as f64,
-        miss_ratio: sums.n_missed as f64 / sums.n_read.max(1) as f64,
-    })
+/// The same requests as were measured, for the simulator.
+#[derive(Clone, Copy, Debug)]
+pub struct Replayed<'a> {
+    /// The requests.
+    pub stream: &'a Stream,
+    /// By key: what it takes in the server, with the value that the stream has last for it.
+    pub key_bytes: &'a [u32],
+    /// Measured times.
+    pub times: &'a Times,
 }
 
 /// Whether the simulator can predict these systems under these settings of the module: asked before a long run, not
@@ -121,6 +96,85 @@ fn build(system: &System, capacity_bytes: u64, settings: &[(String, String)]) ->
     policy.build(&setup).map_err(|error| anyhow::anyhow!("{error}"))
 }
 
+impl Replayed<'_> {
+    /// As `system` would serve the requests with `capacity_bytes` for all keys, the module set as `settings` say.
+    ///
+    /// # Errors
+    /// When the system or a setting has no counterpart in the simulator, or the stream has scans, whose own time is not
+    /// known.
+    pub fn predict(
+        &self,
+        system: &System,
+        capacity_bytes: u64,
+        settings: &[(String, String)],
+    ) -> anyhow::Result<Prediction> {
+        self.check()?;
+        let mut cache = build(system, capacity_bytes, settings)?;
+        let mut sums = Sums::default();
+        for (index, request) in self.stream.requests.iter().enumerate() {
+            if index == self.stream.n_warmup {
+                sums = Sums::default();
+            }
+            for access in self.accesses(request) {
+                let is_miss = cache.access(&access) == Outcome::Miss;
+                sums.count(&access, self.times, is_miss);
+            }
+        }
+        Ok(sums.prediction(self.stream))
+    }
+
+    /// The least that any policy can come to with `capacity_bytes` for all keys, knowing the future or not: see
+    /// [`tenure_sim::bound`].
+    ///
+    /// # Errors
+    /// When the stream has scans.
+    pub fn bound(&self, capacity_bytes: u64) -> anyhow::Result<Prediction> {
+        self.check()?;
+        let (warm_up, measured) = self.stream.requests.split_at(self.stream.n_warmup);
+        let mut accesses: Vec<Access> = warm_up.iter().flat_map(|request| self.accesses(request)).collect();
+        let warm_up = accesses.len();
+        accesses.extend(measured.iter().flat_map(|request| self.accesses(request)));
+        let mut sums = Sums::default();
+        for access in &accesses[warm_up..] {
+            sums.count(access, self.times, false);
+        }
+        let offline = Offline::new(accesses.into());
+        let report = bound(&offline, &[capacity_bytes], warm_up, 0.0).remove(0);
+        sums.latency_us += report.penalty_us_total;
+        Ok(Prediction { miss_ratio: report.read_miss_ratio, ..sums.prediction(self.stream) })
+    }
+
+    fn check(&self) -> anyhow::Result<()> {
+        ensure!(
+            self.stream.scans.is_empty(),
+            "{} has scans, and what a scan takes without its misses is not measured",
+            self.stream.name
+        );
+        Ok(())
+    }
+
+    /// What a request is to the simulator.
+    fn accesses(&self, request: &Request) -> impl Iterator<Item = Access> + use<> {
+        let (key, keys) = (request.key, &self.stream.keys);
+        // The server told the size with the last value; this one may be larger or smaller.
+        let size =
+            i64::from(self.key_bytes[key as usize]) + i64::from(request.value_bytes) - i64::from(keys.value_bytes(key));
+        let tenant = keys.tenant(key);
+        let access = Access {
+            tenant: TenantId(tenant as u16),
+            penalty_us: self.times.penalty_us[tenant] as f32,
+            ..Access::read(KeyHash::of(keys.name(key)), size.clamp(1, i64::from(u32::MAX)) as u32)
+        };
+        let ops: &[Op] = match request.operation {
+            Operation::Read | Operation::Scan => &[Op::Read],
+            Operation::Write => &[Op::Write],
+            Operation::ReadModifyWrite => &[Op::Read, Op::Write],
+            Operation::Delete => &[Op::Delete],
+        };
+        ops.iter().map(move |&op| access.with_op(op))
+    }
+}
+
 #[derive(Default)]
 struct Sums {
     latency_us: f64,
@@ -128,51 +182,21 @@ struct Sums {
     n_missed: u64,
 }
 
-/// Turns requests into the simulator's accesses.
-struct Accesses<'a> {
-    stream: &'a Stream,
-    key_bytes: &'a [u32],
-    times: &'a Times,
-}
-
-impl Accesses<'_> {
-    /// Performs one request and returns what it takes, in µs.
-    fn perform(&self, cache: &mut dyn Policy, request: &Request, sums: &mut Sums) -> f64 {
-        let read = |cache: &mut dyn Policy, sums: &mut Sums| {
-            let access = self.access(request, Op::Read);
-            let is_miss = cache.access(&access) == Outcome::Miss;
-            sums.n_read += 1;
-            sums.n_missed += u64::from(is_miss);
-            self.times.hit_us + if is_miss { f64::from(access.penalty_us) } else { 0.0 }
-        };
-        match request.operation {
-            Operation::Read | Operation::Scan => read(cache, sums),
-            Operation::Write => {
-                cache.access(&self.access(request, Op::Write));
-                self.times.write_us
-            }
-            Operation::ReadModifyWrite => {
-                let read_us = read(cache, sums);
-                cache.access(&self.access(request, Op::Write));
-                read_us + self.times.write_us
-            }
-            Operation::Delete => {
-                cache.access(&self.access(request, Op::Delete));
-                self.times.write_us
-            }
+impl Sums {
+    fn count(&mut self, access: &Access, times: &Times, is_miss: bool) {
+        let is_read = access.op == Op::Read;
+        self.latency_us += if is_read { times.hit_us } else { times.write_us };
+        self.n_read += u64::from(is_read);
+        if is_read && is_miss {
+            self.n_missed += 1;
+            self.latency_us += f64::from(access.penalty_us);
         }
     }
 
-    fn access(&self, request: &Request, op: Op) -> Access {
-        let (key, keys) = (request.key, &self.stream.keys);
-        // The server told the size with the last value; this one may be larger or smaller.
-        let size =
-            i64::from(self.key_bytes[key as usize]) + i64::from(request.value_bytes) - i64::from(keys.value_bytes(key));
-        let tenant = keys.tenant(key);
-        Access {
-            tenant: TenantId(tenant as u16),
-            penalty_us: self.times.penalty_us[tenant] as f32,
-            ..Access::read(KeyHash::of(keys.name(key)), size.clamp(1, i64::from(u32::MAX)) as u32).with_op(op)
+    fn prediction(&self, stream: &Stream) -> Prediction {
+        Prediction {
+            latency_us_mean: self.latency_us / stream.n_measured() as f64,
+            miss_ratio: self.n_missed as f64 / self.n_read.max(1) as f64,
         }
     }
 }
@@ -203,7 +227,11 @@ mod tests {
         let (stream, key_bytes) = (stream(workload), vec![1100; 2000]);
         let settings = [("tenure.window-requests".to_string(), "5000".to_string())];
         let capacity_bytes = (2000.0 * 1100.0 * share) as u64;
-        predict(&stream, system, &key_bytes, capacity_bytes, &times(), &settings).unwrap()
+        replayed(&stream, &key_bytes, &times()).predict(system, capacity_bytes, &settings).unwrap()
+    }
+
+    fn replayed<'a>(stream: &'a Stream, key_bytes: &'a [u32], times: &'a Times) -> Replayed<'a> {
+        Replayed { stream, key_bytes, times }
     }
 
     #[test]
@@ -223,10 +251,26 @@ mod tests {
     }
 
     #[test]
+    fn the_bound_is_below_every_policy_and_with_room_for_all_what_hits_and_writes_take() {
+        for workload in ["ycsb-a", "ycsb-c", "ycsb-f"] {
+            let (stream, key_bytes, times) = (stream(workload), [1100; 2000], times());
+            let bound = |share: f64| {
+                replayed(&stream, &key_bytes, &times).bound((2000.0 * 1100.0 * share) as u64).unwrap().latency_us_mean
+            };
+            for system in [&System::STOCK, &System::TENURE] {
+                let policy = predict_at(workload, system, 0.5).latency_us_mean;
+                assert!(bound(0.5) < policy, "{workload}: bound {}, {} {policy}", bound(0.5), system.label);
+            }
+            let with_room = predict_at(workload, &System::STOCK, 1.1).latency_us_mean;
+            assert!((bound(1.1) - with_room).abs() < 0.2 * with_room, "{workload}: {} {with_room}", bound(1.1));
+        }
+    }
+
+    #[test]
     fn settings_that_the_simulator_lacks_are_refused() {
         let settings = [("tenure.policy".to_string(), "lru".to_string())];
-        let error =
-            predict(&stream("ycsb-a"), &System::TENURE, &[1100; 2000], 1 << 20, &times(), &settings).unwrap_err();
+        let (stream, key_bytes, times) = (stream("ycsb-a"), [1100; 2000], times());
+        let error = replayed(&stream, &key_bytes, &times).predict(&System::TENURE, 1 << 20, &settings).unwrap_err();
         assert!(error.to_string().contains("tenure.policy"), "{error}");
         assert!(can_predict(&[System::TENURE], &[]).is_ok() && can_predict(&[System::TENURE], &settings).is_err());
         let unknown: System = "kredis-db-k5".parse().unwrap();

@@ -19,7 +19,7 @@ use crate::client::probe;
 use crate::comparison::{Compared, Comparison, Run};
 use crate::observation::Memory;
 use crate::paced::Paced;
-use crate::predict::{Prediction, Times, predict};
+use crate::predict::{Prediction, Replayed, Times};
 use crate::restart::Restart;
 use crate::statistics::Spread;
 use crate::system::Venue;
@@ -235,6 +235,8 @@ pub struct Summary {
     pub latency_against_first: Spread,
     /// What the simulator says, where it was asked.
     pub prediction: Option<Prediction>,
+    /// The least that any policy could come to with this memory for the keys, where the simulator was asked.
+    pub bound: Option<Prediction>,
 }
 
 impl Report {
@@ -283,13 +285,14 @@ impl Report {
         for (memory, limit) in comparison.memory.iter().enumerate() {
             let times = times_of_first(compared, memory).context("nothing to predict from: no read hit")?;
             let capacity_bytes = limit.maxmemory_bytes(compared.footprint, 1) - compared.footprint.empty_bytes;
+            let replayed = Replayed { stream: comparison.stream, key_bytes: &compared.key_bytes, times: &times };
+            let bound = replayed.bound(capacity_bytes)?;
             for (at, system) in comparison.systems.iter().enumerate() {
-                let (stream, settings) = (comparison.stream, &comparison.setup.settings);
                 let capacity_bytes = capacity_bytes.saturating_sub(module_bytes(compared, at, memory));
-                let prediction = predict(stream, system, &compared.key_bytes, capacity_bytes, &times, settings)?;
+                let prediction = replayed.predict(system, capacity_bytes, &comparison.setup.settings)?;
                 let is_meant = |s: &&mut Summary| s.system == system.label && s.memory == limit.to_string();
                 if let Some(summary) = self.summary.iter_mut().find(is_meant) {
-                    summary.prediction = Some(prediction);
+                    (summary.prediction, summary.bound) = (Some(prediction), Some(bound));
                 }
             }
         }
@@ -464,6 +467,7 @@ fn summarise(comparison: &Comparison, runs: &[RunFigures]) -> Vec<Summary> {
                 figures: values.into_iter().filter_map(|(name, all)| Some((name, Spread::of(all)?))).collect(),
                 latency_against_first,
                 prediction: None,
+                bound: None,
             });
         }
     }

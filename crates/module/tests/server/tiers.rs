@@ -515,7 +515,7 @@ impl Reader {
 #[test]
 fn settled_reads_are_watched_in_part() {
     let options = with_tiers("anon").set("tenure.watched-per-second", 100).set("tenure.window-requests", 5000);
-    on_every_server(&options, |server| {
+    on_oldest_and_newest(&options, |server| {
         wait_until_ready(server);
         let mut connection = server.connection().unwrap();
         fill(&mut connection, 4000, 4000);

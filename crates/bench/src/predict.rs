@@ -134,14 +134,22 @@ impl Replayed<'_> {
         let mut accesses: Vec<Access> = warm_up.iter().flat_map(|request| self.accesses(request)).collect();
         let warm_up = accesses.len();
         accesses.extend(measured.iter().flat_map(|request| self.accesses(request)));
-        let mut sums = Sums::default();
-        for access in &accesses[warm_up..] {
-            sums.count(access, self.times, false);
+        let report = bound(&Offline::new(accesses.into()), &[capacity_bytes], warm_up, 0.0).remove(0);
+        let latency_us_mean = self.with_misses_us(report.penalty_us_total);
+        Ok(Prediction { latency_us_mean, miss_ratio: report.read_miss_ratio })
+    }
+
+    /// The mean latency, in µs, of measured requests in which so many of each tenant's reads missed.
+    pub fn with_misses(&self, n_missed: &[f64]) -> f64 {
+        self.with_misses_us(n_missed.iter().zip(&self.times.penalty_us).map(|(n, penalty_us)| n * penalty_us).sum())
+    }
+
+    fn with_misses_us(&self, misses_us: f64) -> f64 {
+        let mut sums = Sums { latency_us: misses_us, ..Sums::default() };
+        for access in self.stream.requests[self.stream.n_warmup..].iter().flat_map(|request| self.accesses(request)) {
+            sums.count(&access, self.times, false);
         }
-        let offline = Offline::new(accesses.into());
-        let report = bound(&offline, &[capacity_bytes], warm_up, 0.0).remove(0);
-        sums.latency_us += report.penalty_us_total;
-        Ok(Prediction { miss_ratio: report.read_miss_ratio, ..sums.prediction(self.stream) })
+        sums.prediction(self.stream).latency_us_mean
     }
 
     fn check(&self) -> anyhow::Result<()> {

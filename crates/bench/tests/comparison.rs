@@ -99,9 +99,11 @@ fn stock_misses_as_its_memory_says_and_misses_take_the_delay() {
     assert!((3_000_000..6_000_000).contains(&footprint.keys_bytes), "{footprint:?}");
     assert_eq!(report.runs.len(), 4);
     for summary in &report.summary {
-        let (measured, predicted) = (summary.figures["miss_ratio"].median, summary.prediction.unwrap().miss_ratio);
+        let (prediction, bound) = (summary.prediction.unwrap(), summary.bound.unwrap());
+        let (measured, predicted) = (summary.figures["miss_ratio"].median, prediction.miss_ratio);
         // In a run of a few seconds the server's clock, which ticks once a second, tells few keys apart.
         assert!((measured - predicted).abs() < 0.12, "{}: measured {measured}, predicted {predicted}", summary.memory);
+        assert!(bound.latency_us_mean <= prediction.latency_us_mean, "{}: {bound}, {prediction}", summary.memory);
     }
     for run in &report.runs {
         let (figures, is_small) = (&run.figures, run.memory == "20%");
@@ -251,7 +253,9 @@ fn a_report_has_a_table_json_and_plots() {
         }
     }
     let table = std::fs::read_to_string(folder.path().join("report.txt")).unwrap();
-    assert!(table.contains("stock") && table.contains("miss ratio") && table.contains("30%"), "{table}");
+    for part in ["stock", "miss ratio", "30%", "bound", "gap closed"] {
+        assert!(table.contains(part), "no {part}: {table}");
+    }
 }
 
 #[test]

@@ -79,7 +79,7 @@ pub struct Arguments {
     resize: bool,
 
     /// Replays the same requests through the simulator with the measured times, and prints its prediction beside each
-    /// result.
+    /// result, and how much of the gap between the first system and the offline bound each closes.
     #[arg(long)]
     predict: bool,
 

@@ -4,7 +4,13 @@
 //! each 10 µs. In others each read of every other key is three or ten, 1 µs apart, of 1,000 µs each, and the next comes
 //! 100 µs after the first. The first fifth warms up. `unaware` is Tenure's own policy where a miss counts as what it
 //! costs whoever asks first. Run: `cargo run --locked --release -p tenure-sim --example delayed`; it takes a minute.
+//!
+//! With a folder as argument it writes traces there instead, for `tenure bench`: `equal.csv` and `drift.csv`, ten reads
+//! at once, of 20,000 keys of 10 KB, 600,000 reads each. Such a cache is large beside what a server and Tenure take.
 
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
 use std::sync::Arc;
 
 use tenure_core::access::Access;
@@ -37,10 +43,34 @@ const AT_ONCE_US: f32 = 1000.0;
 const MEMORY: [u64; 3] = [5, 10, 40];
 const POLICIES: [&str; 4] = ["redis", "gdsf", "va-cdh", "tenure"];
 
-fn main() {
+/// Of the traces for servers.
+const SERVED_KEYS: u64 = 20_000;
+const SERVED_READS: u64 = 600_000;
+const SERVED_BYTES: u32 = 10_000;
+
+fn main() -> io::Result<()> {
+    match std::env::args().nth(1) {
+        Some(folder) => [Stream::Equal, Stream::Drift].iter().try_for_each(|&one| write_trace(one, Path::new(&folder))),
+        None => {
+            print_table();
+            Ok(())
+        }
+    }
+}
+
+fn write_trace(stream: Stream, folder: &Path) -> io::Result<()> {
+    let mut out = BufWriter::new(File::create(folder.join(format!("{}.csv", stream.name())))?);
+    writeln!(out, "time_s,key,op,size,tenant")?;
+    for access in reads(stream, SERVED_KEYS, SERVED_READS, 100, 10) {
+        writeln!(out, "{:.6},{:016x},get,{SERVED_BYTES},all", access.time_us as f64 / 1e6, access.key.0)?;
+    }
+    out.flush()
+}
+
+fn print_table() {
     println!("stream       apart  at once policy    delayed     5 %    10 %    40 %");
     for (stream, apart_us, at_once) in CASES {
-        let accesses = accesses(stream, apart_us, at_once);
+        let accesses = reads(stream, KEYS, READS, apart_us, at_once).collect();
         let mut rows = replay(&accesses, &POLICIES, true);
         rows.extend(replay(&accesses, &["tenure"], false));
         let (redis, others) = rows.split_at(MEMORY.len());
@@ -56,13 +86,14 @@ fn main() {
     }
 }
 
-fn accesses(stream: Stream, apart_us: u64, at_once: u64) -> Arc<[Access]> {
-    let reads = |(i, access): (u64, Access)| {
+/// The first `n_reads` of a stream in which every other key is read so often at once.
+fn reads(stream: Stream, keys: u64, n_reads: u64, apart_us: u64, at_once: u64) -> impl Iterator<Item = Access> {
+    let several = move |(i, access): (u64, Access)| {
         let n = if backend_of(access.key, 2) == 0 { 1 } else { at_once };
         let penalty_us = if at_once > 1 { AT_ONCE_US } else { access.penalty_us };
         (0..n).map(move |later| Access { time_us: i * apart_us + later, penalty_us, ..access })
     };
-    (0..).zip(stream.accesses(KEYS, READS, 1)).flat_map(reads).take(READS as usize).collect()
+    (0..).zip(stream.accesses(keys, n_reads, 1)).flat_map(several).take(n_reads as usize)
 }
 
 /// These policies, each at all sizes of memory; Tenure's own counts what all wait, or doesn't.

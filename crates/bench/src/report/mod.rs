@@ -237,6 +237,20 @@ pub struct Summary {
     pub prediction: Option<Prediction>,
     /// The least that any policy could come to with this memory for the keys, where the simulator was asked.
     pub bound: Option<Prediction>,
+    /// How far it is on the way from the first system to the bound, where the simulator was asked.
+    pub gap_closed: Option<GapClosed>,
+}
+
+/// Shares of the gap in mean latency between the first system (0) and the bound (1); not finite where there is none.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct GapClosed {
+    /// As measured.
+    pub latency: f64,
+    /// By the measured misses alone, each at what the first system's misses of that tenant take: clients that wait
+    /// less ask more, and so wait longer for the processor at each hit.
+    pub misses: f64,
+    /// As predicted.
+    pub predicted: f64,
 }
 
 impl Report {
@@ -287,13 +301,19 @@ impl Report {
             let capacity_bytes = limit.maxmemory_bytes(compared.footprint, 1) - compared.footprint.empty_bytes;
             let replayed = Replayed { stream: comparison.stream, key_bytes: &compared.key_bytes, times: &times };
             let bound = replayed.bound(capacity_bytes)?;
+            let mut first = None;
             for (at, system) in comparison.systems.iter().enumerate() {
                 let capacity_bytes = capacity_bytes.saturating_sub(module_bytes(compared, at, memory));
                 let prediction = replayed.predict(system, capacity_bytes, &comparison.setup.settings)?;
                 let is_meant = |s: &&mut Summary| s.system == system.label && s.memory == limit.to_string();
-                if let Some(summary) = self.summary.iter_mut().find(is_meant) {
-                    (summary.prediction, summary.bound) = (Some(prediction), Some(bound));
-                }
+                let Some(summary) = self.summary.iter_mut().find(is_meant) else { continue };
+                let measured_us = summary.figures.get("latency_us_mean").map_or(f64::NAN, |spread| spread.median);
+                let by_misses_us = replayed.with_misses(&misses(compared, at, memory));
+                let all_us = [measured_us, by_misses_us, prediction.latency_us_mean];
+                let first_us = *first.get_or_insert(all_us);
+                let closed = |i: usize| (first_us[i] - all_us[i]) / (first_us[i] - bound.latency_us_mean);
+                summary.gap_closed = Some(GapClosed { latency: closed(0), misses: closed(1), predicted: closed(2) });
+                (summary.prediction, summary.bound) = (Some(prediction), Some(bound));
             }
         }
         Ok(())
@@ -421,6 +441,14 @@ fn module_bytes(compared: &Compared, system: usize, memory: usize) -> u64 {
     bytes.iter().sum::<u64>() / bytes.len().max(1) as u64
 }
 
+/// By tenant, the keys that a run of a system missed at one memory size, the mean of its repetitions.
+fn misses(compared: &Compared, system: usize, memory: usize) -> Vec<f64> {
+    let runs: Vec<_> = compared.runs.iter().filter(|run| run.system == system && run.memory == memory).collect();
+    let tenants = runs.first().map_or(0, |run| run.measurement.recorder.tenants().len());
+    let missed = |tenant: usize| runs.iter().map(move |run| run.measurement.recorder.tenants()[tenant].n_missed);
+    (0..tenants).map(|tenant| missed(tenant).sum::<u64>() as f64 / runs.len() as f64).collect()
+}
+
 /// The measured times of the first system at one memory size, all repetitions together.
 fn times_of_first(compared: &Compared, memory: usize) -> Option<Times> {
     let mut runs = compared.runs.iter().filter(|run| run.system == 0 && run.memory == memory);
@@ -468,6 +496,7 @@ fn summarise(comparison: &Comparison, runs: &[RunFigures]) -> Vec<Summary> {
                 latency_against_first,
                 prediction: None,
                 bound: None,
+                gap_closed: None,
             });
         }
     }

@@ -134,51 +134,39 @@ pub(super) fn median_of(values: impl Iterator<Item = Option<f64>>, show: fn(f64)
     Spread::of(values.flatten()).map_or("–".to_string(), |spread| show(spread.median))
 }
 
-/// What the simulator says beside what was measured. Each system's gap closed is its way from the first system to the
-/// bound, the latter by the simulator in either case.
+/// What the simulator says beside what was measured.
 fn predictions(report: &Report) -> String {
-    let header = [
-        "memory",
-        "system",
-        "mean",
-        "predicted",
-        "measured over predicted",
-        "miss ratio",
-        "predicted",
-        "gap closed",
-        "predicted",
-    ];
-    let mut rows = vec![header.map(str::to_string).to_vec()];
-    let mut first: Option<(&str, f64, f64)> = None;
+    let header = ["memory", "system", "mean", "predicted", "measured over predicted", "miss ratio", "predicted"];
+    let gap = ["gap closed", "by misses alone", "predicted"];
+    let mut rows = vec![header.into_iter().chain(gap).map(str::to_string).collect::<Vec<_>>()];
+    let mut bound_of = None;
     for summary in &report.summary {
         let (Some(prediction), Some(bound)) = (summary.prediction, summary.bound) else { continue };
-        let (mean, predicted) = (figure(summary, "latency_us_mean").median, prediction.latency_us_mean);
-        let (_, first_mean, first_predicted) = match first {
-            Some(first) if first.0 == summary.memory => first,
-            _ => {
-                let (latency, misses) = (number(bound.latency_us_mean), ratio4(bound.miss_ratio));
-                let row = [&summary.memory, "bound", "–", &latency, "–", "–", &misses, "–", "100.0%"];
-                rows.push(row.map(str::to_string).to_vec());
-                *first.insert((&summary.memory, mean, predicted))
-            }
-        };
-        let closed = |first: f64, this: f64| match (first - this) / (first - bound.latency_us_mean) {
-            share if share.is_finite() => format!("{:.1}%", share * 100.0),
-            _ => "–".to_string(),
-        };
-        rows.push(vec![
+        if bound_of.replace(&summary.memory) != Some(&summary.memory) {
+            let (latency, misses) = (number(bound.latency_us_mean), ratio4(bound.miss_ratio));
+            let row = [&summary.memory, "bound", "–", &latency, "–", "–", &misses, "–", "–", "100.0%"];
+            rows.push(row.map(str::to_string).to_vec());
+        }
+        let mean = figure(summary, "latency_us_mean").median;
+        let mut row = vec![
             summary.memory.clone(),
             summary.system.clone(),
             number(mean),
-            number(predicted),
-            change(mean / predicted),
+            number(prediction.latency_us_mean),
+            change(mean / prediction.latency_us_mean),
             ratio4(figure(summary, "miss_ratio").median),
             ratio4(prediction.miss_ratio),
-            closed(first_mean, mean),
-            closed(first_predicted, predicted),
-        ]);
+        ];
+        let shares = summary.gap_closed.map(|gap| [gap.latency, gap.misses, gap.predicted].map(percent));
+        row.extend(shares.into_iter().flatten());
+        rows.push(row);
     }
     columns(&rows)
+}
+
+/// A share as a percentage.
+fn percent(share: f64) -> String {
+    if share.is_finite() { format!("{:.1}%", share * 100.0) } else { "–".to_string() }
 }
 
 pub(super) fn runs_of<'a>(report: &'a Report, summary: &'a Summary) -> impl Iterator<Item = &'a RunFigures> {

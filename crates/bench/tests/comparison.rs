@@ -103,7 +103,9 @@ fn stock_misses_as_its_memory_says_and_misses_take_the_delay() {
         let (measured, predicted) = (summary.figures["miss_ratio"].median, prediction.miss_ratio);
         // In a run of a few seconds the server's clock, which ticks once a second, tells few keys apart.
         assert!((measured - predicted).abs() < 0.12, "{}: measured {measured}, predicted {predicted}", summary.memory);
-        assert!(bound.latency_us_mean <= prediction.latency_us_mean, "{}: {bound}, {prediction}", summary.memory);
+        // With room for all the two are the same, but for rounding.
+        let bound_us = bound.latency_us_mean / (1.0 + 1e-9);
+        assert!(bound_us < prediction.latency_us_mean, "{}: {bound}, {prediction}", summary.memory);
     }
     for run in &report.runs {
         let (figures, is_small) = (&run.figures, run.memory == "20%");

@@ -8,7 +8,7 @@ use tenure_bench::comparison::{Compared, Comparison, MemoryLimit};
 use tenure_bench::full_cache::{FullCache, Load};
 use tenure_bench::no_harm::NoHarm;
 use tenure_bench::placement::Placement;
-use tenure_bench::report::Report;
+use tenure_bench::report::{Report, Simulated};
 use tenure_bench::restart::restart;
 use tenure_bench::system::{Clustering, Setup, System};
 use tenure_bench::tiers::{Placing, TierPrice};
@@ -99,13 +99,15 @@ fn stock_misses_as_its_memory_says_and_misses_take_the_delay() {
     assert!((3_000_000..6_000_000).contains(&footprint.keys_bytes), "{footprint:?}");
     assert_eq!(report.runs.len(), 4);
     for summary in &report.summary {
-        let (prediction, bound) = (summary.prediction.unwrap(), summary.bound.unwrap());
+        let Simulated { prediction, bound, gap_closed } = summary.simulated.unwrap();
         let (measured, predicted) = (summary.figures["miss_ratio"].median, prediction.miss_ratio);
         // In a run of a few seconds the server's clock, which ticks once a second, tells few keys apart.
         assert!((measured - predicted).abs() < 0.12, "{}: measured {measured}, predicted {predicted}", summary.memory);
         // With room for all the two are the same, but for rounding.
         let bound_us = bound.latency_us_mean / (1.0 + 1e-9);
         assert!(bound_us < prediction.latency_us_mean, "{}: {bound}, {prediction}", summary.memory);
+        let is_there = gap_closed.predicted == 0.0;
+        assert_eq!(is_there, summary.memory == "20%", "it is the first system itself: {gap_closed:?}");
     }
     for run in &report.runs {
         let (figures, is_small) = (&run.figures, run.memory == "20%");

@@ -9,10 +9,11 @@
 //! at once, of 20,000 keys of 10 KB, 600,000 reads each. Such a cache is large beside what a server and Tenure take.
 
 use std::fs::File;
-use std::io::{self, BufWriter, Write};
+use std::io::{BufWriter, Write};
 use std::path::Path;
 use std::sync::Arc;
 
+use anyhow::Context;
 use tenure_core::access::Access;
 use tenure_core::policy::partitioned::PlanConfig;
 use tenure_sim::costs::backend_of;
@@ -48,7 +49,7 @@ const SERVED_KEYS: u64 = 20_000;
 const SERVED_READS: u64 = 600_000;
 const SERVED_BYTES: u32 = 10_000;
 
-fn main() -> io::Result<()> {
+fn main() -> anyhow::Result<()> {
     match std::env::args().nth(1) {
         Some(folder) => [Stream::Equal, Stream::Drift].iter().try_for_each(|&one| write_trace(one, Path::new(&folder))),
         None => {
@@ -58,13 +59,14 @@ fn main() -> io::Result<()> {
     }
 }
 
-fn write_trace(stream: Stream, folder: &Path) -> io::Result<()> {
-    let mut out = BufWriter::new(File::create(folder.join(format!("{}.csv", stream.name())))?);
+fn write_trace(stream: Stream, folder: &Path) -> anyhow::Result<()> {
+    let path = folder.join(format!("{}.csv", stream.name()));
+    let mut out = BufWriter::new(File::create(&path).with_context(|| path.display().to_string())?);
     writeln!(out, "time_s,key,op,size,tenant")?;
     for access in reads(stream, SERVED_KEYS, SERVED_READS, 100, 10) {
         writeln!(out, "{:.6},{:016x},get,{SERVED_BYTES},all", access.time_us as f64 / 1e6, access.key.0)?;
     }
-    out.flush()
+    Ok(out.flush()?)
 }
 
 fn print_table() {

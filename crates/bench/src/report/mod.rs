@@ -21,7 +21,7 @@ use crate::observation::Memory;
 use crate::paced::Paced;
 use crate::predict::{Prediction, Replayed, Times};
 use crate::restart::Restart;
-use crate::statistics::Spread;
+use crate::statistics::{Recorder, Spread};
 use crate::system::Venue;
 use crate::timeline::Point;
 
@@ -234,23 +234,39 @@ pub struct Summary {
     /// Mean latency over that of the first system, in the same repetition; below 1 is faster.
     pub latency_against_first: Spread,
     /// What the simulator says, where it was asked.
-    pub prediction: Option<Prediction>,
-    /// The least that any policy could come to with this memory for the keys, where the simulator was asked.
-    pub bound: Option<Prediction>,
-    /// How far it is on the way from the first system to the bound, where the simulator was asked.
-    pub gap_closed: Option<GapClosed>,
+    #[serde(flatten)]
+    pub simulated: Option<Simulated>,
 }
 
-/// Shares of the gap in mean latency between the first system (0) and the bound (1); not finite where there is none.
+/// What the simulator says of one system at one memory size.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Simulated {
+    /// Of the system itself.
+    pub prediction: Prediction,
+    /// The least that any policy could come to with all of this memory for the keys.
+    pub bound: Prediction,
+    /// How far the system is on the way from the first system to the bound.
+    pub gap_closed: GapClosed,
+}
+
+/// Shares of the gap in mean latency between the first system (0) and the bound (1); NaN where there is hardly one.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct GapClosed {
     /// As measured.
     pub latency: f64,
-    /// By the measured misses alone, each at what the first system's misses of that tenant take: clients that wait
-    /// less ask more, and so wait longer for the processor at each hit.
+    /// By the measured misses alone, as if all else took as long as with the first system.
     pub misses: f64,
     /// As predicted.
     pub predicted: f64,
+}
+
+/// A gap of less than this share of the first system's latency is none.
+const GAP_MIN: f64 = 0.01;
+
+/// How far `this` is from `first` to `bound`, all in µs.
+fn gap_closed(first: f64, this: f64, bound: f64) -> f64 {
+    let gap = first - bound;
+    if gap > GAP_MIN * first { (first - this) / gap } else { f64::NAN }
 }
 
 impl Report {
@@ -297,7 +313,8 @@ impl Report {
     /// When the simulator cannot replay the workload, the system or a setting.
     pub fn add_predictions(&mut self, comparison: &Comparison, compared: &Compared) -> anyhow::Result<()> {
         for (memory, limit) in comparison.memory.iter().enumerate() {
-            let times = times_of_first(compared, memory).context("nothing to predict from: no read hit")?;
+            let times = recorded(compared, 0, memory).and_then(|first| Times::of(first.tenants()));
+            let times = times.context("nothing to predict from: no read hit")?;
             let capacity_bytes = limit.maxmemory_bytes(compared.footprint, 1) - compared.footprint.empty_bytes;
             let replayed = Replayed { stream: comparison.stream, key_bytes: &compared.key_bytes, times: &times };
             let bound = replayed.bound(capacity_bytes)?;
@@ -311,9 +328,9 @@ impl Report {
                 let by_misses_us = replayed.with_misses(&misses(compared, at, memory));
                 let all_us = [measured_us, by_misses_us, prediction.latency_us_mean];
                 let first_us = *first.get_or_insert(all_us);
-                let closed = |i: usize| (first_us[i] - all_us[i]) / (first_us[i] - bound.latency_us_mean);
-                summary.gap_closed = Some(GapClosed { latency: closed(0), misses: closed(1), predicted: closed(2) });
-                (summary.prediction, summary.bound) = (Some(prediction), Some(bound));
+                let closed = |i: usize| gap_closed(first_us[i], all_us[i], bound.latency_us_mean);
+                let gap_closed = GapClosed { latency: closed(0), misses: closed(1), predicted: closed(2) };
+                summary.simulated = Some(Simulated { prediction, bound, gap_closed });
             }
         }
         Ok(())
@@ -434,29 +451,31 @@ fn run_figures(comparison: &Comparison, run: &Run) -> RunFigures {
     }
 }
 
+/// The runs of a system at one memory size.
+fn runs_of(compared: &Compared, system: usize, memory: usize) -> impl Iterator<Item = &Run> {
+    compared.runs.iter().filter(move |run| run.system == system && run.memory == memory)
+}
+
 /// What the module's own memory takes of the limit, in the mean of a system's runs.
 fn module_bytes(compared: &Compared, system: usize, memory: usize) -> u64 {
-    let runs = compared.runs.iter().filter(|run| run.system == system && run.memory == memory);
+    let runs = runs_of(compared, system, memory);
     let bytes: Vec<u64> = runs.map(|run| run.measurement.observed.memory.module_bytes).collect();
     bytes.iter().sum::<u64>() / bytes.len().max(1) as u64
 }
 
-/// By tenant, the keys that a run of a system missed at one memory size, the mean of its repetitions.
+/// By tenant, the keys that a system missed, in the mean of its runs.
 fn misses(compared: &Compared, system: usize, memory: usize) -> Vec<f64> {
-    let runs: Vec<_> = compared.runs.iter().filter(|run| run.system == system && run.memory == memory).collect();
-    let tenants = runs.first().map_or(0, |run| run.measurement.recorder.tenants().len());
-    let missed = |tenant: usize| runs.iter().map(move |run| run.measurement.recorder.tenants()[tenant].n_missed);
-    (0..tenants).map(|tenant| missed(tenant).sum::<u64>() as f64 / runs.len() as f64).collect()
+    let n_runs = runs_of(compared, system, memory).count() as f64;
+    let sums = recorded(compared, system, memory);
+    sums.iter().flat_map(Recorder::tenants).map(|tenant| tenant.n_missed as f64 / n_runs).collect()
 }
 
-/// The measured times of the first system at one memory size, all repetitions together.
-fn times_of_first(compared: &Compared, memory: usize) -> Option<Times> {
-    let mut runs = compared.runs.iter().filter(|run| run.system == 0 && run.memory == memory);
+/// What was recorded of a system at one memory size, all its runs together; `None` without a run.
+fn recorded(compared: &Compared, system: usize, memory: usize) -> Option<Recorder> {
+    let mut runs = runs_of(compared, system, memory);
     let mut sums = runs.next()?.measurement.recorder.clone();
-    for run in runs {
-        sums.merge(&run.measurement.recorder);
-    }
-    Times::of(sums.tenants())
+    runs.for_each(|run| sums.merge(&run.measurement.recorder));
+    Some(sums)
 }
 
 impl Figures {
@@ -494,11 +513,24 @@ fn summarise(comparison: &Comparison, runs: &[RunFigures]) -> Vec<Summary> {
                 maxmemory_bytes: own[0].maxmemory_bytes,
                 figures: values.into_iter().filter_map(|(name, all)| Some((name, Spread::of(all)?))).collect(),
                 latency_against_first,
-                prediction: None,
-                bound: None,
-                gap_closed: None,
+                simulated: None,
             });
         }
     }
     summary
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_gap_closed_is_a_share_of_what_there_is_to_win() {
+        assert_eq!(gap_closed(100.0, 70.0, 60.0), 0.75);
+        assert_eq!([gap_closed(100.0, 100.0, 60.0), gap_closed(100.0, 60.0, 60.0)], [0.0, 1.0]);
+        assert_eq!(gap_closed(100.0, 120.0, 60.0), -0.5, "worse than the first");
+        for bound in [99.5, 100.0, 100.5] {
+            assert!(gap_closed(100.0, 90.0, bound).is_nan(), "nothing to win: {bound}");
+        }
+    }
 }

@@ -2,7 +2,7 @@
 
 use tenure_core::units::format_bytes;
 
-use super::{Report, RunFigures, Summary, paced, restart};
+use super::{Report, RunFigures, Simulated, Summary, paced, restart};
 use crate::statistics::Spread;
 
 /// With more tenants than this only the sums are printed; JSON has them all.
@@ -12,7 +12,7 @@ pub(super) fn table(report: &Report) -> String {
     let mut parts = vec![conditions(report), latencies(report), costs(report), tenants(report)];
     parts.extend(paced::tables(report));
     parts.extend(restart::table(report));
-    if report.summary.iter().any(|summary| summary.prediction.is_some()) {
+    if report.summary.iter().any(|summary| summary.simulated.is_some()) {
         parts.push(predictions(report));
     }
     parts.join("\n")
@@ -136,19 +136,19 @@ pub(super) fn median_of(values: impl Iterator<Item = Option<f64>>, show: fn(f64)
 
 /// What the simulator says beside what was measured.
 fn predictions(report: &Report) -> String {
-    let header = ["memory", "system", "mean", "predicted", "measured over predicted", "miss ratio", "predicted"];
-    let gap = ["gap closed", "by misses alone", "predicted"];
-    let mut rows = vec![header.into_iter().chain(gap).map(str::to_string).collect::<Vec<_>>()];
+    let latency = ["memory", "system", "mean", "predicted", "measured over predicted"];
+    let others = ["miss ratio", "predicted", "gap closed", "by misses alone", "predicted"];
+    let mut rows = vec![[latency, others].concat().into_iter().map(str::to_string).collect::<Vec<_>>()];
     let mut bound_of = None;
     for summary in &report.summary {
-        let (Some(prediction), Some(bound)) = (summary.prediction, summary.bound) else { continue };
+        let Some(Simulated { prediction, bound, gap_closed }) = summary.simulated else { continue };
         if bound_of.replace(&summary.memory) != Some(&summary.memory) {
             let (latency, misses) = (number(bound.latency_us_mean), ratio4(bound.miss_ratio));
             let row = [&summary.memory, "bound", "–", &latency, "–", "–", &misses, "–", "–", "100.0%"];
             rows.push(row.map(str::to_string).to_vec());
         }
         let mean = figure(summary, "latency_us_mean").median;
-        let mut row = vec![
+        rows.push(vec![
             summary.memory.clone(),
             summary.system.clone(),
             number(mean),
@@ -156,10 +156,10 @@ fn predictions(report: &Report) -> String {
             change(mean / prediction.latency_us_mean),
             ratio4(figure(summary, "miss_ratio").median),
             ratio4(prediction.miss_ratio),
-        ];
-        let shares = summary.gap_closed.map(|gap| [gap.latency, gap.misses, gap.predicted].map(percent));
-        row.extend(shares.into_iter().flatten());
-        rows.push(row);
+            percent(gap_closed.latency),
+            percent(gap_closed.misses),
+            percent(gap_closed.predicted),
+        ]);
     }
     columns(&rows)
 }

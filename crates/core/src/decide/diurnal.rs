@@ -328,7 +328,7 @@ fn explained(counts: &[u32], swing: &Swing, stretches: &[Stretch]) -> f64 {
     let taken = |&count: &u32| f64::from(count).clamp(swing.low - swing.width(), swing.high + swing.width());
     let is_high = |i: usize| {
         let after = stretches.partition_point(|stretch| stretch.begin <= i);
-        stretches[after.saturating_sub(1)].is_high
+        stretches[after - 1].is_high
     };
     let told = || counts.iter().map(taken).enumerate().skip(first.begin);
     let mut levels = [(0.0, 0.0); 2];

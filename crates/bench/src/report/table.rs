@@ -144,7 +144,7 @@ fn predictions(report: &Report) -> String {
         let Some(Simulated { prediction, bound, gap_closed }) = summary.simulated else { continue };
         if bound_of.replace(&summary.memory) != Some(&summary.memory) {
             let (latency, misses) = (number(bound.latency_us_mean), ratio4(bound.miss_ratio));
-            let row = [&summary.memory, "bound", "–", &latency, "–", "–", &misses, "–", "–", "100.0%"];
+            let row = [&summary.memory, "bound", "–", &latency, "–", "–", &misses, "–", "–", "–"];
             rows.push(row.map(str::to_string).to_vec());
         }
         let mean = figure(summary, "latency_us_mean").median;

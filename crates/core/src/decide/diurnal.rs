@@ -321,8 +321,8 @@ fn period(stretches: &[Stretch], now: usize, delay: usize) -> Option<usize> {
 }
 
 /// The share of the variance of the counts that high and low explain (the correlation ratio), 0 to 1. What comes before
-/// the first stretch is neither. Counts further out than the swing is wide are taken for that, lest one burst be most of
-/// the variance.
+/// the first stretch is neither. Counts further out than the swing is wide are taken for that, lest one burst be most
+/// of the variance.
 fn explained(counts: &[u32], swing: &Swing, stretches: &[Stretch]) -> f64 {
     let Some(first) = stretches.first() else { return 0.0 };
     let taken = |&count: &u32| f64::from(count).clamp(swing.low - swing.width(), swing.high + swing.width());

@@ -8,7 +8,7 @@
 
 use std::fmt;
 
-use tenure_core::access::Access;
+use tenure_core::access::{Access, Op};
 use tenure_core::random::Random;
 use tenure_core::units::KeyHash;
 
@@ -32,6 +32,13 @@ const TWICE_AFTER: u64 = 101;
 /// Bursts of dying keys are each as long, come after nine times as many accesses, and have each key three times.
 const DYING_BURST: u64 = 20_000;
 const DYING_KEYS: u64 = 200;
+/// Requests of a session, one with another.
+const SESSION_REQUESTS: u64 = 12;
+/// A post of the feed is new after so many requests, and how fast interest in posts falls with their age.
+const POST_REQUESTS: u64 = 10;
+const INTEREST: f64 = 0.6;
+/// So often all keys are renamed.
+const RENAMED: u64 = 6;
 
 /// What a stream is made for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,13 +72,21 @@ pub enum Stream {
     /// A quarter of the requests are for small keys at ten times the price that never come again, half for large
     /// cheap ones that live.
     LargeLive,
+    /// An eighth of the keys are sessions that are asked for evenly. Each ends after some time and another begins.
+    Sessions,
+    /// What is asked for is what is new: the chance falls with a power of a post's age.
+    Feed,
+    /// All keys are renamed five times, as where a name has a version or an hour in it.
+    Renamed,
+    /// Each key is written once, then the half that was written last is read evenly.
+    Load,
     /// One price.
     Equal,
 }
 
 impl Stream {
     /// All of them.
-    pub const ALL: [Stream; 13] = [
+    pub const ALL: [Stream; 17] = [
         Stream::DearBurst,
         Stream::Burst,
         Stream::DearBursts,
@@ -84,6 +99,10 @@ impl Stream {
         Stream::TwiceDead,
         Stream::DyingBursts,
         Stream::LargeLive,
+        Stream::Sessions,
+        Stream::Feed,
+        Stream::Renamed,
+        Stream::Load,
         Stream::Equal,
     ];
 
@@ -102,6 +121,10 @@ impl Stream {
             Stream::TwiceDead => "twice-dead",
             Stream::DyingBursts => "dying-bursts",
             Stream::LargeLive => "large-live",
+            Stream::Sessions => "sessions",
+            Stream::Feed => "feed",
+            Stream::Renamed => "renamed",
+            Stream::Load => "load",
             Stream::Equal => "equal",
         }
     }
@@ -116,7 +139,7 @@ impl Stream {
         }
     }
 
-    /// Its `n` reads, over `keys` keys and those that never come again.
+    /// Its `n` accesses, over `keys` keys and those that never come again: reads, but for those that load.
     pub fn accesses(self, keys: u64, n: u64, seed: u64) -> Vec<Access> {
         let (zipf, mut random) = (Zipf::new(keys, ALPHA), Random::new(seed));
         (0..n)
@@ -132,7 +155,9 @@ impl Stream {
                     Stream::Equal => PENALTIES_US[1],
                     _ => PENALTIES_US[backend_of(key, 2) ^ swapped],
                 };
-                Access { penalty_us: penalty_us.unwrap_or(own_us), time_us: i, ..Access::read(key, SIZE_BYTES) }
+                let op = if self == Stream::Load && i < keys { Op::Write } else { Op::Read };
+                let penalty_us = penalty_us.unwrap_or(own_us);
+                Access { penalty_us, time_us: i, op, ..Access::read(key, SIZE_BYTES) }
             })
             .collect()
     }
@@ -183,6 +208,20 @@ impl Stream {
             Stream::Loop => (i % keys, None),
             Stream::Phases => ((zipf.next(random) + i * 4 / n * (keys / 4)) % keys, None),
             Stream::Drift => ((zipf.next(random) + i / 10) % keys, None),
+            Stream::Sessions => {
+                let sessions = keys / 8;
+                let session = random.below(sessions);
+                // One ends after the other, all of them once within their requests.
+                let generation = (i + session * SESSION_REQUESTS) / (sessions * SESSION_REQUESTS);
+                (generation * sessions + session, None)
+            }
+            Stream::Feed => {
+                let drawn = (1 + random.below(1 << 20)) as f64 / f64::from(1 << 20);
+                ((keys + i / POST_REQUESTS).saturating_sub(drawn.powf(-1.0 / INTEREST) as u64), None)
+            }
+            Stream::Renamed => (zipf.next(random) + i * RENAMED / n * keys, None),
+            Stream::Load if i < keys => (i, None),
+            Stream::Load => (keys / 2 + random.below(keys / 2), None),
             _ => (zipf.next(random), None),
         }
     }

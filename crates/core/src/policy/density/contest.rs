@@ -33,7 +33,7 @@ const PARTS: [(Ranking, Tail); RIVALS] = [
     (Ranking::Steady, Tail::Learned),
 ];
 /// Who ranks until another is ahead.
-pub(super) const FIRST: (Ranking, Tail) = (Ranking::Steady, Tail::Others);
+const FIRST: (Ranking, Tail) = (Ranking::Steady, Tail::Others);
 const RIVALS: usize = Ranking::ALL.len() + 1;
 /// What a window weighs one window later.
 const DECAY: f64 = 0.7;
@@ -41,8 +41,10 @@ const DECAY: f64 = 0.7;
 const GAIN_MIN: f64 = 0.03;
 /// … and by so many standard errors.
 const ERRORS_MIN: f64 = 3.0;
-/// Windows that all caches evicted in before anything is believed: who evicts the cheap first pays at once and is
-/// paid later.
+/// Before anything is believed each cache has evicted so much of its capacity: who evicts the cheap first pays at once
+/// and is paid later…
+const TURNOVER_MIN: f32 = 0.25;
+/// … or all have evicted in more full windows than these: of large caches little goes.
 const WINDOWS_MIN: u32 = 3;
 
 /// What was learned, with each of [`Tail::ALL`].
@@ -54,7 +56,7 @@ pub struct Contest {
     keys: SharedKeys,
     rivals: [Rival; RIVALS],
     chosen: (Ranking, Tail),
-    /// Windows in which all have evicted.
+    /// Full windows in which all have evicted.
     windows: u32,
 }
 
@@ -69,7 +71,7 @@ impl Contest {
             held: Places::default(),
             ages: GreedyAges::growing(step_ticks),
             cost_us: [0.0; STRATA],
-            has_evicted: false,
+            turnover: 0.0,
             random: Random::new(seed),
             candidates: Candidates::new(),
         };
@@ -116,11 +118,13 @@ impl Contest {
         self.chosen = (ranking, Tail::Others);
     }
 
-    /// Ends a window: the ranking to evict by until the next ends, and by which table.
-    pub fn end_window(&mut self) -> (Ranking, Tail) {
+    /// Ends a window, of full length or one of the short ones at the beginning: the ranking to evict by until the next
+    /// ends, and by which table.
+    pub fn end_window(&mut self, is_full: bool) -> (Ranking, Tail) {
+        let all_evicted = |at_least: f32| self.rivals.iter().all(|rival| rival.turnover >= at_least);
         // A cache that never had to evict says nothing.
-        self.windows += u32::from(self.rivals.iter().all(|rival| rival.has_evicted));
-        if self.windows > WINDOWS_MIN {
+        self.windows += u32::from(is_full && all_evicted(f32::MIN_POSITIVE));
+        if self.windows > WINDOWS_MIN || all_evicted(TURNOVER_MIN) {
             let own = self.rivals.iter().find(|rival| rival.part == self.chosen).unwrap_or(&self.rivals[0]);
             let ahead = |rival: &Rival| own.gain_of(rival).filter(|_| rival.part != self.chosen);
             let best = self.rivals.iter().filter_map(|rival| Some((ahead(rival)?, rival.part)));
@@ -178,7 +182,8 @@ struct Rival {
     ages: GreedyAges,
     /// What its misses have cost.
     cost_us: [f64; STRATA],
-    has_evicted: bool,
+    /// What it has evicted so far, in parts of its capacity.
+    turnover: f32,
     random: Random,
     candidates: Candidates,
 }
@@ -253,8 +258,8 @@ impl Rival {
         if *ranking == Ranking::Greedy || table.is_empty() {
             ages.evicted(&keys[victim].subject(now), now);
         }
+        self.turnover += keys[victim].size_bytes as f32 / self.capacity_bytes as f32;
         self.remove(keys, victim);
-        self.has_evicted = true;
         true
     }
 
@@ -310,7 +315,7 @@ pub(super) mod tests {
             contest.record(&access, now, feature, u64::MAX, &tables);
             if now % 2_000 == 1_999 {
                 tables = model.end_window_with(now, 1 << 20, Tail::ALL).map(Arc::new);
-                (ranking, _) = contest.end_window();
+                (ranking, _) = contest.end_window(true);
             }
         }
         (contest, ranking)
@@ -349,6 +354,34 @@ pub(super) mod tests {
         assert_eq!(own.gain_of(&ahead), None, "one stratum alone may be one key");
         ahead.cost_us.iter_mut().for_each(|cost_us| *cost_us *= 0.9);
         assert!(own.gain_of(&ahead).is_some());
+    }
+
+    /// Sessions of sixteen requests, one after another, a hundred at a time: how often a key was accessed says nothing,
+    /// and that is found out before any window had its full length.
+    #[test]
+    fn a_small_cache_is_judged_before_windows_have_their_length() {
+        let mut contest = Contest::new(1_200, 100, 1);
+        let mut histories: KeyMap<(u64, History)> = KeyMap::default();
+        let (mut model, mut random) = (DensityModel::new(DensityConfig::default()).unwrap(), Random::new(5));
+        let (mut tables, mut chosen) = (Tables::default(), FIRST);
+        for now in 0..15_000_u64 {
+            let session = random.below(100);
+            let key = KeyHash::of_number((now + session * 16) / 1600 * 100 + session);
+            let access = Access { penalty_us: if session % 2 == 0 { 1000.0 } else { 120.0 }, ..Access::read(key, 10) };
+            let (last, history) = histories.get(&key).copied().unwrap_or_default();
+            let history = history.accessed(now - last, now as u32, 2e-4);
+            histories.insert(key, (now, history));
+            let feature = history.feature((session % 2) as u8);
+            model.record(key, Op::Read, now, feature);
+            contest.record(&access, now, feature, u64::MAX, &tables);
+            if now.is_power_of_two() || now == 14_999 {
+                tables = model.end_window_with(now, 1 << 20, Tail::ALL).map(Arc::new);
+                chosen = contest.end_window(false);
+            }
+        }
+        assert_ne!(chosen, FIRST, "{:?}", contest.costs_us());
+        let in_large = Contest { chosen: FIRST, ..Contest::new(1 << 20, 100, 1) };
+        assert_eq!({ in_large }.end_window(false), FIRST, "nothing has gone from it");
     }
 
     #[test]

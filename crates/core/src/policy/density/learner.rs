@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use super::contest::{Contest, FIRST, Tables};
+use super::contest::{Contest, Tables};
 use super::history::Feature;
 use super::model::{DensityConfig, DensityModel, Tail};
 use super::ranking::Ranking;
@@ -24,6 +24,8 @@ const WINDOWS_REMEMBERED: u64 = 64;
 const AGES_PER_WINDOW: u64 = 64;
 /// The first window ends after so many requests, each next is twice as long, up to the length that was asked for.
 const WINDOW_REQUESTS_MIN: u64 = 1000;
+/// Fewer accesses to keys seen before say nothing of who comes again, as while a cache is loaded: recency ranks.
+const RETURNS_MIN: f32 = 10.0;
 /// The contest has this part of the sampled keys that may be remembered…
 const CONTEST_SHARE: usize = 4;
 /// … and is fed by so many at the most: more choose no better (docs/decisions/15-rankings.md).
@@ -192,13 +194,13 @@ impl Learner {
 
     /// Ends a window of a cache of `capacity_bytes` (0: without a limit, there is nothing to compare).
     pub fn end_window(&mut self, capacity_bytes: u64) -> Learned {
-        let was_short = self.window_requests() < self.window_requests;
+        let is_full = self.window_requests() == self.window_requests;
         self.windows += 1;
         let forget_after = WINDOWS_REMEMBERED * self.window_requests / REQUESTS_PER_TICK;
         self.tables = self.model.end_window_with(self.now, forget_after, Tail::ALL).map(Arc::new);
-        let (ranking, tail) = if was_short { FIRST } else { self.contest.end_window() };
+        let (ranking, tail) = self.contest.end_window(is_full);
         self.learned.table = Arc::clone(&self.tables[tail as usize]);
-        self.learned.ranking = Some(ranking);
+        self.learned.ranking = Some(if self.model.returns() < RETURNS_MIN { Ranking::Idle } else { ranking });
         self.learned.costs_us = self.contest.costs_us();
         self.learned.sampled_keys = self.model.sampled_keys();
         self.capacity_bytes = capacity_bytes;
@@ -335,11 +337,29 @@ mod tests {
         let mut learner = learner(5_000);
         let lengths: Vec<u64> = (0..5)
             .map(|_| {
-                assert_eq!(learner.end_window(0).ranking, Some(Ranking::Steady));
+                learner.end_window(0);
                 learner.window_requests()
             })
             .collect();
         assert_eq!(lengths, [2_000, 4_000, 5_000, 5_000, 5_000]);
+    }
+
+    /// While a cache is loaded nobody comes again, and which of the keys will is unknown: as in a server alone the
+    /// longest idle goes. What was learned ranks as soon as some have come.
+    #[test]
+    fn recency_ranks_until_keys_come_again() {
+        let mut learner = learner(10_000);
+        let feature = History::default().accessed(0, 0, 1e-6).feature(0);
+        let mut ranking_after = |keys: std::ops::Range<u64>| {
+            for key in keys {
+                let access = Access::read(KeyHash::of_number(key), 10).with_op(Op::Write);
+                learner.record(&access, &shown(key, feature));
+            }
+            learner.end_window(2_000).ranking
+        };
+        assert_eq!(ranking_after(0..1000), Some(Ranking::Idle));
+        assert_eq!(ranking_after(1000..2000), Some(Ranking::Idle));
+        assert_eq!(ranking_after(1900..2000), Some(Ranking::Steady));
     }
 
     /// However many keys a window has, the contest holds no more than have a place, and goes on with some of them.

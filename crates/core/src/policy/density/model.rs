@@ -157,6 +157,11 @@ impl DensityModel {
         }
     }
 
+    /// Accesses to sampled keys that had been accessed before, older windows less.
+    pub fn returns(&self) -> f32 {
+        self.numbers.iter().map(|count| count.accesses).sum()
+    }
+
     /// Keys it remembers.
     pub fn sampled_keys(&self) -> usize {
         self.seen.len()

@@ -78,13 +78,23 @@ pub struct Replayed<'a> {
     pub times: &'a Times,
 }
 
-/// Whether the simulator can predict these systems under these settings of the module: asked before a long run, not
-/// after.
+/// Whether the simulator can predict these systems under these settings of the module, asked these requests: to be
+/// known before a long run, not after.
 ///
 /// # Errors
-/// Which system or setting it knows nothing of.
-pub fn can_predict(systems: &[System], settings: &[(String, String)]) -> anyhow::Result<()> {
-    systems.iter().try_for_each(|system| build(system, 1 << 20, settings).map(drop))
+/// Which system or setting it knows nothing of, and where the stream has scans, whose own time is not known.
+pub fn can_predict(systems: &[System], settings: &[(String, String)], stream: &Stream) -> anyhow::Result<()> {
+    systems.iter().try_for_each(|system| build(system, 1 << 20, settings).map(drop))?;
+    has_no_scans(stream)
+}
+
+fn has_no_scans(stream: &Stream) -> anyhow::Result<()> {
+    ensure!(
+        stream.scans.is_empty(),
+        "{} has scans, and what a scan takes without its misses is not measured; leave --predict out",
+        stream.name
+    );
+    Ok(())
 }
 
 /// The simulator's cache for `system`.
@@ -113,7 +123,7 @@ impl Replayed<'_> {
         capacity_bytes: u64,
         settings: &[(String, String)],
     ) -> anyhow::Result<Prediction> {
-        self.check()?;
+        has_no_scans(self.stream)?;
         let mut cache = build(system, capacity_bytes, settings)?;
         let mut sums = Sums::default();
         for (index, request) in self.stream.requests.iter().enumerate() {
@@ -134,7 +144,7 @@ impl Replayed<'_> {
     /// # Errors
     /// When the stream has scans.
     pub fn bound(&self, capacity_bytes: u64) -> anyhow::Result<Prediction> {
-        self.check()?;
+        has_no_scans(self.stream)?;
         let (warm_up, measured) = self.stream.requests.split_at(self.stream.n_warmup);
         let mut accesses: Vec<Access> = warm_up.iter().flat_map(|request| self.accesses(request)).collect();
         let warm_up = accesses.len();
@@ -154,15 +164,6 @@ impl Replayed<'_> {
         let all_hit_us: f64 =
             measured.iter().flat_map(|request| ops(request.operation)).map(|&op| self.times.hit_or_write_us(op)).sum();
         (all_hit_us + misses_us) / self.stream.n_measured() as f64
-    }
-
-    fn check(&self) -> anyhow::Result<()> {
-        ensure!(
-            self.stream.scans.is_empty(),
-            "{} has scans, and what a scan takes without its misses is not measured",
-            self.stream.name
-        );
-        Ok(())
     }
 
     /// What a request is to the simulator.
@@ -294,14 +295,21 @@ mod tests {
     }
 
     #[test]
+    fn scans_are_refused_before_a_run() {
+        let error = can_predict(&[System::STOCK], &[], &stream("ycsb-e")).unwrap_err();
+        assert!(error.to_string().contains("ycsb-e has scans"), "{error}");
+    }
+
+    #[test]
     fn settings_that_the_simulator_lacks_are_refused() {
         let settings = [("tenure.policy".to_string(), "lru".to_string())];
         let (stream, key_bytes, times) = (stream("ycsb-a"), [1100; 2000], times());
         let error = replayed(&stream, &key_bytes, &times).predict(&System::TENURE, 1 << 20, &settings).unwrap_err();
         assert!(error.to_string().contains("tenure.policy"), "{error}");
-        assert!(can_predict(&[System::TENURE], &[]).is_ok() && can_predict(&[System::TENURE], &settings).is_err());
+        assert!(can_predict(&[System::TENURE], &[], &stream).is_ok());
+        assert!(can_predict(&[System::TENURE], &settings, &stream).is_err());
         let unknown: System = "kredis-db-k5".parse().unwrap();
-        let error = can_predict(&[System::STOCK, unknown], &[]).unwrap_err();
+        let error = can_predict(&[System::STOCK, unknown], &[], &stream).unwrap_err();
         assert!(error.to_string().contains("kredis-db-k5"), "{error}");
     }
 

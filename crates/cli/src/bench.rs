@@ -335,10 +335,10 @@ fn run_comparison(arguments: &Arguments, setup: &Setup, interrupted: &AtomicBool
         _ => N_CONNECTIONS,
     };
     let systems = systems(arguments)?;
-    if arguments.predict {
-        can_predict(&systems, &arguments.servers.settings)?;
-    }
     let stream = workload(arguments, backend.len()).generate()?;
+    if arguments.predict {
+        can_predict(&systems, &arguments.servers.settings, &stream)?;
+    }
     let memory = arguments.servers.memory.as_deref().unwrap_or(&[MemoryLimit::Share(0.5)]);
     let comparison = Comparison {
         stream: &stream,

@@ -8,12 +8,10 @@
 //! With a folder as argument it writes traces there instead, for `tenure bench`: `equal.csv` and `drift.csv`, ten reads
 //! at once, of 20,000 keys of 10 KB, 600,000 reads each. Such a cache is large beside what a server and Tenure take.
 
-use std::fs::File;
-use std::io::{BufWriter, Write};
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use anyhow::Context;
 use tenure_core::access::Access;
 use tenure_core::policy::partitioned::PlanConfig;
 use tenure_sim::costs::backend_of;
@@ -49,24 +47,15 @@ const SERVED_KEYS: u64 = 20_000;
 const SERVED_READS: u64 = 600_000;
 const SERVED_BYTES: u32 = 10_000;
 
-fn main() -> anyhow::Result<()> {
-    match std::env::args().nth(1) {
-        Some(folder) => [Stream::Equal, Stream::Drift].iter().try_for_each(|&one| write_trace(one, Path::new(&folder))),
-        None => {
-            print_table();
-            Ok(())
-        }
-    }
-}
-
-fn write_trace(stream: Stream, folder: &Path) -> anyhow::Result<()> {
-    let path = folder.join(format!("{}.csv", stream.name()));
-    let mut out = BufWriter::new(File::create(&path).with_context(|| path.display().to_string())?);
-    writeln!(out, "time_s,key,op,size,tenant")?;
-    for access in reads(stream, SERVED_KEYS, SERVED_READS, 100, 10) {
-        writeln!(out, "{:.6},{:016x},get,{SERVED_BYTES},all", access.time_us as f64 / 1e6, access.key.0)?;
-    }
-    Ok(out.flush()?)
+fn main() -> io::Result<()> {
+    let Some(folder) = std::env::args().nth(1) else {
+        print_table();
+        return Ok(());
+    };
+    let served = |access| Access { size_bytes: SERVED_BYTES, ..access };
+    [Stream::Equal, Stream::Drift].into_iter().try_for_each(|stream| {
+        stream.write_trace(reads(stream, SERVED_KEYS, SERVED_READS, 100, 10).map(served), Path::new(&folder))
+    })
 }
 
 fn print_table() {

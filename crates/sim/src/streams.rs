@@ -7,6 +7,9 @@
 //! so one sees how long a policy takes to get over it. Nobody's measured traffic.
 
 use std::fmt;
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
 
 use tenure_core::access::{Access, Op};
 use tenure_core::random::Random;
@@ -160,6 +163,29 @@ impl Stream {
                 Access { penalty_us, time_us: i, op, ..Access::read(key, SIZE_BYTES) }
             })
             .collect()
+    }
+
+    /// Writes what was made of this stream into `folder`, as a trace of that name in Tenure's format, of one tenant:
+    /// `tenure bench` replays it.
+    ///
+    /// # Errors
+    /// Which file can't be written, and why.
+    pub fn write_trace(self, accesses: impl IntoIterator<Item = Access>, folder: &Path) -> io::Result<()> {
+        let path = folder.join(format!("{self}.csv"));
+        let write = || {
+            let mut out = BufWriter::new(File::create(&path)?);
+            writeln!(out, "time_s,key,op,size,tenant")?;
+            for Access { time_us, key, op, size_bytes, .. } in accesses {
+                let op = match op {
+                    Op::Read => "get",
+                    Op::Write => "set",
+                    Op::Delete => "delete",
+                };
+                writeln!(out, "{:.6},{:016x},{op},{size_bytes},all", time_us as f64 / 1e6, key.0)?;
+            }
+            out.flush()
+        };
+        write().map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))
     }
 
     /// Of the streams of living and dying keys: the key of request `i`, its price and its size. A tenant in four, a

@@ -40,8 +40,8 @@ const SESSION_REQUESTS: u64 = 12;
 /// A post of the feed is new after so many requests, and how fast interest in posts falls with their age.
 const POST_REQUESTS: u64 = 10;
 const INTEREST: f64 = 0.6;
-/// So often all keys are renamed.
-const RENAMED: u64 = 6;
+/// Names that each key has in turn.
+const NAMES: u64 = 6;
 
 /// What a stream is made for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -245,7 +245,7 @@ impl Stream {
                 let drawn = (1 + random.below(1 << 20)) as f64 / f64::from(1 << 20);
                 ((keys + i / POST_REQUESTS).saturating_sub(drawn.powf(-1.0 / INTEREST) as u64), None)
             }
-            Stream::Renamed => (zipf.next(random) + i * RENAMED / n * keys, None),
+            Stream::Renamed => (zipf.next(random) + i * NAMES / n * keys, None),
             Stream::Load if i < keys => (i, None),
             Stream::Load => (keys / 2 + random.below(keys / 2), None),
             _ => (zipf.next(random), None),

@@ -54,8 +54,8 @@ fn on_no_stream_is_it_worse_than_redis() {
     }
 }
 
-/// Nothing was learned before, and keys come and go, so that the number of a key's requests says little. Whoever
-/// believes it for three windows of a server has most of these streams behind: 1.25, 1.05, 1.10 and 1.19 were the worst.
+/// Nothing was learned before, and keys come and go, so that the number of a key's requests says little. Who believes
+/// it for three full windows of a server has most of these streams behind: 1.25, 1.05, 1.10 and 1.19 were the worst.
 #[test]
 fn from_cold_it_is_hardly_worse_than_redis_where_keys_come_and_go() {
     for stream in [Stream::Sessions, Stream::Feed, Stream::Renamed, Stream::Load] {

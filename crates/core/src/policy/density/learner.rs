@@ -200,7 +200,7 @@ impl Learner {
         self.tables = self.model.end_window_with(self.now, forget_after, Tail::ALL).map(Arc::new);
         let (ranking, tail) = self.contest.end_window(is_full);
         self.learned.table = Arc::clone(&self.tables[tail as usize]);
-        self.learned.ranking = Some(if self.model.returns() < RETURNS_MIN { Ranking::Idle } else { ranking });
+        self.learned.ranking = Some(if self.has_learned() { ranking } else { Ranking::Idle });
         self.learned.costs_us = self.contest.costs_us();
         self.learned.sampled_keys = self.model.sampled_keys();
         self.capacity_bytes = capacity_bytes;
@@ -221,9 +221,14 @@ impl Learner {
         self.learned.table = Arc::new(self.model.begin_with(&teaching.counts));
         self.tables = Tail::ALL.map(|_| Arc::clone(&self.learned.table));
         self.learned.ranking = Ranking::ALL.get(usize::from(teaching.ranking)).copied();
-        if let Some(ranking) = self.learned.ranking {
+        if let Some(ranking) = self.learned.ranking.filter(|_| self.has_learned()) {
             self.contest.begin_with(ranking);
         }
+    }
+
+    /// True once keys have come again.
+    fn has_learned(&self) -> bool {
+        self.model.returns() >= RETURNS_MIN
     }
 
     /// What was learned last.

@@ -6,10 +6,9 @@
 //! costs whoever asks first. Run: `cargo run --locked --release -p tenure-sim --example delayed`; it takes a minute.
 //!
 //! With a folder as argument it writes traces there instead, for `tenure bench`: `equal.csv` and `drift.csv`, ten reads
-//! at once, of 20,000 keys of 10 KB, 600,000 reads each. Such a cache is large beside what a server and Tenure take.
+//! at once, of 20,000 keys of 10 KB, 600,000 reads each.
 
 use std::io;
-use std::path::Path;
 use std::sync::Arc;
 
 use tenure_core::access::Access;
@@ -19,7 +18,7 @@ use tenure_sim::grid::{GridConfig, Row, Survey, replay_in_memory};
 use tenure_sim::policies::PolicyName;
 use tenure_sim::replay::ReplayConfig;
 use tenure_sim::settings::Settings;
-use tenure_sim::streams::Stream;
+use tenure_sim::streams::{SERVED_KEYS, Stream};
 
 const KEYS: u64 = 6_000;
 const READS: u64 = 300_000;
@@ -43,19 +42,15 @@ const MEMORY: [u64; 3] = [5, 10, 40];
 const POLICIES: [&str; 4] = ["redis", "gdsf", "va-cdh", "tenure"];
 
 /// Of the traces for servers.
-const SERVED_KEYS: u64 = 20_000;
 const SERVED_READS: u64 = 600_000;
-const SERVED_BYTES: u32 = 10_000;
 
 fn main() -> io::Result<()> {
     let Some(folder) = std::env::args().nth(1) else {
         print_table();
         return Ok(());
     };
-    let served = |access| Access { size_bytes: SERVED_BYTES, ..access };
-    [Stream::Equal, Stream::Drift].into_iter().try_for_each(|stream| {
-        stream.write_trace(reads(stream, SERVED_KEYS, SERVED_READS, 100, 10).map(served), Path::new(&folder))
-    })
+    let write = |stream: Stream| stream.write_trace(reads(stream, SERVED_KEYS, SERVED_READS, 100, 10), folder.as_ref());
+    [Stream::Equal, Stream::Drift].into_iter().try_for_each(write)
 }
 
 fn print_table() {

@@ -10,7 +10,6 @@
 //! (`sessions.csv`, `feed.csv`, `renamed.csv`, `load.csv`), of 20,000 keys of 10 KB, 400,000 accesses each.
 
 use std::io;
-use std::path::Path;
 use std::sync::Arc;
 
 use tenure_core::access::Access;
@@ -19,7 +18,7 @@ use tenure_core::policy::partitioned::PlanConfig;
 use tenure_sim::grid::{GridConfig, Row, Survey, replay_in_memory};
 use tenure_sim::policies::PolicyName;
 use tenure_sim::replay::ReplayConfig;
-use tenure_sim::streams::Stream;
+use tenure_sim::streams::{SERVED_KEYS, Stream};
 
 const KEYS: u64 = 6_000;
 const READS: u64 = 150_000;
@@ -30,19 +29,15 @@ const POLICIES: [&str; 4] = ["redis", "gdsf", "tenure", "bound"];
 
 /// Of the traces for servers.
 const SERVED: [Stream; 4] = [Stream::Sessions, Stream::Feed, Stream::Renamed, Stream::Load];
-const SERVED_KEYS: u64 = 20_000;
 const SERVED_ACCESSES: u64 = 400_000;
-const SERVED_BYTES: u32 = 10_000;
 
 fn main() -> io::Result<()> {
     let Some(folder) = std::env::args().nth(1) else {
         print_table();
         return Ok(());
     };
-    let served = |access| Access { size_bytes: SERVED_BYTES, ..access };
-    SERVED.into_iter().try_for_each(|stream| {
-        stream.write_trace(stream.accesses(SERVED_KEYS, SERVED_ACCESSES, 1).into_iter().map(served), Path::new(&folder))
-    })
+    let write = |stream: Stream| stream.write_trace(stream.accesses(SERVED_KEYS, SERVED_ACCESSES, 1), folder.as_ref());
+    SERVED.into_iter().try_for_each(write)
 }
 
 fn print_table() {

@@ -20,6 +20,11 @@ use crate::tiers::workloads::Zipf;
 
 /// Value and key, in bytes.
 pub const SIZE_BYTES: u32 = 1024;
+/// Keys, and bytes of their values, of what is written for servers: such a cache is large beside what a server and
+/// Tenure take.
+pub const SERVED_KEYS: u64 = 20_000;
+/// See [`SERVED_KEYS`].
+pub const SERVED_BYTES: u32 = 10_000;
 /// What misses of the two backends cost, in µs.
 const PENALTIES_US: [f32; 2] = [120.0, 1000.0];
 /// How many times the most expensive price expensive bursts have.
@@ -165,8 +170,8 @@ impl Stream {
             .collect()
     }
 
-    /// Writes what was made of this stream into `folder`, as a trace of that name in Tenure's format, of one tenant:
-    /// `tenure bench` replays it.
+    /// Writes what was made of this stream into `folder`, as a trace of that name in Tenure's format, of one tenant and
+    /// values of [`SERVED_BYTES`]: `tenure bench` replays it.
     ///
     /// # Errors
     /// Which file can't be written, and why.
@@ -175,13 +180,13 @@ impl Stream {
         let write = || {
             let mut out = BufWriter::new(File::create(&path)?);
             writeln!(out, "time_s,key,op,size,tenant")?;
-            for Access { time_us, key, op, size_bytes, .. } in accesses {
+            for Access { time_us, key, op, .. } in accesses {
                 let op = match op {
                     Op::Read => "get",
                     Op::Write => "set",
                     Op::Delete => "delete",
                 };
-                writeln!(out, "{:.6},{:016x},{op},{size_bytes},all", time_us as f64 / 1e6, key.0)?;
+                writeln!(out, "{:.6},{:016x},{op},{SERVED_BYTES},all", time_us as f64 / 1e6, key.0)?;
             }
             out.flush()
         };

@@ -300,7 +300,16 @@ pub(super) mod tests {
 
     /// 20,000 reads of `keys` at one price with room for fifty. `table_of_lies` teaches that most accesses are writes.
     fn run(keys: impl Fn(u64, &mut Random) -> u64, table_of_lies: bool) -> (Contest, Ranking) {
-        let mut contest = Contest::new(500, 100, 1);
+        run_in(Contest::new(500, 100, 1), true, keys, table_of_lies)
+    }
+
+    /// The same of another contest, in which windows are of full length or not.
+    fn run_in(
+        mut contest: Contest,
+        are_full: bool,
+        keys: impl Fn(u64, &mut Random) -> u64,
+        table_of_lies: bool,
+    ) -> (Contest, Ranking) {
         let mut histories: KeyMap<(u64, History)> = KeyMap::default();
         let (mut model, mut random) = (DensityModel::new(DensityConfig::default()).unwrap(), Random::new(5));
         let (mut tables, mut ranking) = (Tables::default(), Ranking::Density);
@@ -315,7 +324,7 @@ pub(super) mod tests {
             contest.record(&access, now, feature, u64::MAX, &tables);
             if now % 2_000 == 1_999 {
                 tables = model.end_window_with(now, 1 << 20, Tail::ALL).map(Arc::new);
-                (ranking, _) = contest.end_window(true);
+                (ranking, _) = contest.end_window(are_full);
             }
         }
         (contest, ranking)
@@ -356,32 +365,20 @@ pub(super) mod tests {
         assert!(own.gain_of(&ahead).is_some());
     }
 
-    /// Sessions of sixteen requests, one after another, a hundred at a time: how often a key was accessed says nothing,
-    /// and that is found out before any window had its full length.
+    /// Which ranking a loop is for is found out before any window has its full length, but not where hardly anything
+    /// has gone.
     #[test]
-    fn a_small_cache_is_judged_before_windows_have_their_length() {
-        let mut contest = Contest::new(1_200, 100, 1);
-        let mut histories: KeyMap<(u64, History)> = KeyMap::default();
-        let (mut model, mut random) = (DensityModel::new(DensityConfig::default()).unwrap(), Random::new(5));
-        let (mut tables, mut chosen) = (Tables::default(), FIRST);
-        for now in 0..15_000_u64 {
-            let session = random.below(100);
-            let key = KeyHash::of_number((now + session * 16) / 1600 * 100 + session);
-            let access = Access { penalty_us: if session % 2 == 0 { 1000.0 } else { 120.0 }, ..Access::read(key, 10) };
-            let (last, history) = histories.get(&key).copied().unwrap_or_default();
-            let history = history.accessed(now - last, now as u32, 2e-4);
-            histories.insert(key, (now, history));
-            let feature = history.feature((session % 2) as u8);
-            model.record(key, Op::Read, now, feature);
-            contest.record(&access, now, feature, u64::MAX, &tables);
-            if now.is_power_of_two() || now == 14_999 {
-                tables = model.end_window_with(now, 1 << 20, Tail::ALL).map(Arc::new);
-                chosen = contest.end_window(false);
-            }
-        }
-        assert_ne!(chosen, FIRST, "{:?}", contest.costs_us());
-        let in_large = Contest { chosen: FIRST, ..Contest::new(1 << 20, 100, 1) };
-        assert_eq!({ in_large }.end_window(false), FIRST, "nothing has gone from it");
+    fn a_cache_that_has_turned_over_is_judged_before_windows_have_their_length() {
+        let (contest, ranking) = run_in(Contest::new(500, 100, 1), false, |now, _| now % 60, false);
+        assert_eq!(ranking, Ranking::Density, "{:?}", contest.costs_us());
+        let newcomers = |now: u64, _: &mut Random| if now.is_multiple_of(2_000) { 60 + now } else { now % 60 };
+        let mut hardly_short = Contest::new(620, 100, 1);
+        hardly_short.begin_with(Ranking::Idle);
+        let (contest, ranking) = run_in(hardly_short, false, newcomers, false);
+        let turnovers = contest.rivals.each_ref().map(|rival| rival.turnover);
+        assert!(turnovers.iter().all(|&turnover| turnover > 0.0), "{turnovers:?}");
+        assert!(turnovers.iter().any(|&turnover| turnover < TURNOVER_MIN), "{turnovers:?}");
+        assert_eq!(ranking, Ranking::Idle, "{:?}", contest.costs_us());
     }
 
     #[test]

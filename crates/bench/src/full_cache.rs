@@ -1,15 +1,19 @@
-//! What the module costs where a cache really runs: full. Alternating pairs of stock and module, a row for each load.
+//! What the module costs where a cache really runs: full. A row for each load, in pairs of stock and module.
 //!
 //! GETs hit a cache that is 90 % full, where the module watches and nothing has to go. SETs are of new keys at the
-//! limit, so each evicts one; whoever evicts, the server or the module, the figures say. While they run, a PING each
-//! millisecond on a connection of its own shows how long turns take. How pairs are run and what their figures mean:
-//! [`full_load`](crate::full_load).
+//! limit, so each evicts one; whoever evicts, the server or the module, the figures say. Both servers of a row are there
+//! at once, each full, and take turns of a tenth of a second: so a pair is measured before the machine has changed its
+//! speed, and the median of many pairs is known within one or two hundredths. Who has no turn stands still. Its module
+//! would take that for an idle main thread, so it is told to call one busy from [`BUSY_PERCENT`] on, as under this load
+//! it is. While one is measured, a PING each millisecond on a connection of its own shows how long its turns take. What
+//! the figures mean: [`full_load`](crate::full_load).
 
 use std::fmt;
 use std::str::FromStr;
 use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context, bail, ensure};
+use hdrhistogram::Histogram;
 use serde::Serialize;
 use tenure_servers::Server;
 
@@ -19,13 +23,20 @@ use crate::client::probe::while_pinged;
 use crate::full_load::{FullLoad, RatioSpreads, Ratios, Side, Turns, spread};
 use crate::observation::Counters;
 use crate::report::columns;
-use crate::statistics::Spread;
+use crate::statistics::{Spread, latency_histogram};
 use crate::system::{Setup, System, Venue, set};
 use crate::workload::Stream;
 use crate::workload::full::{Command, Size, streams};
 
 /// How full the cache is that is read, in percent.
 const FULL_PERCENT: u64 = 90;
+/// What `tenure.watch-busy-percent` is, where nothing else is said: see above.
+const BUSY_PERCENT: &str = "10";
+/// A turn has so many times fewer measured commands than take a second or two.
+const TURNS: usize = 15;
+/// Before the clock starts a turn has a part of its commands as large as this of those that are measured: the server
+/// stood still.
+const RUN_UP_PART: usize = 4;
 
 /// One row: what is sent to which cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,7 +90,7 @@ impl fmt::Display for Load {
 pub struct FullCache<'a> {
     /// The rows.
     pub loads: &'a [Load],
-    /// Keys, commands before the measurement and measured ones, where they aren't the load's own.
+    /// Keys, commands before all turns and measured ones of each turn, where they aren't the load's own.
     pub n_keys: Option<usize>,
     /// See above.
     pub n_warmup: Option<usize>,
@@ -97,8 +108,8 @@ pub struct FullCache<'a> {
     pub setup: &'a Setup,
 }
 
-/// One server under one load.
-#[derive(Clone, Copy, Debug, Serialize)]
+/// One server in one turn.
+#[derive(Clone, Debug, Serialize)]
 pub struct FullSide {
     /// Throughput and time.
     #[serde(flatten)]
@@ -107,12 +118,13 @@ pub struct FullSide {
     pub n_evicted_by_server: u64,
     /// Keys that the module evicted.
     pub n_evicted_by_module: u64,
-    /// 99.9 of 100 PINGs were answered in so many µs.
-    pub ping_us_p999: f64,
+    /// In how many ns PINGs were answered.
+    #[serde(skip)]
+    pub pings_ns: Histogram<u64>,
 }
 
 /// Two servers under one load, and the second over the first.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 pub struct FullPair {
     /// Without the module.
     pub stock: FullSide,
@@ -130,17 +142,19 @@ pub struct FullRow {
     pub load: String,
     /// Keys that the cache held at first.
     pub n_keys: usize,
-    /// Measured commands per server.
+    /// Measured commands of each turn.
     pub n_commands: usize,
     /// In the order in which they were run.
     pub pairs: Vec<FullPair>,
-    /// Of all pairs.
+    /// Of all pairs: medians, and the bounds that each lies between.
     #[serde(flatten)]
     pub ratios: RatioSpreads,
     /// The share of evictions that were the module's; `None` where there were none.
     pub evicted_by_module: Option<f64>,
-    /// What PINGs take longer with the module, in µs.
-    pub ping_us_p999_more: Spread,
+    /// 99.9 of 100 of stock's PINGs were answered in so many µs.
+    pub ping_us_p999_stock: f64,
+    /// With the module so much later, in µs.
+    pub ping_us_p999_more: f64,
 }
 
 /// All rows.
@@ -165,7 +179,9 @@ impl FullCache<'_> {
     /// # Errors
     /// When a server fails or a read misses, or the user interrupts.
     pub fn run(&self, interrupted: &AtomicBool) -> anyhow::Result<FullReport> {
-        let row = |item, turns: &Turns| self.row(item, turns);
+        let mut setup = self.setup.clone();
+        setup.settings.insert(0, ("tenure.watch-busy-percent".into(), BUSY_PERCENT.into()));
+        let row = |item, turns: &Turns| self.row(item, &setup, turns);
         let rows = Turns::in_rows((self.loads, self.n_pairs), &self.setup.placement, interrupted, row)?;
         Ok(FullReport {
             venue: self.setup.venue(),
@@ -176,16 +192,26 @@ impl FullCache<'_> {
         })
     }
 
-    fn row(&self, load: Load, turns: &Turns) -> anyhow::Result<FullRow> {
+    fn row(&self, load: Load, setup: &Setup, turns: &Turns) -> anyhow::Result<FullRow> {
         let size = self.size(load);
-        let (held, asked) = streams(load.command, size, self.seed);
-        let full_load = FullLoad::new(&asked, load.depth, self.n_connections)?;
-        let side = |system: &System| self.side(system, load, &held, &full_load);
+        let (n_run_up, n_connections) = (size.n_requests / RUN_UP_PART, self.n_connections);
+        let n_turn = n_run_up + size.n_requests;
+        let (held, asked) = streams(load.command, Size { n_requests: self.n_pairs * n_turn, ..size }, self.seed);
+        let begin = |system: &System| {
+            let warm_up = FullLoad::of(&asked, (0..size.n_warmup, 0..0), load.depth, n_connections)?;
+            Standing::begin(system.start(setup, None, held.keys.tenants())?, load.command, &held, &warm_up)
+        };
+        let (mut stock, mut module) = (begin(&System::STOCK)?, begin(self.system)?);
+        let part = |pair: usize| {
+            let (first, end) = (size.n_warmup + pair * n_turn, size.n_warmup + (pair + 1) * n_turn);
+            let clock_starts = first + n_run_up;
+            FullLoad::of(&asked, (first..clock_starts, clock_starts..end), load.depth, n_connections)
+        };
         let name = |system: &System| format!("{load}: {}", system.label);
         let sides = turns.in_pairs(
             self.n_pairs,
-            (&name(&System::STOCK), || side(&System::STOCK)),
-            (&name(self.system), || side(self.system)),
+            (&name(&System::STOCK), |pair| stock.turn(load.command, &part(pair)?)),
+            (&name(self.system), |pair| module.turn(load.command, &part(pair)?)),
         )?;
         let pair = |(stock, module): (FullSide, FullSide)| FullPair {
             ratios: Ratios::of(&stock.side, &module.side),
@@ -200,31 +226,48 @@ impl FullCache<'_> {
         Size {
             n_keys: self.n_keys.unwrap_or(default.n_keys),
             n_warmup: self.n_warmup.unwrap_or(default.n_warmup),
-            n_requests: self.n_requests.unwrap_or(default.n_requests),
+            n_requests: self.n_requests.unwrap_or(default.n_requests / TURNS),
             ..default
         }
     }
+}
 
-    fn side(&self, system: &System, load: Load, held: &Stream, full_load: &FullLoad) -> anyhow::Result<FullSide> {
-        let server = system.start(self.setup, None, held.keys.tenants())?;
+/// A server that stays for a row, and stands still while it has no turn: its worker would take the other's time.
+struct Standing {
+    server: Server,
+    connections: Vec<Connection>,
+}
+
+impl Standing {
+    /// Fills `server` with the keys of `held`, and sends what comes before all turns.
+    fn begin(server: Server, command: Command, held: &Stream, warm_up: &FullLoad) -> anyhow::Result<Standing> {
         load_all_keys(&mut Connection::open(server.port())?, held)?;
-        limit(&server, load.command)?;
-        let mut connections = full_load.begin_empty(&server)?;
-        full_load.warm_up(&mut connections)?;
-        let before = Counters::read(&server)?;
-        let (side, pings) = while_pinged(server.port(), || {
-            let (side, n_misses) = full_load.measure_with_misses(&server, &mut connections, None)?;
+        limit(&server, command)?;
+        let mut connections = warm_up.begin_empty(&server)?;
+        warm_up.warm_up(&mut connections)?;
+        server.halt()?;
+        Ok(Standing { server, connections })
+    }
+
+    fn turn(&mut self, command: Command, load: &FullLoad) -> anyhow::Result<FullSide> {
+        let Standing { server, connections } = self;
+        server.resume()?;
+        load.warm_up(connections)?;
+        let before = Counters::read(server)?;
+        let (side, pings_ns) = while_pinged(server.port(), || {
+            let (side, n_misses) = load.measure_with_misses(server, connections, None)?;
             ensure!(n_misses == 0, "{n_misses} reads missed, though all keys were there");
             Ok(side)
         })?;
-        let counters = Counters::read(&server)?.since(before);
+        let counters = Counters::read(server)?.since(before);
+        server.halt()?;
         let n_evicted = counters.n_evicted_by_server + counters.n_evicted_by_module;
-        ensure!(load.command == Command::Get || n_evicted > 0, "nothing was evicted: the cache isn't full");
+        ensure!(command == Command::Get || n_evicted > 0, "nothing was evicted: the cache isn't full");
         Ok(FullSide {
             side,
             n_evicted_by_server: counters.n_evicted_by_server,
             n_evicted_by_module: counters.n_evicted_by_module,
-            ping_us_p999: pings.value_at_quantile(0.999) as f64 / 1e3,
+            pings_ns,
         })
     }
 }
@@ -240,13 +283,20 @@ impl FullRow {
     fn of(load: Load, size: Size, pairs: Vec<FullPair>) -> FullRow {
         let sum = |count: fn(&FullSide) -> u64| pairs.iter().map(|pair| count(&pair.module)).sum::<u64>() as f64;
         let (own, servers) = (sum(|side| side.n_evicted_by_module), sum(|side| side.n_evicted_by_server));
+        let p999 = |side: fn(&FullPair) -> &FullSide| {
+            let mut all = latency_histogram();
+            pairs.iter().for_each(|pair| all.add(&side(pair).pings_ns).expect("histograms of the same bounds"));
+            all.value_at_quantile(0.999) as f64 / 1e3
+        };
+        let (stock_us, module_us) = (p999(|pair| &pair.stock), p999(|pair| &pair.module));
         FullRow {
             load: load.to_string(),
             n_keys: size.n_keys,
             n_commands: size.n_requests,
-            ratios: RatioSpreads::of(&pairs.iter().map(|pair| pair.ratios).collect::<Vec<_>>()),
+            ratios: RatioSpreads::of_medians(&pairs.iter().map(|pair| pair.ratios).collect::<Vec<_>>()),
             evicted_by_module: (own + servers > 0.0).then(|| own / (own + servers)),
-            ping_us_p999_more: spread(pairs.iter().map(|pair| pair.module.ping_us_p999 - pair.stock.ping_us_p999)),
+            ping_us_p999_stock: stock_us,
+            ping_us_p999_more: module_us - stock_us,
             pairs,
         }
     }
@@ -262,8 +312,8 @@ impl FullRow {
             format!("{:.0}", median(|pair| pair.stock.side.cpu_main_ns_per_command)),
             figure(self.ratios.cpu_main_ratio),
             self.evicted_by_module.map_or_else(|| "–".to_string(), |share| format!("{:.0} %", 100.0 * share)),
-            format!("{:.0}", median(|pair| pair.stock.ping_us_p999)),
-            format!("{:+.0}", self.ping_us_p999_more.median),
+            format!("{:.0}", self.ping_us_p999_stock),
+            format!("{:+.0}", self.ping_us_p999_more),
             format!(
                 "{:.0} %",
                 100.0 * median(|pair| pair.stock.side.generator_busy.max(pair.module.side.generator_busy))
@@ -277,7 +327,8 @@ impl FullReport {
     pub fn table(&self) -> String {
         let settings = self.server_settings.iter().map(|(name, value)| format!(", {name} {value}"));
         let head = format!(
-            "full on {}, {}: {} against stock, {} pairs a row, {} connections{}; {}\n\n",
+            "full on {}, {}: {} against stock, {} pairs of turns a row, {} connections{}; {}\n\
+             Medians of the pairs, and what each lies between in 19 cases of 20.\n\n",
             self.venue.server,
             self.venue.date,
             self.system,

@@ -1,11 +1,13 @@
-//! Pairs of servers under full load, one after the other: what [`no_harm`](crate::no_harm) and
-//! [`tiers`](crate::tiers) share.
+//! Pairs of servers under full load, one after the other: what [`full_cache`](crate::full_cache),
+//! [`no_harm`](crate::no_harm), [`scale`](crate::scale) and [`tiers`](crate::tiers) share.
 //!
-//! All keys are there and every read hits, but for traces (`workload::tiers`). Each pair is two fresh servers, the
-//! order turned round every other time. The figures are ratios within a pair, since the machine's speed drifts by
-//! more from minute to minute than what is measured. Throughput is bounded by the busier of the two cores; core time
-//! per command is the server's alone and therefore the finer figure.
+//! All keys are there and every read hits, but for traces (`workload::tiers`). The order is turned round every other
+//! time. The figures are ratios within a pair, since the machine's speed drifts by more from minute to minute than what
+//! is measured. Each pair is two fresh servers, or the next parts of the load on two that stay: what is to be told
+//! within a hundredth has to be measured within seconds. Throughput is bounded by the busier of the two cores; core
+//! time per command is the server's alone and therefore the finer figure.
 
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::ensure;
@@ -70,7 +72,15 @@ pub struct RatioSpreads {
 impl RatioSpreads {
     /// Of these pairs; not numbers where there are none.
     pub fn of(ratios: &[Ratios]) -> RatioSpreads {
-        let spread = |ratio: fn(&Ratios) -> f64| spread(ratios.iter().map(ratio));
+        RatioSpreads::each(|ratio| spread(ratios.iter().map(ratio)))
+    }
+
+    /// The same with the bounds of the median ([`Spread::of_median`]): for pairs too short to tell much each.
+    pub fn of_medians(ratios: &[Ratios]) -> RatioSpreads {
+        RatioSpreads::each(|ratio| Spread::of_median(ratios.iter().map(ratio)).unwrap_or(NONE))
+    }
+
+    fn each(spread: impl Fn(fn(&Ratios) -> f64) -> Spread) -> RatioSpreads {
         RatioSpreads {
             throughput_ratio: spread(|ratios| ratios.throughput_ratio),
             cpu_ratio: spread(|ratios| ratios.cpu_ratio),
@@ -79,9 +89,12 @@ impl RatioSpreads {
     }
 }
 
+/// Of nothing.
+const NONE: Spread = Spread { median: f64::NAN, min: f64::NAN, max: f64::NAN };
+
 /// Median and spread; not numbers where there are none.
 pub fn spread(values: impl IntoIterator<Item = f64>) -> Spread {
-    Spread::of(values).unwrap_or(Spread { median: f64::NAN, min: f64::NAN, max: f64::NAN })
+    Spread::of(values).unwrap_or(NONE)
 }
 
 /// A stream's requests, encoded, and how many connections send them.
@@ -99,8 +112,21 @@ impl<'a> FullLoad<'a> {
     /// # Errors
     /// Without connections or commands.
     pub fn new(stream: &'a Stream, depth: usize, n_connections: usize) -> anyhow::Result<FullLoad<'a>> {
+        FullLoad::of(stream, (0..stream.n_warmup, stream.n_warmup..stream.requests.len()), depth, n_connections)
+    }
+
+    /// The same with other requests before the measurement, and in it: their places in the stream.
+    ///
+    /// # Errors
+    /// As [`FullLoad::new`].
+    pub fn of(
+        stream: &'a Stream,
+        (warmup, measured): (Range<usize>, Range<usize>),
+        depth: usize,
+        n_connections: usize,
+    ) -> anyhow::Result<FullLoad<'a>> {
         ensure!(depth > 0 && n_connections > 0, "0 connections or commands");
-        let (warmup, measured) = stream.requests.split_at(stream.n_warmup);
+        let (warmup, measured) = (&stream.requests[warmup], &stream.requests[measured]);
         let (first, second) = warmup.split_at(warmup.len() / 2);
         let encode = |requests| Batches::encode(stream, requests, depth);
         Ok(FullLoad { stream, n_connections, warmup: [first, second].map(encode), measured: encode(measured) })
@@ -225,25 +251,26 @@ impl Turns<'_> {
         Ok(rows)
     }
 
-    /// `n` pairs of two servers, each with its name, the order turned round every other time.
+    /// `n` pairs of two servers, each with its name, the order turned round every other time. Each is told which pair
+    /// it is.
     ///
     /// # Errors
     /// As of a server's turn.
     pub fn in_pairs<A, B>(
         &self,
         n: usize,
-        (first_name, first): (&str, impl Fn() -> anyhow::Result<A>),
-        (second_name, second): (&str, impl Fn() -> anyhow::Result<B>),
+        (first_name, mut first): (&str, impl FnMut(usize) -> anyhow::Result<A>),
+        (second_name, mut second): (&str, impl FnMut(usize) -> anyhow::Result<B>),
     ) -> anyhow::Result<Vec<(A, B)>> {
         let mut pairs = Vec::with_capacity(n);
         for index in 0..n {
             let name = |of: &str| format!("{of}, pair {} of {n}", index + 1);
             pairs.push(if index % 2 == 0 {
-                let a = self.take(name(first_name), &first)?;
-                (a, self.take(name(second_name), &second)?)
+                let a = self.take(name(first_name), || first(index))?;
+                (a, self.take(name(second_name), || second(index))?)
             } else {
-                let b = self.take(name(second_name), &second)?;
-                (self.take(name(first_name), &first)?, b)
+                let b = self.take(name(second_name), || second(index))?;
+                (self.take(name(first_name), || first(index))?, b)
             });
         }
         Ok(pairs)
@@ -259,14 +286,14 @@ mod tests {
     #[test]
     fn pairs_take_turns_in_going_first() {
         let order = RefCell::new(String::new());
-        let note = |letter: char, value: u32| {
+        let note = |letter: char, value: usize| {
             order.borrow_mut().push(letter);
             Ok(value)
         };
         let (progress, interrupted) = (ProgressBar::hidden(), AtomicBool::new(false));
         let turns = Turns { progress: &progress, interrupted: &interrupted };
-        let run = || turns.in_pairs(3, ("a", || note('a', 1)), ("b", || note('b', 2)));
-        assert_eq!(run().unwrap(), [(1, 2); 3]);
+        let run = || turns.in_pairs(3, ("a", |pair| note('a', pair)), ("b", |pair| note('b', 10 * pair)));
+        assert_eq!(run().unwrap(), [(0, 0), (1, 10), (2, 20)]);
         assert_eq!((order.borrow().as_str(), progress.position()), ("abbaab", 6));
         interrupted.store(true, Ordering::Relaxed);
         assert_eq!(run().unwrap_err().to_string(), "interrupted");

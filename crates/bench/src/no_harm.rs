@@ -80,8 +80,8 @@ impl NoHarm<'_> {
         let side = |system: &System| self.side(system, &load);
         let sides = turns.in_pairs(
             self.n_pairs,
-            (System::STOCK.label, || side(&System::STOCK)),
-            (self.system.label, || side(self.system)),
+            (System::STOCK.label, |_| side(&System::STOCK)),
+            (self.system.label, |_| side(self.system)),
         )?;
         progress.finish_and_clear();
         let pair = |(stock, module)| Pair { ratios: Ratios::of(&stock, &module), stock, module };

@@ -124,8 +124,8 @@ impl Scale<'_> {
         let name = |system: &System| format!("{n_keys} keys: {}", system.label);
         let pairs = turns.in_pairs(
             self.n_pairs,
-            (&name(&System::STOCK), || side(&System::STOCK)),
-            (&name(self.system), || side(self.system)),
+            (&name(&System::STOCK), |_| side(&System::STOCK)),
+            (&name(self.system), |_| side(self.system)),
         )?;
         Ok(ScaleRow::of(n_keys, &pairs))
     }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use valkey_module::raw;
 
 use super::context::own_context;
-use super::filter::FilterCall;
+use super::filter::{FilterCall, Words};
 use super::guard::{self, guarded};
 use super::info::Sink;
 use super::module::{DataChange, Life, Module, Next, retire, with};
@@ -23,12 +23,11 @@ pub(super) unsafe extern "C" fn on_command<M: Module>(call: *mut raw::RedisModul
     let mut call = unsafe { FilterCall::new(call) };
     // The call itself is handed to what it proves to be on the main thread.
     let proof = call.proof();
-    // Only there a filter stays that is to do nothing else.
     if home_db::is_needed() {
         home_db::before_command(&call);
-        if filtering::is_resting() {
-            return;
-        }
+    }
+    if filtering::is_resting() {
+        return before_unload(&call, &proof);
     }
     guarded("the command filter", || {
         let next = with(&proof, |module: &mut M| {
@@ -42,6 +41,15 @@ pub(super) unsafe extern "C" fn on_command<M: Module>(call: *mut raw::RedisModul
             None | Some(Next::Nothing | Next::ModuleGoes) => {}
         }
     });
+}
+
+/// A command goes by unseen; what it may not find is a timer, where it unloads a module.
+#[inline]
+fn before_unload(call: &FilterCall, proof: &impl MainThread) {
+    let is = |at: usize, word: &[u8]| call.word(at).is_some_and(|has| has.eq_ignore_ascii_case(word));
+    if is(0, b"module") && is(1, b"unload") && call.may_run() {
+        soon::give_way(proof);
+    }
 }
 
 /// The greater part, by itself: what passes unseen needs no room on the stack for it.
@@ -112,7 +120,7 @@ fn end_turn<M: Module>(server: &mut Server) {
         Some(Life::Ails) => {}
         Some(Life::Stops) => {
             retire::<M>(server);
-            filtering::watch(server, false);
+            filtering::watch(server, false, false);
             let enabled = M::ENABLED.to_string_lossy();
             server.log(Level::Notice, &format!("{enabled} is 'no': the server runs as stock"));
         }

@@ -13,13 +13,19 @@ use super::{api, home_db};
 /// The filter's registration; null while commands run unseen. Written on the main thread only.
 static FILTER: AtomicPtr<raw::RedisModuleCommandFilter> = AtomicPtr::new(ptr::null_mut());
 
-/// The filter is there for [`home_db`] alone.
+/// The filter is there for the host layer alone.
 static RESTS: AtomicBool = AtomicBool::new(false);
 
-/// True while commands are seen for [`home_db`] alone.
+/// True while commands are seen for the host layer alone: for [`home_db`], and for who unloads a module.
 #[inline]
 pub(super) fn is_resting() -> bool {
     RESTS.load(Ordering::Relaxed)
+}
+
+/// True where a command that unloads a module is seen, so that the module's timers give way to it.
+#[inline]
+pub fn sees_unloads() -> bool {
+    !FILTER.load(Ordering::Relaxed).is_null()
 }
 
 /// At load: a registration of an earlier load, which ended with it, is forgotten.
@@ -27,11 +33,12 @@ pub(super) fn forget() {
     FILTER.store(ptr::null_mut(), Ordering::Relaxed);
 }
 
-/// Lets commands pass through the filter, or no longer. Not from within the filter. False where the server refused.
-pub fn watch(server: &Server, wanted: bool) -> bool {
+/// Lets commands pass through the filter, or no longer; where the module `may_hold_timers` meanwhile, it stays for who
+/// unloads a module. Not from within the filter. False where the server refused.
+pub fn watch(server: &Server, wanted: bool, may_hold_timers: bool) -> bool {
     RESTS.store(!wanted, Ordering::Relaxed);
     let held = FILTER.load(Ordering::Relaxed);
-    let wanted = wanted || home_db::is_needed();
+    let wanted = wanted || may_hold_timers || home_db::is_needed();
     if wanted != held.is_null() {
         return true;
     }
@@ -55,6 +62,6 @@ pub fn watch(server: &Server, wanted: bool) -> bool {
 /// At load: [`home_db`] needs the filter also where nothing else does yet.
 pub(super) fn watch_for_home_db(server: &Server) {
     if home_db::is_needed() && FILTER.load(Ordering::Relaxed).is_null() {
-        watch(server, false);
+        watch(server, false, false);
     }
 }

@@ -34,14 +34,12 @@ use crate::config::Settings;
 use crate::enforce::evict::Evictor;
 use crate::enforce::usage::Usage;
 use crate::enforce::walk::Walk;
-use crate::feature::Wants;
 use crate::ffi::clock::{now_us, thread_cpu_us};
 use crate::ffi::server::{Level, Server};
 use crate::ffi::{alloc, filtering, load};
 use crate::observe::Observer;
 use crate::observe::classes::Classes;
 use crate::observe::command_table::CommandTable;
-use crate::observe::duty::{Duty, Slices};
 use crate::observe::keys::{Keys, Remembers, Table};
 use crate::observe::partitions::Partitions;
 use crate::observe::tenants::Tenants;
@@ -130,7 +128,7 @@ impl Tenure {
         let observer = Observer::new(commands, partitions, Arc::clone(&worker.shared.queue));
         let now_us = now_us();
         worker.news.at_us = now_us;
-        if !filtering::watch(server, true) {
+        if !filtering::watch(server, true, false) {
             return Err("the server refused a command filter".to_owned());
         }
         let mut tenure = Tenure {
@@ -144,13 +142,7 @@ impl Tenure {
             settings_version,
             settings: settings.clone(),
             pressure: Pressure::default(),
-            watching: Watching {
-                duty: Duty::new(now_us),
-                slices: Slices::default(),
-                wanted: Wants::NOTHING,
-                each_turn_until_us: 0,
-                idle_turns_until_us: 0,
-            },
+            watching: Watching::new(now_us),
             databases: Databases { sizes: Vec::new(), count: load::databases().min(crate::observe::DBS_MAX) },
             times: Times { started_at_us: now_us, ..Times::default() },
             faults: Faults::default(),

@@ -231,8 +231,8 @@ impl TierPrice<'_> {
         let (all_fast, tiers) = (format!("{row}, all fast"), format!("{row}, {system}, fast tier {fast}"));
         let sides = turns.in_pairs(
             self.n_pairs,
-            (&all_fast, || self.all_fast(prepared)),
-            (&tiers, || self.tiers(prepared, (system, fast), fixed_bytes)),
+            (&all_fast, |_| self.all_fast(prepared)),
+            (&tiers, |_| self.tiers(prepared, (system, fast), fixed_bytes)),
         )?;
         let pair = |(all_fast, (tiers, counted)): (TimedSide, (TimedSide, TierInfo))| {
             let (n_commands, value_bytes) = (stream.n_measured(), read_bytes_mean(stream));

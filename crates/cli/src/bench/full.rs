@@ -9,8 +9,8 @@ use tenure_bench::system::Setup;
 
 use super::{Arguments, N_CONNECTIONS_NO_MISS, finish, only, parse, system_beside_stock};
 
-/// Alternating pairs of each row, where nothing else is said.
-const N_PAIRS: u32 = 5;
+/// Pairs of turns of each row, where nothing else is said.
+const N_PAIRS: u32 = 60;
 
 /// The options of the workload full, which other workloads refuse.
 #[derive(Args)]
@@ -22,7 +22,8 @@ pub struct FullArgs {
     #[arg(long, value_name = "NAME,NAME…", value_delimiter = ',', value_parser = parse::<Load>)]
     loads: Option<Vec<Load>>,
 
-    /// How many pairs of servers are run of each load; of scale, of each size. Default: 5, of scale 1.
+    /// How many pairs of turns two servers have of each load; of scale, how many pairs of servers are run of each size.
+    /// Default: 60, of scale 1.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pairs: Option<u32>,
 

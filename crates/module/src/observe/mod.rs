@@ -439,6 +439,8 @@ impl Observer {
 
     /// A key came into being in `db`; tells its partition.
     pub fn on_new_key(&mut self, db: u16, key: &[u8], now_us: impl Fn() -> u64) -> PartitionId {
+        // Between two slices of watching nothing else tells that commands come.
+        self.is_busy = true;
         self.clients.met(db);
         self.partitions.created(db, key, self.clients.user());
         if self.coverage.watched() != Watched::All {

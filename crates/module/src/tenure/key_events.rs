@@ -17,7 +17,6 @@ use crate::ffi::clock::now_us;
 use crate::ffi::migration::Migration;
 use crate::ffi::module::DataChange;
 use crate::ffi::server::{Kind, ScannedName, Server};
-use crate::ffi::turns;
 use crate::observe::classes::Class;
 use crate::observe::partitions::{Partitions, in_database};
 
@@ -52,7 +51,7 @@ impl Tenure {
         let key = name.as_ref();
         let partition = self.observer.on_new_key(db, key, now_us);
         if self.observer.has_grown_unseen(partition) {
-            turns::ask(server);
+            self.ask_unseen(server);
         }
         self.look_at_new_key(server, partition, name);
         self.usage.came(db, partition, self.observer.known_sizes());

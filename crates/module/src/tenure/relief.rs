@@ -18,8 +18,6 @@ use crate::worker::Published;
 
 /// What an idle slice may take: a request that comes meanwhile waits so long at the most.
 const IDLE_BUDGET_US: i64 = 100;
-/// An event loop that hasn't been idle for so long isn't waited for.
-const IDLE_WAIT_US: u64 = 5_000;
 /// A slice may free more than it has to, up to this part of the headroom.
 const MORE_OF_HEADROOM: u64 = 8;
 /// Between two slices of a walk that meets keys, but none that may go.
@@ -109,11 +107,8 @@ impl Tenure {
             if rests {
                 return;
             }
-            // A busy main thread is never idle: what waited for it would go all at once. And while commands go unseen
-            // none may find a timer of the module's: the server would refuse to unload it.
-            let may_be_idle = !self.is_busy() && !self.watching.slices.is_pausing();
-            if may_be_idle && now_us <= short_since_us + IDLE_WAIT_US {
-                return self.wait_for_idle_turn(server, now_us);
+            if self.waits_for_idle_turn(server, (now_us, short_since_us), used_bytes) {
+                return;
             }
         }
         let need = Need { free_bytes, target_bytes, bytes_max: maximums.as_deref(), is_urgent };

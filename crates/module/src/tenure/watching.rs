@@ -2,8 +2,8 @@
 
 use tenure_core::access_ring::REQUESTS_PER_TICK;
 
-use super::Tenure;
 use super::status::{EvictionStatus, status_by_state};
+use super::{TICK_US, Tenure};
 use crate::config::Policy;
 use crate::feature::Wants;
 use crate::ffi::clock::{now_us, thread_cpu_us};
@@ -22,6 +22,10 @@ const SOON_US: f64 = 10e6;
 /// … watching takes this part of its share of a busy main thread's time: what is seen then decides nothing yet.
 const EASED: f64 = 0.25;
 
+/// An event loop that hasn't been idle for so long isn't waited for; a busy one not for as long.
+const IDLE_WAIT_US: u64 = 5_000;
+const BUSY_WAIT_US: u64 = 1_000;
+
 /// What is watched of commands.
 pub struct Watching {
     /// How much of a fast stream.
@@ -32,8 +36,57 @@ pub struct Watching {
     pub(super) wanted: Wants,
     /// Until then each turn is heard of, since the server had to evict.
     pub(super) each_turn_until_us: u64,
-    /// Until then too, where the main thread isn't busy: keys went of late, and do so while the event loop is idle.
-    pub(super) idle_turns_until_us: u64,
+    /// Those that keys wait for which are to go.
+    idle_turns: IdleTurns,
+    /// Until then timers of the module's are likely while commands go unseen, too.
+    timers_until_us: u64,
+}
+
+/// Keys that are to go wait for a turn that brings no commands: replies needn't wait for them then.
+#[derive(Clone, Copy, Debug, Default)]
+struct IdleTurns {
+    /// Until then each turn is heard of, to tell idle ones.
+    heard_until_us: u64,
+    /// Until then a busy event loop isn't waited for: it was in vain.
+    vain_until_us: u64,
+}
+
+impl Watching {
+    /// Everything is watched, from `now_us` on.
+    pub(super) fn new(now_us: u64) -> Watching {
+        Watching {
+            duty: Duty::new(now_us),
+            slices: Slices::default(),
+            wanted: Wants::NOTHING,
+            each_turn_until_us: 0,
+            idle_turns: IdleTurns::default(),
+            timers_until_us: 0,
+        }
+    }
+}
+
+impl IdleTurns {
+    /// Whether keys that are to go since `since_us` wait for an idle turn, or still do. What waited for one in vain
+    /// goes all at once, with replies waiting, and to hear each turn takes time: so where the main thread `is_busy` it is
+    /// tried once a tick.
+    fn are_waited_for(&mut self, now_us: u64, since_us: u64, is_busy: bool) -> bool {
+        if is_busy && now_us < self.vain_until_us {
+            return false;
+        }
+        let waits = now_us <= since_us + if is_busy { BUSY_WAIT_US } else { IDLE_WAIT_US };
+        if waits {
+            self.heard_until_us = now_us + EACH_TURN_US;
+        } else {
+            self.vain_until_us = now_us + TICK_US;
+            self.heard_until_us = if is_busy { 0 } else { self.heard_until_us };
+        }
+        waits
+    }
+
+    /// True where each turn is to be heard of.
+    fn are_heard(&self, now_us: u64) -> bool {
+        now_us < self.heard_until_us
+    }
 }
 
 impl Tenure {
@@ -74,23 +127,49 @@ impl Tenure {
         }
     }
 
-    /// Keys are to go while the event loop is idle. Whether it is, only who hears each turn can tell.
-    pub(super) fn wait_for_idle_turn(&mut self, server: &mut Server, now_us: u64) {
-        self.watching.idle_turns_until_us = now_us + EACH_TURN_US;
+    /// True where keys that are to go since `since_us` wait until the event loop is idle. Whether it is, only who hears
+    /// each turn can tell. That takes a timer, which is held only where somebody who unloads a module is seen to come.
+    pub(super) fn waits_for_idle_turn(
+        &mut self,
+        server: &mut Server,
+        (now_us, since_us): (u64, u64),
+        used_bytes: u64,
+    ) -> bool {
+        let is_busy = self.is_busy();
+        if !filtering::sees_unloads() {
+            return false;
+        }
+        if !self.watching.idle_turns.are_waited_for(now_us, since_us, is_busy) {
+            if is_busy && turns::are_heard() {
+                self.choose_turns(server, now_us, used_bytes);
+            }
+            return false;
+        }
+        self.expect_timers();
         if turns::are_heard() {
             soon::call_soon(server);
         } else {
             turns::hear(server, true);
         }
+        true
+    }
+
+    /// Asks for the end of this turn, which a key has made larger while commands go unseen.
+    pub(super) fn ask_unseen(&mut self, server: &Server) {
+        self.expect_timers();
+        turns::ask(server);
+    }
+
+    /// The server unloads no module that holds a timer: who unloads one is to be seen in pauses, too.
+    fn expect_timers(&mut self) {
+        self.watching.timers_until_us = self.times.ticked_at_us + EACH_TURN_US;
     }
 
     /// To be told of each turn takes more of the server than a turn of few commands does. So it is told of all only
-    /// where features need them, while keys go and the main thread has time, or where the server had to evict of late.
+    /// where features need them, while keys go, or where the server had to evict of late.
     fn choose_turns(&mut self, server: &mut Server, now_us: u64, used_bytes: u64) {
-        let Watching { each_turn_until_us, idle_turns_until_us, wanted, .. } = self.watching;
-        let are_needed = wanted != Wants::NOTHING
-            || now_us < each_turn_until_us
-            || (now_us < idle_turns_until_us && !self.is_busy());
+        let Watching { each_turn_until_us, idle_turns, wanted, .. } = self.watching;
+        let are_needed = wanted != Wants::NOTHING || now_us < each_turn_until_us || idle_turns.are_heard(now_us);
         turns::hear(server, are_needed);
         let bytes_max = self.pressure.may_be_short.then(|| self.bytes_until_turn_ends(used_bytes));
         self.observer.turns.expect(are_needed, bytes_max);
@@ -103,7 +182,9 @@ impl Tenure {
 
     /// What is to be seen of commands from now on. The filter stays for features too.
     fn watch(&mut self, server: &mut Server, wanted: Watched) {
-        if filtering::watch(server, wanted != Watched::Nothing || self.watching.wanted.has(Wants::COMMANDS)) {
+        let sees_commands = wanted != Watched::Nothing || self.watching.wanted.has(Wants::COMMANDS);
+        let may_hold_timers = self.times.ticked_at_us < self.watching.timers_until_us;
+        if filtering::watch(server, sees_commands, may_hold_timers) {
             self.observer.watch(wanted, self.watching.slices.are_on());
         }
     }
@@ -197,6 +278,22 @@ fn share_of_time(percent: i64, goes_soon: bool) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Times are ms since keys are to go.
+    #[test]
+    fn a_busy_event_loop_is_waited_for_less_and_not_again_at_once_after_a_wait_in_vain() {
+        let waits = |turns: &mut IdleTurns, at_ms: u64, since_ms: u64, is_busy| {
+            turns.are_waited_for(at_ms * 1_000, since_ms * 1_000, is_busy)
+        };
+        let mut idle = IdleTurns::default();
+        assert_eq!([1, 5, 6, 7].map(|at| waits(&mut idle, at, 0, false)), [true, true, false, false]);
+        assert!(waits(&mut idle, 8, 8, false), "what comes next waits again");
+        let mut busy = IdleTurns::default();
+        assert_eq!([1, 2].map(|at| waits(&mut busy, at, 0, true)), [true, false]);
+        assert_eq!([3, 101, 102].map(|at| waits(&mut busy, at, at, true)), [false, false, true]);
+        assert!(busy.are_heard(2_000_000) && !busy.are_heard(3_000_000));
+        assert!(!waits(&mut busy, 104, 102, true) && !busy.are_heard(104_000), "in vain again");
+    }
 
     #[test]
     fn a_quarter_is_watched_where_no_key_goes_soon_unless_all_is_to_be() {

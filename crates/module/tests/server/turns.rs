@@ -55,9 +55,10 @@ fn those_of_reads_are_asked_for_and_nothing_is_missed() {
 }
 
 /// Keys come while the main thread counts as busy, for each of which another has to go: Tenure makes room for all,
-/// whether few commands write or all do.
+/// whether few commands write or all do. It does so in turns that bring none, where there are such; of commands that
+/// come without a pause turns are asked for.
 #[test]
-fn what_is_written_ends_turns_and_tenure_evicts() {
+fn what_is_written_waits_for_idle_turns_while_there_are_any_and_tenure_evicts() {
     let options = with_module().set("maxmemory-policy", "allkeys-lru");
     let options = options.set("tenure.watch-busy-percent", 0).set("tenure.watch-percent", 100);
     on_oldest_and_newest(&options, |server| {
@@ -68,7 +69,7 @@ fn what_is_written_ends_turns_and_tenure_evicts() {
         let mut n = 0;
         for reads_per_write in [9, 0] {
             let ours = info(server, "evictions");
-            wait_for("evictions while turns are asked for", || {
+            wait_for("evictions", || {
                 for _ in 0..100 {
                     n += 1;
                     (0..reads_per_write).for_each(|i| send(&mut connection, &format!("GET k:{}", (n + i) % 5000)));
@@ -77,8 +78,19 @@ fn what_is_written_ends_turns_and_tenure_evicts() {
                 info(server, "evictions") > ours + 500.0
             });
         }
-        assert_eq!(turns(server), "asked");
+        wait_for("an idle turn to be waited for", || {
+            n += 1;
+            send::<()>(&mut connection, &format!("SET n:{n} {value}"));
+            turns(server) == "each"
+        });
         assert_eq!(evicted_by_server(server), theirs, "Tenure has made room each time");
+        wait_for("waiting to be in vain", || {
+            let mut pipe = redis::pipe();
+            (n + 1..=n + 3_000).for_each(|i| _ = pipe.set(format!("n:{i}"), &value).ignore());
+            n += 3_000;
+            pipe.query::<()>(&mut connection).unwrap();
+            turns(server) == "asked"
+        });
     });
 }
 

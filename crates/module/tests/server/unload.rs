@@ -1,5 +1,8 @@
 //! Unloading, under load and again and again: the server goes on, and its memory comes back.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
 use tenure_servers::{Server, ServerOptions, module_path};
 
 use crate::harness::{
@@ -52,6 +55,48 @@ fn it_is_unloaded_while_it_evicts() {
         unload(server);
         checker.finish(server);
     });
+}
+
+/// Between two slices of watching too, where keys that are to go wait for an idle turn by a timer. Batches of twenty
+/// are more than a busy main thread has time to watch, and leave idle turns between them.
+#[test]
+fn it_is_unloaded_while_it_evicts_in_turns_that_it_does_not_watch() {
+    on_oldest_and_newest(&without_module(), |server| {
+        let is_over = AtomicBool::new(false);
+        let write = || {
+            let (mut connection, value) = (server.connection().unwrap(), "v".repeat(1000));
+            for batch in (0_u64..).take_while(|_| !is_over.load(Ordering::Relaxed)) {
+                let mut pipe = redis::pipe();
+                (0..20).for_each(|i| _ = pipe.set(format!("n:{}", 20 * batch + i), &value).ignore());
+                pipe.query::<()>(&mut connection).unwrap();
+            }
+        };
+        thread::scope(|scope| {
+            let writing = scope.spawn(write);
+            // Who panics here has the writer end all the same.
+            let ends = Ends(&is_over);
+            for _ in 0..20 {
+                load(server);
+                limit_memory(server, 5 << 20);
+                config_set(&mut server.connection().unwrap(), "tenure.watch-busy-percent", 0);
+                wait_for("slices", || server.info("tenure").unwrap()["tenure_watching"] == "slices");
+                let evictions = info(server, "evictions");
+                wait_for("Tenure to evict", || info(server, "evictions") > evictions + 1_000.0);
+                unload(server);
+            }
+            drop(ends);
+            writing.join().unwrap();
+        });
+    });
+}
+
+/// Sets it when it goes.
+struct Ends<'a>(&'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 /// Without the refusal Valkey 8.0 and Redis 8.0 abort: a rule names a command that is gone. Under load, and with what

@@ -1,12 +1,12 @@
 //! What the module costs where a cache really runs: full. A row for each load, in pairs of stock and module.
 //!
 //! GETs hit a cache that is 90 % full, where the module watches and nothing has to go. SETs are of new keys at the
-//! limit, so each evicts one; whoever evicts, the server or the module, the figures say. Both servers of a row are there
-//! at once, each full, and take turns of a tenth of a second: so a pair is measured before the machine has changed its
-//! speed, and the median of many pairs is known within one or two hundredths. Who has no turn stands still. Its module
-//! would take that for an idle main thread, so it is told to call one busy from [`BUSY_PERCENT`] on, as under this load
-//! it is. While one is measured, a PING each millisecond on a connection of its own shows how long its turns take. What
-//! the figures mean: [`full_load`](crate::full_load).
+//! limit, so each evicts one; whoever evicts, the server or the module, the figures say. Both servers of a row are
+//! there at once, each full, and take turns of a tenth of a second: so a pair is measured before the machine has
+//! changed its speed. Who has no turn stands still. Its module would take that for an idle main thread, so it is told
+//! to call one busy from `BUSY_PERCENT` on, as under this load it is. While one is measured, a PING each millisecond
+//! on a connection of its own shows how long its turns take. What the figures mean:
+//! [`full_load`](crate::full_load).
 
 use std::fmt;
 use std::str::FromStr;

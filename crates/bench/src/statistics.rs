@@ -200,9 +200,8 @@ impl Spread {
         Some(Spread { median, min, max })
     }
 
-    /// The median, and between what it would lie in 19 of 20 cases where as many were measured again: with n values, the
-    /// ranks n/2 ± 0.98 √n, as the signs about a median are drawn evenly. Of fewer than six, their smallest and
-    /// largest.
+    /// The median, and what the true one lies between in 19 of 20 cases: of n values the ranks n/2 ± 0.98 √n, since
+    /// above the true one lie as many as a coin drawn n times says. Of few, their smallest and largest.
     pub fn of_median(values: impl IntoIterator<Item = f64>) -> Option<Spread> {
         let mut values: Vec<f64> = values.into_iter().collect();
         values.sort_by(f64::total_cmp);

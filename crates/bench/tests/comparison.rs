@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 use tenure_bench::backend::BackendSpec;
 use tenure_bench::client::Route;
 use tenure_bench::comparison::{Compared, Comparison, MemoryLimit};
-use tenure_bench::full_cache::{FullCache, Load};
+use tenure_bench::full_cache::{FullCache, FullPair, Load};
 use tenure_bench::no_harm::NoHarm;
 use tenure_bench::placement::Placement;
 use tenure_bench::report::{Report, Simulated};
@@ -379,7 +379,7 @@ fn a_full_cache_is_measured_row_by_row() {
         // Many times what fits, so that it doesn't matter what the module itself takes and gives back meanwhile.
         n_requests: Some(50_000),
         n_connections: 10,
-        n_pairs: 1,
+        n_pairs: 2,
         seed: 1,
         system: &System::TENURE,
         setup: &setup,
@@ -387,10 +387,15 @@ fn a_full_cache_is_measured_row_by_row() {
     let report = full.run(&AtomicBool::new(false)).unwrap();
     let [get, set] = &report.rows[..] else { panic!("{} rows", report.rows.len()) };
     assert_eq!((get.load.as_str(), get.evicted_by_module, set.load.as_str()), ("get-16", None, "set-16"));
-    let (stock, module) = (set.pairs[0].stock, set.pairs[0].module);
-    assert!(stock.n_evicted_by_module == 0 && stock.n_evicted_by_server > 40_000, "{stock:?}");
-    assert!(module.n_evicted_by_module + module.n_evicted_by_server > 40_000, "{module:?}");
-    assert!(stock.side.cpu_main_ns_per_command > 0.0 && module.ping_us_p999 > 0.0);
+    for row in [get, set] {
+        assert_eq!(row.pairs.len(), 2);
+        let sides = row.pairs.iter().flat_map(|pair| [&pair.stock, &pair.module]);
+        sides.for_each(|side| assert!(side.side.cpu_main_ns_per_command > 0.0 && !side.pings_ns.is_empty()));
+    }
+    for FullPair { stock, module, .. } in &set.pairs {
+        assert!(stock.n_evicted_by_module == 0 && stock.n_evicted_by_server > 40_000, "{stock:?}");
+        assert!(module.n_evicted_by_module + module.n_evicted_by_server > 40_000, "{module:?}");
+    }
     assert!(report.table().contains("evicted by module"), "{}", report.table());
 }
 

@@ -67,8 +67,8 @@ impl Watching {
 
 impl IdleTurns {
     /// Whether keys that are to go since `since_us` wait for an idle turn, or still do. What waited for one in vain
-    /// goes all at once, with replies waiting, and to hear each turn takes time: so where the main thread `is_busy` it is
-    /// tried once a tick.
+    /// goes all at once, with replies waiting, and to hear each turn takes time. So where the main thread `is_busy` it
+    /// is tried once a tick.
     fn are_waited_for(&mut self, now_us: u64, since_us: u64, is_busy: bool) -> bool {
         if is_busy && now_us < self.vain_until_us {
             return false;

@@ -32,8 +32,8 @@ use crate::workload::full::{Command, Size, streams};
 const FULL_PERCENT: u64 = 90;
 /// What `tenure.watch-busy-percent` is, where nothing else is said: see above.
 const BUSY_PERCENT: &str = "10";
-/// A turn has so many times fewer measured commands than take a second or two.
-const TURNS: usize = 15;
+/// A turn has such a part of the measured commands that take a second or two.
+const TURN_PART: usize = 15;
 /// Before the clock starts a turn has a part of its commands as large as this of those that are measured: the server
 /// stood still.
 const RUN_UP_PART: usize = 4;
@@ -165,6 +165,8 @@ pub struct FullReport {
     pub venue: Venue,
     /// The system beside stock.
     pub system: String,
+    /// Settings of the module, of which the later count.
+    pub settings: Vec<(String, String)>,
     /// Settings of the server beside its own.
     pub server_settings: Vec<(String, String)>,
     /// How many connections there were.
@@ -186,7 +188,8 @@ impl FullCache<'_> {
         Ok(FullReport {
             venue: self.setup.venue(),
             system: self.system.label.to_string(),
-            server_settings: self.setup.server_settings.clone(),
+            server_settings: setup.server_settings,
+            settings: setup.settings,
             n_connections: self.n_connections,
             rows,
         })
@@ -226,7 +229,7 @@ impl FullCache<'_> {
         Size {
             n_keys: self.n_keys.unwrap_or(default.n_keys),
             n_warmup: self.n_warmup.unwrap_or(default.n_warmup),
-            n_requests: self.n_requests.unwrap_or(default.n_requests / TURNS),
+            n_requests: self.n_requests.unwrap_or(default.n_requests / TURN_PART),
             ..default
         }
     }
@@ -325,7 +328,8 @@ impl FullRow {
 impl FullReport {
     /// The report for people.
     pub fn table(&self) -> String {
-        let settings = self.server_settings.iter().map(|(name, value)| format!(", {name} {value}"));
+        let settings = self.server_settings.iter().chain(&self.settings);
+        let settings = settings.map(|(name, value)| format!(", {name} {value}"));
         let head = format!(
             "full on {}, {}: {} against stock, {} pairs of turns a row, {} connections{}; {}\n\
              Medians of the pairs, and what each lies between in 19 cases of 20.\n\n",

@@ -120,7 +120,7 @@ fn end_turn<M: Module>(server: &mut Server) {
         Some(Life::Ails) => {}
         Some(Life::Stops) => {
             retire::<M>(server);
-            filtering::watch(server, false, false);
+            filtering::watch(server, filtering::Sees::Nothing);
             let enabled = M::ENABLED.to_string_lossy();
             server.log(Level::Notice, &format!("{enabled} is 'no': the server runs as stock"));
         }

@@ -33,12 +33,22 @@ pub(super) fn forget() {
     FILTER.store(ptr::null_mut(), Ordering::Relaxed);
 }
 
-/// Lets commands pass through the filter, or no longer; where the module `may_hold_timers` meanwhile, it stays for who
-/// unloads a module. Not from within the filter. False where the server refused.
-pub fn watch(server: &Server, wanted: bool, may_hold_timers: bool) -> bool {
-    RESTS.store(!wanted, Ordering::Relaxed);
+/// What the filter is there for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sees {
+    /// The module sees each command.
+    Commands,
+    /// Commands run unseen, but for those that unload a module: there may be timers, which give way to them.
+    Unloads,
+    /// Commands run unseen.
+    Nothing,
+}
+
+/// Lets commands pass through the filter, or no longer. Not from within the filter. False where the server refused.
+pub fn watch(server: &Server, sees: Sees) -> bool {
+    RESTS.store(sees != Sees::Commands, Ordering::Relaxed);
     let held = FILTER.load(Ordering::Relaxed);
-    let wanted = wanted || may_hold_timers || home_db::is_needed();
+    let wanted = sees != Sees::Nothing || home_db::is_needed();
     if wanted != held.is_null() {
         return true;
     }
@@ -62,6 +72,6 @@ pub fn watch(server: &Server, wanted: bool, may_hold_timers: bool) -> bool {
 /// At load: [`home_db`] needs the filter also where nothing else does yet.
 pub(super) fn watch_for_home_db(server: &Server) {
     if home_db::is_needed() && FILTER.load(Ordering::Relaxed).is_null() {
-        watch(server, false, false);
+        watch(server, Sees::Nothing);
     }
 }

@@ -128,7 +128,7 @@ impl Tenure {
         let observer = Observer::new(commands, partitions, Arc::clone(&worker.shared.queue));
         let now_us = now_us();
         worker.news.at_us = now_us;
-        if !filtering::watch(server, true, false) {
+        if !filtering::watch(server, filtering::Sees::Commands) {
             return Err("the server refused a command filter".to_owned());
         }
         let mut tenure = Tenure {

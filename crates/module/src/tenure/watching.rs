@@ -8,8 +8,9 @@ use crate::config::Policy;
 use crate::feature::Wants;
 use crate::ffi::clock::{now_us, thread_cpu_us};
 use crate::ffi::events::{self, Needed};
+use crate::ffi::filtering::{self, Sees};
 use crate::ffi::server::Server;
-use crate::ffi::{filtering, soon, turns, wake};
+use crate::ffi::{soon, turns, wake};
 use crate::observe::duty::{Duty, Slices, Watched};
 
 /// Near the limit a turn ends once what is written may have taken this part of the room that is left.
@@ -76,9 +77,8 @@ impl IdleTurns {
         let waits = now_us <= since_us + if is_busy { BUSY_WAIT_US } else { IDLE_WAIT_US };
         if waits {
             self.heard_until_us = now_us + EACH_TURN_US;
-        } else {
-            self.vain_until_us = now_us + TICK_US;
-            self.heard_until_us = if is_busy { 0 } else { self.heard_until_us };
+        } else if is_busy {
+            *self = IdleTurns { heard_until_us: 0, vain_until_us: now_us + TICK_US };
         }
         waits
     }
@@ -182,9 +182,14 @@ impl Tenure {
 
     /// What is to be seen of commands from now on. The filter stays for features too.
     fn watch(&mut self, server: &mut Server, wanted: Watched) {
-        let sees_commands = wanted != Watched::Nothing || self.watching.wanted.has(Wants::COMMANDS);
-        let may_hold_timers = self.times.ticked_at_us < self.watching.timers_until_us;
-        if filtering::watch(server, sees_commands, may_hold_timers) {
+        let sees = if wanted != Watched::Nothing || self.watching.wanted.has(Wants::COMMANDS) {
+            Sees::Commands
+        } else if self.times.ticked_at_us < self.watching.timers_until_us {
+            Sees::Unloads
+        } else {
+            Sees::Nothing
+        };
+        if filtering::watch(server, sees) {
             self.observer.watch(wanted, self.watching.slices.are_on());
         }
     }

@@ -6,18 +6,14 @@ use std::time::Duration;
 use tenure_servers::cluster::SLOTS;
 use tenure_servers::{Cluster, Server, ServerBinary, ServerOptions, wait_for};
 
-fn start(n_primaries: usize, n_replicas: usize) -> Cluster {
-    let options = ServerOptions::default().set("cluster-node-timeout", 2000);
-    Cluster::start(&ServerBinary::installed().unwrap(), &options, n_primaries, n_replicas).unwrap()
-}
-
 fn role(node: &Server) -> String {
     node.info("replication").unwrap()["role"].clone()
 }
 
 #[test]
 fn a_cluster_serves_all_slots_and_a_replica_takes_over() {
-    let mut cluster = start(3, 1);
+    let binary = ServerBinary::installed().unwrap();
+    let mut cluster = Cluster::start(&binary, &ServerOptions::default(), 3, 1).unwrap();
     let slots: BTreeSet<u16> = cluster.primaries().iter().flat_map(|node| node.own_slots().unwrap()).collect();
     assert_eq!(slots, (0..SLOTS).collect());
     // CLUSTER KEYSLOT foo is 12182, of the last third.
@@ -34,6 +30,7 @@ fn a_cluster_serves_all_slots_and_a_replica_takes_over() {
     assert_eq!(cluster.nodes()[0].call::<u64>(&["GET", "foo"]).unwrap(), 1);
     cluster.move_slots([12182], 0, 2).unwrap();
 
+    cluster.miss_nodes_soon().unwrap();
     cluster.node_mut(2).kill();
     wait_for(Duration::from_secs(60), "the replica to take over", || role(cluster.replica_of(2)) == "master").unwrap();
     cluster.wait_until_it_serves().unwrap();

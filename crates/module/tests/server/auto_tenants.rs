@@ -205,8 +205,7 @@ fn in_a_full_cache_what_they_hold_is_known() {
 fn a_replica_in_a_cluster_has_its_primarys_tenants() {
     for binary in oldest_and_newest() {
         println!("on {}", binary.label);
-        let options = with_delimiter().set("cluster-node-timeout", 2000);
-        let cluster = Cluster::start(&binary, &options, 3, 1).unwrap_or_else(|why| panic!("{why:#}"));
+        let cluster = Cluster::start(&binary, &with_delimiter(), 3, 1).unwrap_or_else(|why| panic!("{why:#}"));
         let (primary, replica) = (&cluster.nodes()[0], &cluster.nodes()[3]);
         let own = primary.own_slots().unwrap();
         let slot = |tag: &String| primary.call::<u16>(&["CLUSTER", "KEYSLOT", tag]).unwrap();

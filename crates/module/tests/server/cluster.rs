@@ -19,10 +19,10 @@ use crate::harness::{
 
 const MB: u64 = 1 << 20;
 
-/// Six nodes that notice within two seconds that one is gone.
+/// Three primaries and a replica of each.
 pub fn start(binary: &ServerBinary, options: ServerOptions) -> Cluster {
     println!("on {}", binary.label);
-    let options = options.set("cluster-node-timeout", 2000).set("repl-backlog-size", "64kb");
+    let options = options.set("repl-backlog-size", "64kb");
     Cluster::start(binary, &options, 3, 1).unwrap_or_else(|why| panic!("{why:#}"))
 }
 
@@ -257,6 +257,7 @@ fn reshard(cluster: &Cluster, checker: &Checker) {
 /// The first primary is killed; its replica serves, plans and evicts in its place.
 fn fail_over(cluster: &mut Cluster, checker: &Checker) {
     checker.wait_for_rounds(1);
+    cluster.miss_nodes_soon().unwrap();
     let before = Instant::now();
     cluster.node_mut(0).kill();
     let heir = cluster.replica_of(0);
@@ -430,6 +431,7 @@ fn a_replica_takes_over_with_classes_penalties_and_plan() {
             [near, far].iter().all(|name| rows.get(*name).is_some_and(|row| same(name, row)))
         });
         let before = partitions(&mut connection);
+        cluster.miss_nodes_soon().unwrap();
         cluster.node_mut(0).kill();
         let heir = cluster.replica_of(0);
         wait_for("the replica to take over", || heir.info("replication").unwrap()["role"] == "master");

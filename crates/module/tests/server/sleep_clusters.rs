@@ -1,6 +1,8 @@
 //! Values that sleep on nodes of a cluster: slots that leave take them along, slots that come bring none, and who
 //! takes over has each value or none, never an old one.
 
+use std::time::Duration;
+
 use redis::cluster::ClusterConnection;
 use tenure_core::slots::slot_of;
 use tenure_servers::{Cluster, Server, ServerBinary, ServerOptions};
@@ -90,6 +92,27 @@ fn slots_that_move_key_by_key_take_their_sleepers_along() {
     }
 }
 
+/// A replica that answers nothing for a while is waited for.
+#[test]
+fn slots_move_while_a_replica_stands_still() {
+    for binary in two() {
+        let cluster = start(&binary, sleeping());
+        write(&mut client(&cluster), 1);
+        put_all_to_rest(cluster.primaries());
+        let replica = cluster.replica_of(1);
+        replica.halt().unwrap();
+        std::thread::scope(|threads| {
+            threads.spawn(|| {
+                // Longer than Valkey lets a replica take to learn of a slot.
+                std::thread::sleep(Duration::from_secs(3));
+                replica.resume().unwrap();
+            });
+            cluster.move_slots(0..=9, 0, 1).unwrap();
+        });
+        assert_eq!(misses(&mut client(&cluster), 1), 0, "what slept went along");
+    }
+}
+
 #[test]
 fn slots_that_move_as_a_whole_take_their_sleepers_along() {
     for binary in that_migrate() {
@@ -173,6 +196,7 @@ fn a_replica_that_takes_over_has_nothing_old() {
         cluster.replica_of(0).call::<()>(&["CLUSTER", "FAILOVER"]).unwrap();
         let is_primary = |node: &Server| node.info("replication").unwrap()["role"] == "master";
         wait_for("the replica to take over", || is_primary(cluster.replica_of(0)) && !is_primary(&cluster.nodes()[0]));
+        cluster.miss_nodes_soon().unwrap();
         cluster.node_mut(1).kill();
         wait_for("the other replica to take over", || is_primary(cluster.replica_of(1)));
         cluster.wait_until_it_serves().unwrap();

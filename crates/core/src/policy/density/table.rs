@@ -63,8 +63,9 @@ fn indices(rates: &Rates) -> [Index; AGES] {
     let mut indices = [Index::default(); AGES];
     let mut ahead: Vec<Stretch> = Vec::with_capacity(AGES);
     for (bucket, rate) in rates.iter().enumerate().rev() {
-        let survival = (-rate.hazard * bounds_of(bucket).1 as f32).exp();
-        let accessed = 1.0 - survival;
+        // Not 1 less the survival: of what is hardly ever accessed nothing would be left.
+        let accessed = -(-rate.hazard * bounds_of(bucket).1 as f32).exp_m1();
+        let survival = 1.0 - accessed;
         let (gain, ticks) = (accessed * rate.reads, accessed / rate.hazard);
         let mut own = Stretch { gain, ticks, survival, last: bucket as u8 };
         while let Some(next) = ahead.pop_if(|next| next.gain * own.ticks > own.gain * next.ticks) {
@@ -224,6 +225,16 @@ mod tests {
             assert!((reads - expected).abs() < 0.01 + 0.02 * expected, "{age} to {until}: {reads}");
         }
         assert_eq!(DensityTable::default().reads_until(feature, 0, 10), 0.0);
+    }
+
+    /// Who is accessed once in 10^12 ticks or more seldom is so at each age, the first of one tick too.
+    #[test]
+    fn what_is_hardly_ever_accessed_has_a_density() {
+        for hazard in [1e-6, 1e-9, 1e-12, 1e-30] {
+            let indices = indices(&[Rate { hazard, reads: 0.5 }; AGES]);
+            let is_as_seldom = |index: &Index| (index.density / (0.5 * hazard) - 1.0).abs() < 0.01;
+            assert!(indices.iter().all(is_as_seldom), "{hazard}: {indices:?}");
+        }
     }
 
     proptest! {

@@ -23,8 +23,10 @@ const PACE_OVER_US: f64 = 10e6;
 /// What an access is to the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// A read, or a write that answers no miss: the key is accessed, and there afterwards unless a miss says otherwise.
+    /// A read, or a change of what is there: the key is accessed, and there afterwards unless a miss says otherwise.
     Accessed,
+    /// The same by a write that replaces whatever is there, and answers no miss.
+    Replaced,
     /// The write that answers a miss, which was counted already.
     Filled,
     /// A delete.
@@ -238,8 +240,12 @@ fn apply<B>(keys: &mut KeyTable, pending: &Pending<B>, fading: f32, beside: &mut
         beside.before(key, entry, tick, noted);
     }
     match kind {
-        Kind::Accessed => {
-            entry.set_history(entry.history().accessed(u64::from(tick.wrapping_sub(entry.last)), tick, fading));
+        Kind::Accessed | Kind::Replaced => {
+            let (history, gap) = (entry.history(), u64::from(tick.wrapping_sub(entry.last)));
+            entry.set_history(match kind {
+                Kind::Replaced => history.replaced(gap, tick, fading),
+                _ => history.accessed(gap, tick, fading),
+            });
             // Of one that isn't there it stays known how it left until a miss has asked; as a stamp it is one of long
             // ago.
             if is_there {
@@ -303,6 +309,22 @@ mod tests {
         accesses.settle(&mut keys);
         let entry = keys.get(key).unwrap();
         assert_eq!((accesses.requests, entry.n_requests, entry.history().n_requests()), (before, 1, 1));
+    }
+
+    /// A write that replaces what is there asks for nothing, one that changes it does; what answers a miss was asked for.
+    #[test]
+    fn who_was_asked_for_is_remembered() {
+        let (mut accesses, mut keys) = accessed();
+        let mut shown = |number, kinds: &[Kind]| {
+            kinds.iter().for_each(|&kind| _ = accesses.note(&mut keys, KeyHash::of_number(number), kind));
+            accesses.settle(&mut keys);
+            keys.get(KeyHash::of_number(number)).unwrap().history().feature(0).to_string()
+        };
+        assert_eq!(shown(1, &[Kind::Replaced]), "written once, group 0");
+        assert_eq!(shown(1, &[Kind::Replaced]), "written 2 times");
+        assert_eq!(shown(1, &[Kind::Accessed]), "3 or 4 times, every 2^0 ticks");
+        assert_eq!(shown(2, &[Kind::Accessed, Kind::Filled]), "once, group 0");
+        assert_eq!(shown(3, &[Kind::Filled]), "once, group 0");
     }
 
     /// A value that went down is accessed there; filled anew it is a newcomer to the fast tier.

@@ -7,7 +7,8 @@
 //! `cargo run --locked --release -p tenure-sim --example streams`; it takes 30 s.
 //!
 //! With a folder as argument it writes traces there instead, for `tenure bench`: those in which keys come and go
-//! (`sessions.csv`, `feed.csv`, `renamed.csv`, `load.csv`), of 20,000 keys of 10 KB, 400,000 accesses each.
+//! (`sessions.csv`, `feed.csv`, `renamed.csv`, `load.csv`, `handed.csv`) or are written and never read
+//! (`counted.csv`), of 20,000 keys of 10 KB, 400,000 accesses each.
 
 use std::io;
 use std::sync::Arc;
@@ -28,7 +29,8 @@ const MEMORY: [u64; 5] = [5, 10, 20, 40, 60];
 const POLICIES: [&str; 4] = ["redis", "gdsf", "tenure", "bound"];
 
 /// Of the traces for servers.
-const SERVED: [Stream; 4] = [Stream::Sessions, Stream::Feed, Stream::Renamed, Stream::Load];
+const SERVED: [Stream; 6] =
+    [Stream::Sessions, Stream::Feed, Stream::Renamed, Stream::Load, Stream::Handed, Stream::Counted];
 const SERVED_ACCESSES: u64 = 400_000;
 
 fn main() -> io::Result<()> {

@@ -88,13 +88,17 @@ pub enum Stream {
     Renamed,
     /// Each key is written once, then the half that was written last is read evenly.
     Load,
+    /// Each key is written and read once, when half as many others were written as there are keys.
+    Handed,
+    /// Three in four requests write keys again and again that nobody reads.
+    Counted,
     /// One price.
     Equal,
 }
 
 impl Stream {
     /// All of them.
-    pub const ALL: [Stream; 17] = [
+    pub const ALL: [Stream; 19] = [
         Stream::DearBurst,
         Stream::Burst,
         Stream::DearBursts,
@@ -111,6 +115,8 @@ impl Stream {
         Stream::Feed,
         Stream::Renamed,
         Stream::Load,
+        Stream::Handed,
+        Stream::Counted,
         Stream::Equal,
     ];
 
@@ -133,6 +139,8 @@ impl Stream {
             Stream::Feed => "feed",
             Stream::Renamed => "renamed",
             Stream::Load => "load",
+            Stream::Handed => "handed",
+            Stream::Counted => "counted",
             Stream::Equal => "equal",
         }
     }
@@ -147,7 +155,7 @@ impl Stream {
         }
     }
 
-    /// Its `n` accesses, over `keys` keys and those that never come again: reads, but for those that load.
+    /// Its `n` accesses, over `keys` keys and those that never come again: reads, where nothing else is said.
     pub fn accesses(self, keys: u64, n: u64, seed: u64) -> Vec<Access> {
         let (zipf, mut random) = (Zipf::new(keys, ALPHA), Random::new(seed));
         (0..n)
@@ -163,7 +171,7 @@ impl Stream {
                     Stream::Equal => PENALTIES_US[1],
                     _ => PENALTIES_US[backend_of(key, 2) ^ swapped],
                 };
-                let op = if self == Stream::Load && i < keys { Op::Write } else { Op::Read };
+                let op = if self.writes(i, keys) { Op::Write } else { Op::Read };
                 let penalty_us = penalty_us.unwrap_or(own_us);
                 Access { penalty_us, time_us: i, op, ..Access::read(key, SIZE_BYTES) }
             })
@@ -226,6 +234,16 @@ impl Stream {
         })
     }
 
+    /// Whether request `i` is a write.
+    fn writes(self, i: u64, keys: u64) -> bool {
+        match self {
+            Stream::Load => i < keys,
+            Stream::Handed => i.is_multiple_of(2),
+            Stream::Counted => !i.is_multiple_of(4),
+            _ => false,
+        }
+    }
+
     /// The key of request `i` of `n`, and its price where that isn't its backend's.
     fn request(self, i: u64, n: u64, keys: u64, zipf: &Zipf, random: &mut Random) -> (u64, Option<f32>) {
         let (once, dear_us) = (keys + i, Some(DEARER * PENALTIES_US[1]));
@@ -253,6 +271,9 @@ impl Stream {
             Stream::Renamed => (zipf.next(random) + i * NAMES / n * keys, None),
             Stream::Load if i < keys => (i, None),
             Stream::Load => (keys / 2 + random.below(keys / 2), None),
+            Stream::Handed if self.writes(i, keys) => (i / 2, None),
+            Stream::Handed => ((i / 2).saturating_sub(keys / 2), None),
+            Stream::Counted if self.writes(i, keys) => (keys + zipf.next(random), None),
             _ => (zipf.next(random), None),
         }
     }

@@ -13,10 +13,20 @@ use crate::ffi::reply::Value;
 pub enum Effect {
     /// Asks.
     Read,
-    /// Stores or changes; whether the key is still there afterwards is looked up.
-    Write,
+    /// Changes what is there, or adds to it; whether the key is still there afterwards is looked up.
+    Change,
+    /// Stores a value whatever is there.
+    Replace,
     /// Removes.
     Delete,
+}
+
+impl Effect {
+    /// True of what leaves a value.
+    #[inline]
+    pub fn writes(self) -> bool {
+        matches!(self, Effect::Change | Effect::Replace)
+    }
 }
 
 /// A specification's first flag.
@@ -228,6 +238,8 @@ const OWN: &str = "tenure.";
 /// Commands that the server flags as writes, for a side effect (a new expiry, a cached count), and that ask all the
 /// same.
 const ASKING: [&str; 2] = ["getex", "pfcount"];
+/// What the server takes for a change since an option of it tells what was there.
+const REPLACING: &str = "set";
 
 impl CommandTable {
     /// From the reply of `COMMAND`. `None` where it doesn't have the shape that Redis 7.0 and later give it.
@@ -332,6 +344,9 @@ fn named_command(entry: &Value) -> Option<(Name, Command)> {
     let mut keys: Vec<KeySpec> = if inspects { Vec::new() } else { specs.iter().filter_map(key_spec).collect() };
     if ASKING.contains(&container) {
         keys.iter_mut().for_each(|spec| spec.key_use = KeyUse::ReadOnly);
+    }
+    if container == REPLACING {
+        keys.iter_mut().for_each(|spec| spec.key_use = KeyUse::Overwrite);
     }
     let subcommands: Vec<(Name, Command)> =
         fields.get(9).map_or(&[][..], Value::elements).iter().filter_map(named_command).collect();
@@ -549,6 +564,13 @@ mod tests {
         fields.resize(8, Value::Nothing);
         fields.extend([array(vec![get_spec]), array(subcommands)]);
         array(fields)
+    }
+
+    /// Whatever the server's flags say of it.
+    #[test]
+    fn what_set_replaces_nobody_asked_for() {
+        let effect = |name| named_command(&entry(name, vec![])).unwrap().1.only_key().unwrap().1;
+        assert_eq!([effect("set"), effect("get")], [Effect::Replace, Effect::Read]);
     }
 
     #[test]

@@ -48,7 +48,7 @@ impl Counters {
     pub(super) fn count(&mut self, effect: Effect, times: u64) {
         match effect {
             Effect::Read => self.reads += times,
-            Effect::Write => self.writes += times,
+            Effect::Change | Effect::Replace => self.writes += times,
             Effect::Delete => self.deletes += times,
         }
     }

@@ -150,21 +150,22 @@ impl Keys {
         if self.remembers == Remembers::History {
             let kind = match effect {
                 Effect::Delete => Kind::Deleted,
-                Effect::Write if is_answer => Kind::Filled,
-                _ => Kind::Accessed,
+                Effect::Change | Effect::Replace if is_answer => Kind::Filled,
+                Effect::Replace => Kind::Replaced,
+                Effect::Read | Effect::Change => Kind::Accessed,
             };
             return self.ask((key, name), place, effect, kind);
         }
         let Some(keys) = &mut self.table else { return };
         let displaced = keys.displaced();
         let entry = match effect {
-            Effect::Write if self.remembers == Remembers::Residence => Some(keys.get_or_insert(key, now)),
+            _ if effect.writes() && self.remembers == Remembers::Residence => Some(keys.get_or_insert(key, now)),
             _ => keys.get_mut(key),
         };
         let Some(entry) = entry else { return };
         entry.last = now;
         match effect {
-            Effect::Write if entry.n_requests == 0 => entry.enter(now),
+            _ if effect.writes() && entry.n_requests == 0 => entry.enter(now),
             Effect::Delete if entry.n_requests > 0 => entry.leave(Departure::by(Cause::Deleted)),
             Effect::Delete => {}
             // What isn't there has 0 and keeps it.
@@ -193,7 +194,7 @@ impl Keys {
 
     /// While reads go unseen, a key is written: where its value lies has to be known all the same.
     pub fn stored(&mut self, key: KeyHash) {
-        self.ask((key, b""), (0, PartitionId::default()), Effect::Write, Kind::Stored);
+        self.ask((key, b""), (0, PartitionId::default()), Effect::Replace, Kind::Stored);
     }
 
     /// The key's value lies there now. Who isn't remembered is from now on, as of whom nothing was seen since the

@@ -293,7 +293,7 @@ impl Observer {
             return self.on_unseen_write(call, key, effect, db);
         }
         self.turns.count();
-        if effect == Effect::Write && self.turns.count_bytes() {
+        if effect.writes() && self.turns.count_bytes() {
             self.turns.grow(written_bytes(call));
         }
         let hash = KeyHash::of(key);
@@ -301,14 +301,14 @@ impl Observer {
         // miss that waits knows its own.
         if db.is_none() {
             self.partitions.counted_anywhere(key, self.clients.user());
-            if effect == Effect::Write && self.misses.table.any_waiting() {
+            if effect.writes() && self.misses.table.any_waiting() {
                 self.answer_anywhere(key, hash, now_us);
             }
         }
         let mut is_answer = false;
         let place = db.map(|db| {
             let mut answer = None;
-            if effect == Effect::Write {
+            if effect.writes() {
                 if self.misses.table.any_waiting() {
                     answer = self.misses.answered(in_database(hash, db), now_us);
                     is_answer = answer.is_some() || self.misses.table.take_late(in_database(hash, db));
@@ -340,7 +340,7 @@ impl Observer {
     /// its miss cost is told by the event of the new key, and what is deleted by its own.
     #[inline(never)]
     fn on_unseen_write(&mut self, call: &FilterCall, key: &[u8], effect: Effect, db: Option<u16>) {
-        let Some(db) = db.filter(|_| effect == Effect::Write) else { return };
+        let Some(db) = db.filter(|_| effect.writes()) else { return };
         let key = in_database(KeyHash::of(key), db);
         self.on_write(call, key, None);
         self.partitions.keys.stored(key);
@@ -448,7 +448,7 @@ impl Observer {
             let waited = self.misses.table.any_waiting().then(|| self.misses.answered(hash, now_us));
             if self.notes_unseen() {
                 let (is_answer, partition) = (waited.flatten().is_some(), self.partitions.of(db, key));
-                self.partitions.keys.used((hash, key), (db, partition), Effect::Write, is_answer, self.tick);
+                self.partitions.keys.used((hash, key), (db, partition), Effect::Replace, is_answer, self.tick);
             }
             let Some(answer) = waited.flatten() else { return self.partitions.of(db, key) };
             self.partitions.learn(hash, answer.penalty_us, self.tick);
@@ -461,7 +461,7 @@ impl Observer {
             let counted = &mut self.counters[partition.index()];
             counted.writes += 1;
             let (hash, at) = (KeyHash::of(key), counted.requests());
-            self.sampler.place(hash, Effect::Write, (db, partition, at));
+            self.sampler.place(hash, Effect::Replace, (db, partition, at));
         }
         partition
     }
@@ -522,7 +522,8 @@ impl From<KeyUse> for Effect {
         match key_use {
             KeyUse::ReadOnly => Effect::Read,
             KeyUse::Remove => Effect::Delete,
-            KeyUse::ReadWrite | KeyUse::Overwrite => Effect::Write,
+            KeyUse::ReadWrite => Effect::Change,
+            KeyUse::Overwrite => Effect::Replace,
         }
     }
 }

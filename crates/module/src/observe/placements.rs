@@ -246,7 +246,7 @@ mod tests {
     #[test]
     fn what_is_written_is_fast() {
         let mut bench = Bench::new();
-        bench.note(1, b"slow", Effect::Write);
+        bench.note(1, b"slow", Effect::Replace);
         bench.settle();
         assert_eq!(bench.tier(1), Tier::Fast);
         assert_eq!((bench.placements.slow_hits, bench.placements.slow_reads().count()), (0, 0));
@@ -258,9 +258,9 @@ mod tests {
         let mut bench = Bench::new();
         for number in [1, 2, 4] {
             bench.placements.stores_slow = Some(KeyHash::of_number(number));
-            bench.note(number, b"k", Effect::Write);
+            bench.note(number, b"k", Effect::Replace);
         }
-        bench.note(3, b"k", Effect::Write);
+        bench.note(3, b"k", Effect::Replace);
         bench.settle();
         assert_eq!([1, 2, 3, 4].map(|number| bench.tier(number)), [Tier::Slow, Tier::Slow, Tier::Fast, Tier::Slow]);
     }

@@ -119,8 +119,8 @@ mod tests {
     #[test]
     fn a_read_that_found_nothing_is_told_from_those_that_found_what_came_after() {
         let (mut ring, hash) = (Ring::default(), KeyHash::of(b"k"));
-        for effect in [Effect::Read, Effect::Write, Effect::Read] {
-            ring.push(b"k", hash, None, effect, (0, effect == Effect::Write));
+        for effect in [Effect::Read, Effect::Replace, Effect::Read] {
+            ring.push(b"k", hash, None, effect, (0, effect == Effect::Replace));
             ring.push(b"other", KeyHash::of(b"other"), None, Effect::Read, (0, false));
             if effect == Effect::Read && ring.iter().count() == 2 {
                 ring.missed(hash);

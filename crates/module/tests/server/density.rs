@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use redis::Connection;
+use redis::{Commands, Connection};
 use tenure_servers::{Server, ServerOptions};
 
 use crate::harness::{
@@ -106,6 +106,42 @@ fn a_tenant_of_more_weight_is_kept_over_one_of_equal_use_and_price() {
         let heavy = client(server, "h:", 3000, 1000).with_backend(NEAR);
         let light = client(server, "l:", 3000, 1000).with_backend(NEAR);
         check_is_kept(server, [heavy, light], 200, 0.6);
+    });
+}
+
+/// Half of the requests write keys of one kind over and over. That these are accessed as often says nothing for them,
+/// unless what is there is used: what a command changes is.
+#[test]
+fn keys_that_are_written_and_never_read_leave_the_room_to_others() {
+    on_oldest_and_newest(&options(), |server| {
+        limit_memory(server, 4 * MB);
+        let (mut connection, mut random) = (server.connection().unwrap(), Random::new(5));
+        let (mut reader, value) = (client(server, "r:", 3000, 1000), "v".repeat(1000));
+        let mut run_some = |connection: &mut Connection| {
+            let mut writes = redis::pipe();
+            for _ in 0..200 {
+                writes.cmd("SET").arg(format!("w:{}", random.next() % 3000)).arg(&value).ignore();
+            }
+            writes.cmd("INCR").arg("changed").ignore();
+            writes.exec(connection).unwrap();
+            reader.read_some(200);
+        };
+        wait_for("what is read to have most of the memory", || {
+            run_some(&mut connection);
+            let [read, written] = ["r:*", "w:*"].map(|kind| connection.scan_match::<_, String>(kind).unwrap().count());
+            read > 3 * written
+        });
+        check_by_tenure(server);
+        wait_for("features", || {
+            run_some(&mut connection);
+            let mut feature = |key: String| {
+                let known = redis::cmd("TENURE.WHY").arg(key).query::<BTreeMap<String, String>>(&mut connection);
+                known.map_or_else(|_| String::new(), |fields| fields["feature"].clone())
+            };
+            let written = (0..3000).map(|i| feature(format!("w:{i}"))).find(|feature| !feature.is_empty());
+            written.is_some_and(|written| written.starts_with("written "))
+                && feature("changed".to_owned()).contains(", every ")
+        });
     });
 }
 

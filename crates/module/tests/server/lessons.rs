@@ -157,7 +157,7 @@ fn lessons_are_of_one_format() {
             assert!(why.contains("three numbers") || why.contains("wrong number of arguments"), "{line}: {why}");
         }
         let why = error_of(&mut connection, "TENURE.LESSONS 99 0 0");
-        assert!(why.contains("format 1 here, not 99"), "{why}");
+        assert!(why.contains("format 2 here, not 99"), "{why}");
         error_of(&mut connection, "TENURE.LESSONS 98 0 0");
         wait_for("a line in the log", || server.log().contains("lessons of format 99"));
         assert!(!server.log().contains("lessons of format 98"), "no client fills the log");

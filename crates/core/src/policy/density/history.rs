@@ -1,22 +1,33 @@
 //! What a key has shown: how often and how fast it is accessed, in two bytes; and the feature that it is ranked by.
 //!
 //! Both numbers are logarithms: requests in sixteenths of an octave, older ones less, and the smoothed gap between
-//! two in eighths. Ten bits of them are enough for compact entries. Cost: no logarithm is taken, one table look-up
-//! for each access.
+//! two in eighths. In place of the gap stands, of a key that was only ever replaced, that nobody asked. Ten bits of
+//! them are enough for compact entries. Cost: no logarithm is taken, one table look-up for each access.
 
 /// Gaps are remembered in eighths of an octave.
 const GAP_STEPS: f32 = 8.0;
 /// Gaps of one feature lie within an octave.
 const GAP_STEPS_PER_FEATURE: u8 = 8;
-pub(super) const GAPS: usize = 256 / GAP_STEPS_PER_FEATURE as usize;
+pub(super) const GAPS: usize = 31;
+/// The longest gap that is told from longer ones.
+const GAP_MAX: u8 = GAPS as u8 * GAP_STEPS_PER_FEATURE - 1;
+/// In the place of a gap: the key was only ever replaced, since it is remembered.
+const UNREAD: u8 = u8::MAX;
+/// The same of compact entries.
+const UNREAD_OCTAVE: u8 = GAPS as u8;
 /// Ranges of the number of requests, from two on: 2, to 4, to 8, to 16, more.
-const COUNTS: usize = 5;
+pub(super) const COUNTS: usize = 5;
 
 /// Groups of keys that were seen once: of these nothing else is known, so what they have in common matters.
 pub const GROUPS: usize = 16;
 
+/// Where the features begin of keys that were written once, that were accessed more often, and that were written more
+/// often and never asked for. Those asked for once are the first.
+pub(super) const WRITTEN_ONCE: usize = GROUPS;
+pub(super) const OFTEN: usize = WRITTEN_ONCE + GROUPS;
+pub(super) const WRITTEN_OFTEN: usize = OFTEN + COUNTS * GAPS;
 /// How many features there are.
-pub const FEATURES: usize = GROUPS + COUNTS * GAPS;
+pub const FEATURES: usize = WRITTEN_OFTEN + COUNTS;
 
 /// A new gap weighs at least this against the smoothed one.
 const GAP_WEIGHT_MIN: f32 = 0.25;
@@ -89,7 +100,7 @@ const MORE: [f32; TABLED] = {
 pub struct History {
     /// 0 = not asked for yet; else 1 more than log2 of its requests, in sixteenths. Older requests count for less.
     often: u8,
-    /// Smoothed log2 of the time between two, in eighths.
+    /// Smoothed log2 of the time between two, in eighths; or [`UNREAD`].
     gap: u8,
 }
 
@@ -103,13 +114,26 @@ impl History {
         let Some(steps) = self.often.checked_sub(1) else { return History { often: 1, gap: 0 } };
         let gap = gap.max(1) as f32;
         // Exponent and upper three bits of the mantissa, rounded: eighths of an octave.
-        let shown = (((gap.to_bits() + (1 << 19)) >> 20) - (127 << 3)).min(255) as f32;
-        let weight = PART[usize::from(steps)].max(GAP_WEIGHT_MIN);
+        let shown = (((gap.to_bits() + (1 << 19)) >> 20) - (127 << 3)).min(GAP_MAX.into()) as f32;
+        // Before the first read of what was only written no gap is known.
+        let weight = if self.is_unread() { 1.0 } else { PART[usize::from(steps)].max(GAP_WEIGHT_MIN) };
         let smoothed = f32::from(self.gap) + weight * (shown - f32::from(self.gap));
         let faded = f32::from(steps) - gap * fading * STEPS;
         let fraction = (now.wrapping_mul(0x9e37_79b9) >> 8) as f32 / (1 << 24) as f32;
         let more = MORE[((faded.abs() + 0.5) as usize).min(TABLED - 1)];
         History { often: (faded.max(0.0) + more + fraction).clamp(1.0, 254.0) as u8 + 1, gap: (smoothed + 0.5) as u8 }
+    }
+
+    /// The same by a write that replaces whatever was there, and so asks for nothing.
+    #[inline]
+    pub fn replaced(self, gap: u64, now: u32, fading: f32) -> History {
+        let after = self.accessed(gap, now, fading);
+        if self.often == 0 || self.is_unread() { History { gap: UNREAD, ..after } } else { after }
+    }
+
+    #[inline]
+    fn is_unread(self) -> bool {
+        self.gap == UNREAD
     }
 
     /// Requests, older ones less: rounded, and beyond a dozen within a few percent.
@@ -123,9 +147,9 @@ impl History {
         u32::from(self.often.saturating_sub(1)) / STEPS as u32
     }
 
-    /// Smoothed time between two requests, in ticks; `None` where there were fewer than two.
+    /// Smoothed time between two requests, in ticks; `None` where there were fewer than two, or no read.
     pub fn gap_ticks(self) -> Option<f32> {
-        (self.often > 1).then(|| (f32::from(self.gap) / GAP_STEPS).exp2())
+        (self.often > 1 && !self.is_unread()).then(|| (f32::from(self.gap) / GAP_STEPS).exp2())
     }
 
     /// Where it stands in the table. `group` is what keys that were seen once are told apart by, the penalty's class
@@ -133,12 +157,13 @@ impl History {
     #[inline]
     pub fn feature(self, group: u8) -> Feature {
         let steps = self.often.saturating_sub(1);
+        let (group, is_unread) = (usize::from(group) % GROUPS, self.is_unread());
+        let count = || COUNT_STEPS.iter().filter(|&&most| steps > most).count();
         let row = match steps {
-            0 => usize::from(group) % GROUPS,
-            _ => {
-                let count = COUNT_STEPS.iter().filter(|&&most| steps > most).count();
-                GROUPS + count * GAPS + usize::from(self.gap / GAP_STEPS_PER_FEATURE)
-            }
+            0 if is_unread => WRITTEN_ONCE + group,
+            0 => group,
+            _ if is_unread => WRITTEN_OFTEN + count(),
+            _ => OFTEN + count() * GAPS + usize::from(self.gap / GAP_STEPS_PER_FEATURE),
         };
         Feature { row: row as u16, often: steps }
     }
@@ -155,9 +180,13 @@ impl History {
     #[inline]
     pub fn from_ten_bits(bits: u16) -> Self {
         let (halves, octave) = ((bits >> 5 & 31) as u8, (bits & 31) as u8);
-        // A gap lies in the middle of its octave.
-        let gap = octave * GAP_STEPS_PER_FEATURE + GAP_STEPS_PER_FEATURE / 2;
-        History { often: halves * STEPS_PER_HALF + 1, gap: if halves == 0 { 0 } else { gap } }
+        let gap = match octave {
+            UNREAD_OCTAVE => UNREAD,
+            _ if halves == 0 => 0,
+            // It lies in the middle of its octave.
+            _ => octave * GAP_STEPS_PER_FEATURE + GAP_STEPS_PER_FEATURE / 2,
+        };
+        History { often: halves * STEPS_PER_HALF + 1, gap }
     }
 
     /// As two bytes, for a table that keeps them.
@@ -173,7 +202,7 @@ impl History {
 }
 
 /// What ranking goes by of a history: which keys have shown alike, and how often this one was accessed. As text:
-/// `once, group 5`, or `5 to 8 times, every 2^9 ticks`.
+/// `once, group 5`, or `5 to 8 times, every 2^9 ticks`; with `written ` before it, and no gap, where nobody has asked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Feature {
     /// Of the table, below [`FEATURES`].
@@ -184,9 +213,18 @@ pub struct Feature {
 
 impl std::fmt::Display for Feature {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Some(i) = usize::from(self.row).checked_sub(GROUPS) else { return write!(f, "once, group {}", self.row) };
-        let times = ["2 times", "3 or 4 times", "5 to 8 times", "9 to 16 times", "more than 16 times"][i / GAPS];
-        write!(f, "{times}, every 2^{} ticks", i % GAPS)
+        const TIMES: [&str; COUNTS] =
+            ["2 times", "3 or 4 times", "5 to 8 times", "9 to 16 times", "more than 16 times"];
+        let row = self.row();
+        if row < WRITTEN_ONCE {
+            write!(f, "once, group {row}")
+        } else if row < OFTEN {
+            write!(f, "written once, group {}", row - WRITTEN_ONCE)
+        } else if row < WRITTEN_OFTEN {
+            write!(f, "{}, every 2^{} ticks", TIMES[(row - OFTEN) / GAPS], (row - OFTEN) % GAPS)
+        } else {
+            write!(f, "written {}", TIMES[row - WRITTEN_OFTEN])
+        }
     }
 }
 
@@ -239,7 +277,24 @@ mod tests {
         assert!(usize::from(often.feature(0).row) < FEATURES);
         assert_eq!(accessed(&[1]).feature(5).to_string(), "once, group 5");
         assert_eq!(history.feature(5).to_string(), "3 or 4 times, every 2^3 ticks");
-        assert_eq!(often.feature(0).to_string(), "more than 16 times, every 2^31 ticks");
+        assert_eq!(often.feature(0).to_string(), "more than 16 times, every 2^30 ticks");
+    }
+
+    /// Until somebody asks it is only known how often a key was written; who was asked for once stays so. Compact
+    /// entries know as much.
+    #[test]
+    fn who_is_written_and_never_asked_for_is_told_apart() {
+        let written = |times| (0..times).fold(History::default(), |history, now| history.replaced(8, now, FADING));
+        let told = |history: History| {
+            assert_eq!(History::from_ten_bits(history.to_ten_bits(0)).feature(5), history.feature(5));
+            history.feature(5).to_string()
+        };
+        assert_eq!([told(written(1)), told(written(4))], ["written once, group 5", "written 3 or 4 times"]);
+        assert_eq!((written(4).gap_ticks(), written(4).n_requests()), (None, 4));
+        let asked = written(3).accessed(64, 3, FADING);
+        assert_eq!(told(asked), "3 or 4 times, every 2^6 ticks");
+        assert_eq!(asked.replaced(64, 4, FADING), asked.accessed(64, 4, FADING));
+        assert!((0..FEATURES).all(|row| !Feature { row: row as u16, often: 0 }.to_string().is_empty()));
     }
 
     /// Every 8 ticks, a thousand times: what rounds up and what rounds down is even. Then with half-lives of 64

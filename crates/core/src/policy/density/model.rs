@@ -7,7 +7,7 @@
 //! sampled access, O(features × ages + sampled keys) per window; 1.5 KB a feature that was seen and about 30 bytes per
 //! sampled key.
 
-use super::history::{FEATURES, Feature, GAPS, GROUPS, NUMBERS, requests_from};
+use super::history::{FEATURES, Feature, GAPS, GROUPS, NUMBERS, OFTEN, WRITTEN_OFTEN, requests_from};
 use super::table::{AGES, DensityTable, Rate, Rates, age_bucket, bounds_of};
 use crate::access::Op;
 use crate::error::ConfigError;
@@ -28,11 +28,18 @@ const PRIOR_HAZARD: f32 = 0.5;
 const COUNT_MIN: f32 = 1e-3;
 
 /// How many rows others lean on.
-const PARENTS: usize = 1 + GAPS;
+const PARENTS: usize = GAPS + 3;
 
-/// Whose counts a row leans on where its own are few: all of the same gap, or all that were seen once.
+/// Whose counts a row leans on where its own are few: all of the same gap, all that were asked for once, or written
+/// once, or written more often and never asked for.
 fn parent(row: usize) -> usize {
-    if row < GROUPS { 0 } else { 1 + (row - GROUPS) % GAPS }
+    if row < OFTEN {
+        GAPS + row / GROUPS
+    } else if row < WRITTEN_OFTEN {
+        (row - OFTEN) % GAPS
+    } else {
+        GAPS + 2
+    }
 }
 
 /// What is expected of keys at ages at which few of their feature were seen.
@@ -157,6 +164,11 @@ impl DensityModel {
         }
     }
 
+    /// True of a key that was accessed before and is remembered.
+    pub fn knows(&self, key: KeyHash) -> bool {
+        self.seen.contains_key(&key)
+    }
+
     /// Accesses to sampled keys that had been accessed before, older windows less.
     pub fn returns(&self) -> f32 {
         self.numbers.iter().map(|count| count.accesses).sum()
@@ -252,7 +264,7 @@ impl DensityModel {
         for (i, counts) in self.rows.iter().enumerate() {
             let expected = &parents[parent(i)];
             match counts {
-                Some(counts) if i < GROUPS => table.push(&leaning(counts, &as_seldom(counts, expected), tail)),
+                Some(counts) if i < OFTEN => table.push(&leaning(counts, &as_seldom(counts, expected), tail)),
                 Some(counts) => table.push(&leaning(counts, expected, tail)),
                 None => match unseen[parent(i)] {
                     Some(row) => table.push_again(row),

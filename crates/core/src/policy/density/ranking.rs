@@ -7,7 +7,7 @@
 //! 1998-69) needs no more of a key than is remembered anyway. Its H is the age L at its last access plus requests ×
 //! penalty ÷ size. L at any time past is looked up in a short list, the same for all keys. As in `gdsf.rs`, L is a
 //! moving mean of the victims' H. Differs: requests from before a key was evicted count, and older ones less, so that
-//! no cache has to count for itself. Cost: one look-up in a table of 170 KiB, or a few steps in a list of 32 KiB.
+//! no cache has to count for itself. Cost: one look-up in a table of 120 KiB, or a few steps in a list of 32 KiB.
 
 use std::collections::VecDeque;
 

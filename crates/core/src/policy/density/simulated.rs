@@ -299,7 +299,11 @@ impl Density {
     /// Notes an access, and feeds the learner where its key is in the sample. What isn't watched doesn't reach it, a
     /// miss either.
     fn learn(&mut self, access: &Access, is_watched: bool) {
-        let kind = if access.op == Op::Delete { Kind::Deleted } else { Kind::Accessed };
+        let kind = match access.op {
+            Op::Read => Kind::Accessed,
+            Op::Write => Kind::Replaced,
+            Op::Delete => Kind::Deleted,
+        };
         self.accesses.note(&mut self.keys, access.key, kind);
         if !is_watched || !self.rate.takes(access.key) {
             return;

@@ -26,7 +26,7 @@ use crate::wire::{Reader, Writer};
 use crate::worker::Taught;
 
 /// Who teaches in another format isn't understood.
-pub const FORMAT: u64 = 1;
+pub const FORMAT: u64 = 2;
 /// How often the server is asked whom it follows.
 const LOOK_US: u64 = 1_000_000;
 /// How often it is asked whether it still follows by TLS.

@@ -6,8 +6,10 @@
 //! differ by chance: one expensive key may make a window, not a decision. What is learned (density, and density
 //! steadied by the long run) is returned to as soon as it is not behind. What is expected of keys that were silent for
 //! long can't be told from what was seen: a loop comes round, what has died doesn't. So that is found out here, too:
-//! the steady ranking takes part twice, by a table of either kind (`model.rs`). Cost: five small caches' access per
-//! sampled access, K scores per eviction; about 40 bytes per sampled key that any of them holds.
+//! the steady ranking takes part twice, by a table of either kind (`model.rs`). While nothing or little was evicted yet
+//! an early contest decides, with caches that never have room for all that came. Cost: five small caches' access per
+//! sampled access, K scores per eviction; about 40 bytes per sampled key that any of them holds; twice that with an
+//! early contest.
 
 use std::sync::Arc;
 
@@ -46,6 +48,8 @@ const ERRORS_MIN: f64 = 3.0;
 const TURNOVER_MIN: f32 = 0.25;
 /// … or all have evicted in more full windows than these: of large caches little goes.
 const WINDOWS_MIN: u32 = 3;
+/// An early contest's caches have room for this part of what came (docs/decisions/15-rankings.md).
+const EARLY_SHARE: f64 = 0.7;
 
 /// What was learned, with each of [`Tail::ALL`].
 pub type Tables = [Arc<DensityTable>; Tail::ALL.len()];
@@ -58,6 +62,17 @@ pub struct Contest {
     chosen: (Ranking, Tail),
     /// Full windows in which all have evicted.
     windows: u32,
+    /// Of an early one.
+    early: Option<Early>,
+}
+
+/// What an early contest's caches grow by, in bytes of the sample.
+#[derive(Clone, Copy, Debug, Default)]
+struct Early {
+    /// Of all keys that came, each once.
+    came: f64,
+    /// Of the cache that it stands for.
+    capacity: u64,
 }
 
 impl Contest {
@@ -75,7 +90,27 @@ impl Contest {
             random: Random::new(seed),
             candidates: Candidates::new(),
         };
-        Contest { keys: SharedKeys::default(), rivals: std::array::from_fn(rival), chosen: FIRST, windows: 0 }
+        Contest {
+            keys: SharedKeys::default(),
+            rivals: std::array::from_fn(rival),
+            chosen: FIRST,
+            windows: 0,
+            early: None,
+        }
+    }
+
+    /// The same of caches that only grow up to that size, while keys come.
+    pub fn early(step_ticks: u64, seed: u64) -> Self {
+        Contest { early: Some(Early::default()), ..Contest::new(0, step_ticks, seed) }
+    }
+
+    /// A key of the sample that wasn't seen before has come.
+    pub fn came(&mut self, size_bytes: u32) {
+        if let Some(early) = &mut self.early {
+            early.came += f64::from(size_bytes);
+            let room = early.room();
+            self.rivals.iter_mut().for_each(|rival| rival.capacity_bytes = rival.capacity_bytes.max(room));
+        }
     }
 
     /// Takes one access of the sample at `now`; `feature` is what the key has shown with it, `expires` when its value
@@ -113,18 +148,26 @@ impl Contest {
         self.keys.len()
     }
 
-    /// The ranking that another has found is chosen until this one knows better.
-    pub fn begin_with(&mut self, ranking: Ranking) {
-        self.chosen = (ranking, Tail::Others);
+    /// What another has found is chosen until this one knows better.
+    pub fn begin_with(&mut self, chosen: (Ranking, Tail)) {
+        self.chosen = chosen;
+    }
+
+    /// True once its caches have evicted enough to be believed.
+    pub fn is_to_be_believed(&self) -> bool {
+        self.windows > WINDOWS_MIN || self.have_all_evicted(TURNOVER_MIN)
+    }
+
+    fn have_all_evicted(&self, parts_min: f32) -> bool {
+        self.rivals.iter().all(|rival| rival.turnover >= parts_min)
     }
 
     /// Ends a window, of full length or one of the short ones at the beginning: the ranking to evict by until the next
     /// ends, and by which table.
     pub fn end_window(&mut self, is_full: bool) -> (Ranking, Tail) {
-        let all_evicted = |at_least: f32| self.rivals.iter().all(|rival| rival.turnover >= at_least);
         // A cache that never had to evict says nothing.
-        self.windows += u32::from(is_full && all_evicted(f32::MIN_POSITIVE));
-        if self.windows > WINDOWS_MIN || all_evicted(TURNOVER_MIN) {
+        self.windows += u32::from(is_full && self.have_all_evicted(f32::MIN_POSITIVE));
+        if self.is_to_be_believed() {
             let own = self.rivals.iter().find(|rival| rival.part == self.chosen).unwrap_or(&self.rivals[0]);
             let ahead = |rival: &Rival| own.gain_of(rival).filter(|_| rival.part != self.chosen);
             let best = self.rivals.iter().filter_map(|rival| Some((ahead(rival)?, rival.part)));
@@ -142,6 +185,9 @@ impl Contest {
     /// The sample has become smaller: keys that it doesn't take go, and so does `factor` of the capacity.
     pub fn thin(&mut self, takes: impl Fn(KeyHash) -> bool, factor: f64) {
         self.keys.left_out(takes).into_iter().for_each(|place| self.forget(place));
+        if let Some(early) = &mut self.early {
+            early.came *= factor;
+        }
         for rival in &mut self.rivals {
             rival.resize(&mut self.keys, (rival.capacity_bytes as f64 * factor) as u64);
         }
@@ -155,6 +201,13 @@ impl Contest {
 
     /// The caches stand for one of which `capacity_bytes` is the sample's from now on.
     pub fn resize(&mut self, capacity_bytes: u64) {
+        let capacity_bytes = match &mut self.early {
+            None => capacity_bytes,
+            Some(early) => {
+                early.capacity = capacity_bytes;
+                early.room()
+            }
+        };
         self.rivals.iter_mut().for_each(|rival| rival.resize(&mut self.keys, capacity_bytes));
         self.give_back();
     }
@@ -167,6 +220,12 @@ impl Contest {
                 rival.candidates.clear();
             }
         }
+    }
+}
+
+impl Early {
+    fn room(&self) -> u64 {
+        self.capacity.min((EARLY_SHARE * self.came) as u64)
     }
 }
 
@@ -373,7 +432,7 @@ pub(super) mod tests {
         assert_eq!(ranking, Ranking::Density, "{:?}", contest.costs_us());
         let newcomers = |now: u64, _: &mut Random| if now.is_multiple_of(2_000) { 60 + now } else { now % 60 };
         let mut hardly_short = Contest::new(620, 100, 1);
-        hardly_short.begin_with(Ranking::Idle);
+        hardly_short.begin_with((Ranking::Idle, Tail::Others));
         let (contest, ranking) = run_in(hardly_short, false, newcomers, false);
         let turnovers = contest.rivals.each_ref().map(|rival| rival.turnover);
         assert!(turnovers.iter().all(|&turnover| turnover > 0.0), "{turnovers:?}");

@@ -5,6 +5,7 @@
 //! The contest takes a quarter of the sample at most, and no more than 4,096 keys of it.
 //! Memory: 0.1 to 0.6 MB, and about 30 bytes a sampled key and 40 a key of the contest's that fits.
 
+use std::iter;
 use std::sync::Arc;
 
 use super::contest::{Contest, Tables};
@@ -103,6 +104,8 @@ pub fn age_step(window_requests: u64) -> u64 {
 pub struct Learner {
     model: DensityModel,
     contest: Contest,
+    /// Decides until the other is to be believed.
+    early: Option<Contest>,
     rate: SampleRate,
     contest_rate: SampleRate,
     keys_max: usize,
@@ -125,6 +128,7 @@ impl Learner {
         Ok(Learner {
             model: DensityModel::new(DensityConfig { decay })?,
             contest: Contest::new(0, age_step(window_requests), seed),
+            early: Some(Contest::early(age_step(window_requests), seed)),
             rate,
             contest_rate: rate,
             keys_max: usize::MAX,
@@ -144,14 +148,25 @@ impl Learner {
         }
         let Shown { now, expires, feature, penalty_us, op } = *shown;
         self.now = self.now.max(now);
+        let takes_part = self.contest_rate.takes(access.key);
+        let is_new = self.early.is_some() && takes_part && op != Op::Delete && !self.model.knows(access.key);
+        if let Some(early) = self.early.as_mut().filter(|_| is_new) {
+            early.came(access.size_bytes);
+        }
         self.model.record(access.key, op, self.now, feature);
-        if self.capacity_bytes > 0 && self.contest_rate.takes(access.key) {
+        if self.capacity_bytes > 0 && takes_part {
             let access = Access { op, penalty_us, ..*access };
-            self.contest.record(&access, self.now, feature, expires, &self.tables);
-            if self.contest.keys() == KEYS_MAX {
+            for contest in iter::once(&mut self.contest).chain(&mut self.early) {
+                contest.record(&access, self.now, feature, expires, &self.tables);
+            }
+            if self.contests().any(|contest| contest.keys() == KEYS_MAX) {
                 self.thin_contest(self.contest_rate.lowered());
             }
         }
+    }
+
+    fn contests(&mut self) -> impl Iterator<Item = &mut Contest> {
+        iter::once(&mut self.contest).chain(&mut self.early)
     }
 
     /// Follows the rate of the stream.
@@ -178,12 +193,13 @@ impl Learner {
         } else if wanted.rate() > 2.0 * self.contest_rate.rate() {
             self.contest_rate = wanted;
         }
-        self.contest.resize((self.capacity_bytes as f64 * self.contest_rate.rate()) as u64);
+        let bytes = (self.capacity_bytes as f64 * self.contest_rate.rate()) as u64;
+        self.contests().for_each(|contest| contest.resize(bytes));
     }
 
     fn thin_contest(&mut self, rate: SampleRate) {
         let factor = rate.rate() / self.contest_rate.rate();
-        self.contest.thin(|key| rate.takes(key), factor);
+        self.contests().for_each(|contest| contest.thin(|key| rate.takes(key), factor));
         self.contest_rate = rate;
     }
 
@@ -198,10 +214,14 @@ impl Learner {
         self.windows += 1;
         let forget_after = WINDOWS_REMEMBERED * self.window_requests / REQUESTS_PER_TICK;
         self.tables = self.model.end_window_with(self.now, forget_after, Tail::ALL).map(Arc::new);
+        if let Some(early) = &mut self.early {
+            self.contest.begin_with(early.end_window(is_full));
+        }
         let (ranking, tail) = self.contest.end_window(is_full);
+        self.early.take_if(|_| self.contest.is_to_be_believed());
         self.learned.table = Arc::clone(&self.tables[tail as usize]);
         self.learned.ranking = Some(if self.has_learned() { ranking } else { Ranking::Idle });
-        self.learned.costs_us = self.contest.costs_us();
+        self.learned.costs_us = self.early.as_ref().unwrap_or(&self.contest).costs_us();
         self.learned.sampled_keys = self.model.sampled_keys();
         self.capacity_bytes = capacity_bytes;
         self.fit_contest();
@@ -222,7 +242,8 @@ impl Learner {
         self.tables = Tail::ALL.map(|_| Arc::clone(&self.learned.table));
         self.learned.ranking = Ranking::ALL.get(usize::from(teaching.ranking)).copied();
         if let Some(ranking) = self.learned.ranking.filter(|_| self.has_learned()) {
-            self.contest.begin_with(ranking);
+            self.contest.begin_with((ranking, Tail::Others));
+            self.early = None;
         }
     }
 
@@ -244,7 +265,7 @@ impl Learner {
     /// Own memory, in bytes.
     pub fn memory_bytes(&self) -> usize {
         self.model.memory_bytes()
-            + self.contest.memory_bytes()
+            + iter::once(&self.contest).chain(&self.early).map(Contest::memory_bytes).sum::<usize>()
             + self.tables.iter().map(|table| table.memory_bytes()).sum::<usize>()
     }
 }
@@ -335,6 +356,27 @@ mod tests {
         learner.end_window(40_000);
         assert!(learner.contest.memory_bytes() <= before && learner.sampled_keys() < 4_300);
         assert!((learner.contest_rate.rate() - share).abs() < 0.01, "the same keys are few enough of half as many");
+    }
+
+    /// Sixty keys come round, which is for density. That is known where all have room, and who says so goes once it is
+    /// known from caches of the size that the cache has.
+    #[test]
+    fn rankings_are_compared_before_anything_had_to_go() {
+        let mut learner = learner(2_000);
+        let mut histories = [History::default(); 60];
+        let mut ranking_with = |capacity_bytes: u64, rounds: std::ops::Range<u64>| {
+            for i in rounds.start * 60..rounds.end * 60 {
+                let history = &mut histories[(i % 60) as usize];
+                *history = history.accessed(60, i as u32, 1e-6);
+                learner.record(&Access::read(KeyHash::of_number(i % 60), 10), &shown(i, history.feature(0)));
+                if i % 2_000 == 1_999 {
+                    learner.end_window(capacity_bytes);
+                }
+            }
+            (learner.learned().ranking, learner.early.is_some())
+        };
+        assert_eq!(ranking_with(700, 0..300), (Some(Ranking::Density), true));
+        assert_eq!(ranking_with(500, 300..600), (Some(Ranking::Density), false));
     }
 
     #[test]

@@ -152,7 +152,7 @@ fn who_may_not_ask_says_so_and_asks_again() {
 fn lessons_are_of_one_format() {
     on_oldest_and_newest(&options(), |server| {
         let mut connection = server.connection().unwrap();
-        for line in ["TENURE.LESSONS 1 0", "TENURE.LESSONS 1 0 x", "TENURE.LESSONS 1 -1 0"] {
+        for line in ["TENURE.LESSONS 2 0", "TENURE.LESSONS 2 0 x", "TENURE.LESSONS 2 -1 0"] {
             let why = error_of(&mut connection, line);
             assert!(why.contains("three numbers") || why.contains("wrong number of arguments"), "{line}: {why}");
         }
@@ -162,10 +162,10 @@ fn lessons_are_of_one_format() {
         wait_for("a line in the log", || server.log().contains("lessons of format 99"));
         assert!(!server.log().contains("lessons of format 98"), "no client fills the log");
         config_set(&mut connection, "tenure.teach-replicas", "no");
-        assert!(error_of(&mut connection, "TENURE.LESSONS 1 0 0").contains("tenure.teach-replicas is 'no'"));
+        assert!(error_of(&mut connection, "TENURE.LESSONS 2 0 0").contains("tenure.teach-replicas is 'no'"));
         config_set(&mut connection, "tenure.teach-replicas", "yes");
         // A bucket beyond the table is the first.
-        let answer: Vec<redis::Value> = send(&mut connection, "TENURE.LESSONS 1 0 18446744073709551615");
+        let answer: Vec<redis::Value> = send(&mut connection, "TENURE.LESSONS 2 0 18446744073709551615");
         assert_eq!(answer.len(), 6);
     });
 }

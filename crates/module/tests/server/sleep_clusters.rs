@@ -1,8 +1,6 @@
 //! Values that sleep on nodes of a cluster: slots that leave take them along, slots that come bring none, and who
 //! takes over has each value or none, never an old one.
 
-use std::time::Duration;
-
 use redis::cluster::ClusterConnection;
 use tenure_core::slots::slot_of;
 use tenure_servers::{Cluster, Server, ServerBinary, ServerOptions};
@@ -103,8 +101,9 @@ fn slots_move_while_a_replica_stands_still() {
         replica.halt().unwrap();
         std::thread::scope(|threads| {
             threads.spawn(|| {
-                // Longer than Valkey lets a replica take to learn of a slot.
-                std::thread::sleep(Duration::from_secs(3));
+                let has_refused =
+                    || cluster.nodes()[1].info("errorstats").unwrap().contains_key("errorstat_NOREPLICAS");
+                wait_for("its primary to have waited in vain", has_refused);
                 replica.resume().unwrap();
             });
             cluster.move_slots(0..=9, 0, 1).unwrap();

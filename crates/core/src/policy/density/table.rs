@@ -227,7 +227,7 @@ mod tests {
         assert_eq!(DensityTable::default().reads_until(feature, 0, 10), 0.0);
     }
 
-    /// Who is accessed once in 10^12 ticks or more seldom is so at each age, the first of one tick too.
+    /// However seldom keys are accessed, they are expected to be as often at each age, the first of one tick too.
     #[test]
     fn what_is_hardly_ever_accessed_has_a_density() {
         for hazard in [1e-6, 1e-9, 1e-12, 1e-30] {

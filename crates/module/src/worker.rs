@@ -289,7 +289,7 @@ impl Models {
             None => snapshot.instructions.window_requests,
         };
         if !self.window.is_paused && requests < window_requests && elapsed < snapshot.instructions.window {
-            return;
+            return self.end_part(shared, requests);
         }
         let requests_per_second = requests as f64 / elapsed.as_secs_f64().max(0.001);
         let before = shared.published();
@@ -310,6 +310,18 @@ impl Models {
         }
         self.widen_stream(shared, requests_per_second, allowed);
         self.window.began = Instant::now();
+    }
+
+    /// Ends a part of the window, after so many requests of it, where it is time to: what was learned meanwhile ranks,
+    /// and all else that was published stands.
+    fn end_part(&mut self, shared: &Shared, requests: u64) {
+        let before = shared.published();
+        let stands = self.stands(&before);
+        let Some(learner) = self.learner.as_mut().filter(|learner| stands && learner.part_ends_at(requests)) else {
+            return;
+        };
+        let learned = Learned { teaching: before.learned.teaching.clone(), ..learner.end_part() };
+        shared.publish(Published { learned, ..Published::clone(&before) });
     }
 
     /// Other partitions, other models, or windows of another length: what was learned begins anew.

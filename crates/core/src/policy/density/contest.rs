@@ -162,18 +162,24 @@ impl Contest {
         self.rivals.iter().all(|rival| rival.turnover >= parts_min)
     }
 
-    /// Ends a window, of full length or one of the short ones at the beginning: the ranking to evict by until the next
-    /// ends, and by which table.
-    pub fn end_window(&mut self, is_full: bool) -> (Ranking, Tail) {
+    /// Ends a window, of full length or one of the short ones at the beginning, of which `part` has passed since the
+    /// last part ended: the ranking to evict by until the next part ends, and by which table.
+    pub fn end_window(&mut self, is_full: bool, part: f64) -> (Ranking, Tail) {
         // A cache that never had to evict says nothing.
         self.windows += u32::from(is_full && self.have_all_evicted(f32::MIN_POSITIVE));
+        self.end_part(part)
+    }
+
+    /// The same while a window goes on of which `part` has passed, 0 to 1.
+    pub fn end_part(&mut self, part: f64) -> (Ranking, Tail) {
         if self.is_to_be_believed() {
             let own = self.rivals.iter().find(|rival| rival.part == self.chosen).unwrap_or(&self.rivals[0]);
             let ahead = |rival: &Rival| own.gain_of(rival).filter(|_| rival.part != self.chosen);
             let best = self.rivals.iter().filter_map(|rival| Some((ahead(rival)?, rival.part)));
             self.chosen = best.max_by(|a, b| a.0.total_cmp(&b.0)).map_or(self.chosen, |(_, part)| part);
         }
-        self.rivals.iter_mut().flat_map(|rival| &mut rival.cost_us).for_each(|cost_us| *cost_us *= DECAY);
+        let decay = DECAY.powf(part);
+        self.rivals.iter_mut().flat_map(|rival| &mut rival.cost_us).for_each(|cost_us| *cost_us *= decay);
         self.chosen
     }
 
@@ -382,8 +388,8 @@ pub(super) mod tests {
             model.record(access.key, if now % 7 == 0 { Op::Read } else { op }, now, feature);
             contest.record(&access, now, feature, u64::MAX, &tables);
             if now % 2_000 == 1_999 {
-                tables = model.end_window_with(now, 1 << 20, Tail::ALL).map(Arc::new);
-                (ranking, _) = contest.end_window(are_full);
+                tables = model.end_part(1.0, now, 1 << 20, Tail::ALL).map(Arc::new);
+                (ranking, _) = contest.end_window(are_full, 1.0);
             }
         }
         (contest, ranking)

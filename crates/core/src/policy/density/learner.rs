@@ -1,5 +1,5 @@
 //! What the policy learns, and when: densities and the contest are fed with sampled accesses, fitted to the cache's
-//! size and the stream's rate, and read at the end of each window.
+//! size and the stream's rate at the end of each window, and read at the end of each quarter of one.
 //!
 //! The server's worker and the simulated cache both learn by this. Nothing comes in while memory is far from its limit.
 //! The contest takes a quarter of the sample at most, and no more than 4,096 keys of it.
@@ -25,6 +25,8 @@ const WINDOWS_REMEMBERED: u64 = 64;
 const AGES_PER_WINDOW: u64 = 64;
 /// The first window ends after so many requests, each next is twice as long, up to the length that was asked for.
 const WINDOW_REQUESTS_MIN: u64 = 1000;
+/// Windows of full length are read so often: what changes is noticed sooner, and no less is remembered.
+const PARTS: u32 = 4;
 /// Fewer accesses to keys seen before say nothing of who comes again, as while a cache is loaded: recency ranks.
 const RETURNS_MIN: f32 = 10.0;
 /// The contest has this part of the sampled keys that may be remembered…
@@ -112,6 +114,8 @@ pub struct Learner {
     capacity_bytes: u64,
     window_requests: u64,
     windows: u32,
+    /// Parts of the open window that have ended.
+    parts: u32,
     now: u64,
     /// What was learned, with either tail.
     tables: Tables,
@@ -135,6 +139,7 @@ impl Learner {
             capacity_bytes: 0,
             window_requests,
             windows: 0,
+            parts: 0,
             now: 0,
             tables: Tables::default(),
             learned: Learned::default(),
@@ -208,24 +213,48 @@ impl Learner {
         (WINDOW_REQUESTS_MIN << self.windows.min(20)).min(self.window_requests)
     }
 
+    /// True where a part of the open window ends after so many requests of it. The last ends with the window.
+    pub fn part_ends_at(&self, requests: u64) -> bool {
+        let parts = u64::from(self.parts) + 1;
+        self.is_full() && parts < u64::from(PARTS) && requests * u64::from(PARTS) >= self.window_requests * parts
+    }
+
+    /// Ends a part of a window: what ranks from now on.
+    pub fn end_part(&mut self) -> Learned {
+        self.parts += 1;
+        self.read(1.0 / PARTS as f32, Contest::end_part);
+        self.learned.clone()
+    }
+
+    /// True while windows have the length that was asked for.
+    fn is_full(&self) -> bool {
+        self.window_requests() == self.window_requests
+    }
+
     /// Ends a window of a cache of `capacity_bytes` (0: without a limit, there is nothing to compare).
     pub fn end_window(&mut self, capacity_bytes: u64) -> Learned {
-        let is_full = self.window_requests() == self.window_requests;
-        self.windows += 1;
+        let is_full = self.is_full();
+        let part = (PARTS - self.parts) as f32 / PARTS as f32;
+        (self.windows, self.parts) = (self.windows + 1, 0);
+        self.read(part, |contest, part| contest.end_window(is_full, part));
+        self.capacity_bytes = capacity_bytes;
+        self.fit_contest();
+        self.learned.clone()
+    }
+
+    /// What was learned, after `part` of a window since the last time; `end` ends it in a contest.
+    fn read(&mut self, part: f32, end: impl Fn(&mut Contest, f64) -> (Ranking, Tail)) {
         let forget_after = WINDOWS_REMEMBERED * self.window_requests / REQUESTS_PER_TICK;
-        self.tables = self.model.end_window_with(self.now, forget_after, Tail::ALL).map(Arc::new);
+        self.tables = self.model.end_part(part, self.now, forget_after, Tail::ALL).map(Arc::new);
         if let Some(early) = &mut self.early {
-            self.contest.begin_with(early.end_window(is_full));
+            self.contest.begin_with(end(early, part.into()));
         }
-        let (ranking, tail) = self.contest.end_window(is_full);
+        let (ranking, tail) = end(&mut self.contest, part.into());
         self.early.take_if(|_| self.contest.is_to_be_believed());
         self.learned.table = Arc::clone(&self.tables[tail as usize]);
         self.learned.ranking = Some(if self.has_learned() { ranking } else { Ranking::Idle });
         self.learned.costs_us = self.early.as_ref().unwrap_or(&self.contest).costs_us();
         self.learned.sampled_keys = self.model.sampled_keys();
-        self.capacity_bytes = capacity_bytes;
-        self.fit_contest();
-        self.learned.clone()
     }
 
     /// All that it knows, but for single keys. 16 bytes for each age of a feature that was seen, 350 KB at most.
@@ -377,6 +406,40 @@ mod tests {
         };
         assert_eq!(ranking_with(700, 0..300), (Some(Ranking::Density), true));
         assert_eq!(ranking_with(500, 300..600), (Some(Ranking::Density), false));
+    }
+
+    /// Keys that came round stay away: what is read after a quarter of a window says so already. Short windows have no
+    /// parts, and in four of them no more is forgotten than in a window at once.
+    #[test]
+    fn what_has_changed_is_noticed_within_a_window() {
+        let mut learner = learner(8_000);
+        let mut histories = [History::default(); 60];
+        let come_round = |learner: &mut Learner, histories: &mut [History; 60], requests: std::ops::Range<u64>| {
+            for i in requests {
+                let history = &mut histories[(i % 60) as usize];
+                *history = history.accessed(60, i as u32, 1e-6);
+                learner.record(&Access::read(KeyHash::of_number(i % 60), 10), &shown(i, history.feature(0)));
+            }
+        };
+        for window in 0..8 {
+            come_round(&mut learner, &mut histories, window * 8_000..(window + 1) * 8_000);
+            assert!(learner.is_full() || !learner.part_ends_at(u64::MAX / 8), "window {window}");
+            learner.end_window(2_000);
+        }
+        let feature = histories[0].feature(0);
+        let (before, returns) = (learner.learned().table.density(feature, 100), learner.model.returns());
+        for part in 1..4 {
+            assert!(!learner.part_ends_at(part * 2_000 - 1) && learner.part_ends_at(part * 2_000), "part {part}");
+            let others = 64_000 + (part - 1) * 2_000..64_000 + part * 2_000;
+            for i in others {
+                learner.record(&Access::read(KeyHash::of_number(i), 10), &shown(i, History::default().feature(0)));
+            }
+            let after = learner.end_part().table.density(feature, 100);
+            assert!(after < 0.7 * before, "{after} for {before} after {part} quarters");
+        }
+        assert!(!learner.part_ends_at(8_000), "the last ends with the window");
+        learner.end_window(2_000);
+        assert!((learner.model.returns() / (0.7 * returns) - 1.0).abs() < 1e-3);
     }
 
     #[test]

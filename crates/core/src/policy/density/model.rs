@@ -187,13 +187,15 @@ impl DensityModel {
     /// Ends a window at `now`: the table of what was learned, by which all is forgotten a little, and keys not asked
     /// for in `forget_after` ticks wholly.
     pub fn end_window(&mut self, now: u64, forget_after: u64) -> DensityTable {
-        let [table] = self.end_window_with(now, forget_after, [Tail::Others]);
+        let [table] = self.end_part(1.0, now, forget_after, [Tail::Others]);
         table
     }
 
-    /// The same, with a table for each of these tails.
-    pub fn end_window_with<const N: usize>(
+    /// The same where only `part` of a window has passed, 0 to 1, since the last of these: as much less is forgotten. A
+    /// table for each of these tails.
+    pub fn end_part<const N: usize>(
         &mut self,
+        part: f32,
         now: u64,
         forget_after: u64,
         tails: [Tail; N],
@@ -208,8 +210,9 @@ impl DensityModel {
         });
         self.counted = now;
         let tables = tails.map(|tail| self.table(tail));
+        let decay = self.config.decay.powf(part);
         let rows = self.rows.iter_mut().flatten().flat_map(|row| row.iter_mut());
-        rows.chain(&mut self.numbers).for_each(|count| count.fade(self.config.decay));
+        rows.chain(&mut self.numbers).for_each(|count| count.fade(decay));
         tables
     }
 

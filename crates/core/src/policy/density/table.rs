@@ -1,5 +1,5 @@
 //! The table of densities: by feature and age, what keeping a key a little longer saves per unit of time. The worker
-//! makes one each window; then it is only read.
+//! makes one four times a window; then it is only read.
 //!
 //! Source: the index of Gittins (1979) for one arm that pays once, when its key is read again: the largest, over all
 //! horizons, of the chance of a read within the horizon to the expected time until then. Ages are log-spaced, four
@@ -89,7 +89,7 @@ struct Index {
     last: u8,
 }
 
-/// Densities by feature and age, made once a window and then only read, by any thread. A look-up is one logarithm of
+/// Densities by feature and age, made four times a window and then only read, by any thread. A look-up is one logarithm of
 /// an integer and two reads.
 #[derive(Clone, Debug, Default)]
 pub struct DensityTable {

@@ -89,8 +89,8 @@ struct Index {
     last: u8,
 }
 
-/// Densities by feature and age, made four times a window and then only read, by any thread. A look-up is one logarithm of
-/// an integer and two reads.
+/// Densities by feature and age, made four times a window and then only read, by any thread. A look-up is one logarithm
+/// of an integer and two reads.
 #[derive(Clone, Debug, Default)]
 pub struct DensityTable {
     /// The row of each feature; empty before the first.

@@ -156,9 +156,9 @@ impl Tenure {
         Ok(tenure)
     }
 
-    /// The number of what the worker made that is in force.
+    /// The number of what the worker made that is in force: the same until a window ends.
     pub fn published_version(&self) -> u64 {
-        self.worker.news.version
+        self.published.version
     }
 
     /// The settings in force.

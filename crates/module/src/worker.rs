@@ -321,7 +321,7 @@ impl Models {
             return;
         };
         let learned = Learned { teaching: before.learned.teaching.clone(), ..learner.end_part() };
-        shared.publish(Published { learned, ..Published::clone(&before) });
+        shared.publish_part(Published { learned, ..Published::clone(&before) });
     }
 
     /// Other partitions, other models, or windows of another length: what was learned begins anew.

@@ -99,6 +99,9 @@ impl Served {
         };
         self.models.look_at(&self.shared, &snapshot);
         if let Some(published) = self.shared.news(&mut self.version) {
+            // What is published in between is no window: whoever waits for the next isn't told.
+            let before = &self.published;
+            assert_eq!(published.version != before.version, published.window != before.window);
             if published.learned.ranking != self.published.learned.ranking {
                 self.pools.clear();
             }

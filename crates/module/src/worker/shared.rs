@@ -126,6 +126,8 @@ pub struct TenantTerms {
 /// What the worker publishes: immutable.
 #[derive(Clone, Debug, Default)]
 pub struct Published {
+    /// The number of the last that was whole: of a window, or of lessons.
+    pub version: u64,
     /// Which set of partitions it is about.
     pub epoch: u32,
     /// Windows so far.
@@ -258,6 +260,12 @@ impl Shared {
 
     /// Worker: this is what the main thread finds from now on.
     pub fn publish(&self, published: Published) {
+        let version = self.version.load(Ordering::Relaxed) + 1;
+        self.publish_part(Published { version, ..published });
+    }
+
+    /// Worker: the same while a window goes on, in which only part of what was published last is replaced.
+    pub fn publish_part(&self, published: Published) {
         if let Ok(mut place) = self.published.lock() {
             *place = Arc::new(published);
             self.version.fetch_add(1, Ordering::Release);

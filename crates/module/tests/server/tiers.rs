@@ -722,6 +722,8 @@ fn a_replica_is_the_same_whatever_moves() {
         let mut its = replica.connection().unwrap();
         fill(&mut connection, 5000, 1000);
         let offset = |server: &Server| server.info("replication").unwrap()["master_repl_offset"].clone();
+        // What waits to be sent to a replica counts as used.
+        wait_for("the replica to follow", || offset(&primary) == offset(&replica));
         config_set(&mut connection, "tenure.tier-fast-bytes", used_memory(&primary) - 4 * MB);
         wait_for("values to move down", || info(&primary, "tier_demotions") > 3000.0);
         wait_for("the replica to follow", || offset(&primary) == offset(&replica));

@@ -138,12 +138,13 @@ impl Checker {
         };
         let mut missing: Vec<u64> = account.keys().copied().collect();
         missing.retain(|&key| account[&key].safe.is_some() && !is_there(key, &mut connection));
-        let gone_since = |key: u64, sent: Instant| {
-            gone.iter().any(|keys| keys.last().get(name(key).as_bytes()).is_some_and(|&at| at >= sent))
-        };
         let n_missing = missing.len();
         wait_for("an event for every key that has gone", || {
-            missing.retain(|&key| !gone_since(key, account[&key].safe.unwrap().1));
+            let last: Vec<HashMap<Vec<u8>, Instant>> = gone.iter().map(EvictedKeys::last).collect();
+            missing.retain(|&key| {
+                let sent = account[&key].safe.unwrap().1;
+                !last.iter().any(|of_node| of_node.get(name(key).as_bytes()).is_some_and(|&at| at >= sent))
+            });
             if !missing.is_empty() {
                 println!("no event for {} of {n_missing}, as {}", missing.len(), name(missing[0]));
             }

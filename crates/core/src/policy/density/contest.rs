@@ -148,6 +148,11 @@ impl Contest {
         self.keys.len()
     }
 
+    /// Keys that the cache of the ranking in force holds.
+    pub fn keys_that_fit(&self) -> usize {
+        self.rivals.iter().find(|rival| rival.part == self.chosen).map_or(0, |rival| rival.held.len())
+    }
+
     /// What another has found is chosen until this one knows better.
     pub fn begin_with(&mut self, chosen: (Ranking, Tail)) {
         self.chosen = chosen;

@@ -27,6 +27,9 @@ const AGES_PER_WINDOW: u64 = 64;
 const WINDOW_REQUESTS_MIN: u64 = 1000;
 /// Windows of full length are read so often: what changes is noticed sooner, and no less is remembered.
 const PARTS: u32 = 4;
+/// Of a large cache windows weigh as if they had this many requests for each key that fits: keys of more than fit in
+/// one window come again after many.
+const REQUESTS_PER_KEY: f64 = 0.25;
 /// Fewer accesses to keys seen before say nothing of who comes again, as while a cache is loaded: recency ranks.
 const RETURNS_MIN: f32 = 10.0;
 /// The contest has this part of the sampled keys that may be remembered…
@@ -57,7 +60,7 @@ pub struct LearnerConfig {
     pub rate: SampleRate,
     /// Requests in a window, once it is of full length.
     pub window_requests: u64,
-    /// What a window weighs one window later, 0 to 1.
+    /// What a window weighs one window later, 0 to 1. By requests: one that ends early takes less off.
     pub decay: f32,
     /// Seed of the miniature caches.
     pub seed: u64,
@@ -117,6 +120,8 @@ pub struct Learner {
     /// Parts of the open window that have ended.
     parts: u32,
     now: u64,
+    /// When it was last read, in ticks.
+    read_at: u64,
     /// What was learned, with either tail.
     tables: Tables,
     learned: Learned,
@@ -141,6 +146,7 @@ impl Learner {
             windows: 0,
             parts: 0,
             now: 0,
+            read_at: 0,
             tables: Tables::default(),
             learned: Learned::default(),
         })
@@ -222,7 +228,7 @@ impl Learner {
     /// Ends a part of a window: what ranks from now on.
     pub fn end_part(&mut self) -> Learned {
         self.parts += 1;
-        self.read(1.0 / PARTS as f32, Contest::end_part);
+        self.read(self.window_requests(), Contest::end_part);
         self.learned.clone()
     }
 
@@ -234,27 +240,38 @@ impl Learner {
     /// Ends a window of a cache of `capacity_bytes` (0: without a limit, there is nothing to compare).
     pub fn end_window(&mut self, capacity_bytes: u64) -> Learned {
         let is_full = self.is_full();
-        let part = (PARTS - self.parts) as f32 / PARTS as f32;
+        self.read(self.window_requests(), |contest, part| contest.end_window(is_full, part));
         (self.windows, self.parts) = (self.windows + 1, 0);
-        self.read(part, |contest, part| contest.end_window(is_full, part));
         self.capacity_bytes = capacity_bytes;
         self.fit_contest();
         self.learned.clone()
     }
 
-    /// What was learned, after `part` of a window since the last time; `end` ends it in a contest.
-    fn read(&mut self, part: f32, end: impl Fn(&mut Contest, f64) -> (Ranking, Tail)) {
-        let forget_after = WINDOWS_REMEMBERED * self.window_requests / REQUESTS_PER_TICK;
+    /// What was learned, after part of a window of so many requests since the last time; `end` ends it in a contest.
+    /// Forgotten is by requests: a night of few takes nothing off what the day has shown.
+    fn read(&mut self, window_requests: u64, end: impl Fn(&mut Contest, f64) -> (Ranking, Tail)) {
+        let passed = ((self.now - self.read_at) * REQUESTS_PER_TICK) as f64;
+        self.read_at = self.now;
+        let part_of = |requests: f64| (passed / requests).min(1.0);
+        let learned_over = |requests: u64| (REQUESTS_PER_KEY * self.keys_that_fit()).max(requests as f64);
+        let forget_after = WINDOWS_REMEMBERED * learned_over(self.window_requests) as u64 / REQUESTS_PER_TICK;
+        let part = part_of(learned_over(window_requests)) as f32;
         self.tables = self.model.end_part(part, self.now, forget_after, Tail::ALL).map(Arc::new);
+        let part = part_of(window_requests as f64);
         if let Some(early) = &mut self.early {
-            self.contest.begin_with(end(early, part.into()));
+            self.contest.begin_with(end(early, part));
         }
-        let (ranking, tail) = end(&mut self.contest, part.into());
+        let (ranking, tail) = end(&mut self.contest, part);
         self.early.take_if(|_| self.contest.is_to_be_believed());
         self.learned.table = Arc::clone(&self.tables[tail as usize]);
         self.learned.ranking = Some(if self.has_learned() { ranking } else { Ranking::Idle });
         self.learned.costs_us = self.early.as_ref().unwrap_or(&self.contest).costs_us();
         self.learned.sampled_keys = self.model.sampled_keys();
+    }
+
+    /// Keys that the cache has room for, by the contest's; 0 before that has any.
+    fn keys_that_fit(&self) -> f64 {
+        self.contest.keys_that_fit() as f64 / self.contest_rate.rate()
     }
 
     /// All that it knows, but for single keys. 16 bytes for each age of a feature that was seen, 350 KB at most.
@@ -408,19 +425,21 @@ mod tests {
         assert_eq!(ranking_with(500, 300..600), (Some(Ranking::Density), false));
     }
 
+    /// Sixty keys that come round, one access a tick.
+    fn come_round(learner: &mut Learner, histories: &mut [History; 60], ticks: std::ops::Range<u64>) {
+        for tick in ticks {
+            let history = &mut histories[(tick % 60) as usize];
+            *history = history.accessed(60, tick as u32, 1e-6);
+            learner.record(&Access::read(KeyHash::of_number(tick % 60), 10), &shown(tick, history.feature(0)));
+        }
+    }
+
     /// Keys that came round stay away: what is read after a quarter of a window says so already. Short windows have no
     /// parts, and in four of them no more is forgotten than in a window at once.
     #[test]
     fn what_has_changed_is_noticed_within_a_window() {
-        let mut learner = learner(8_000);
+        let mut learner = learner(8_000 * REQUESTS_PER_TICK);
         let mut histories = [History::default(); 60];
-        let come_round = |learner: &mut Learner, histories: &mut [History; 60], requests: std::ops::Range<u64>| {
-            for i in requests {
-                let history = &mut histories[(i % 60) as usize];
-                *history = history.accessed(60, i as u32, 1e-6);
-                learner.record(&Access::read(KeyHash::of_number(i % 60), 10), &shown(i, history.feature(0)));
-            }
-        };
         for window in 0..8 {
             come_round(&mut learner, &mut histories, window * 8_000..(window + 1) * 8_000);
             assert!(learner.is_full() || !learner.part_ends_at(u64::MAX / 8), "window {window}");
@@ -428,18 +447,70 @@ mod tests {
         }
         let feature = histories[0].feature(0);
         let (before, returns) = (learner.learned().table.density(feature, 100), learner.model.returns());
-        for part in 1..4 {
-            assert!(!learner.part_ends_at(part * 2_000 - 1) && learner.part_ends_at(part * 2_000), "part {part}");
-            let others = 64_000 + (part - 1) * 2_000..64_000 + part * 2_000;
-            for i in others {
+        for part in 1..=4 {
+            for i in 64_000 + (part - 1) * 2_000..64_000 + part * 2_000 {
                 learner.record(&Access::read(KeyHash::of_number(i), 10), &shown(i, History::default().feature(0)));
             }
-            let after = learner.end_part().table.density(feature, 100);
+            let ends_at = part * 2_000 * REQUESTS_PER_TICK;
+            assert!(!learner.part_ends_at(ends_at - 1));
+            let learned = if part < 4 {
+                assert!(learner.part_ends_at(ends_at), "part {part}");
+                learner.end_part()
+            } else {
+                assert!(!learner.part_ends_at(ends_at), "the last ends with the window");
+                learner.end_window(2_000)
+            };
+            let after = learned.table.density(feature, 100);
             assert!(after < 0.7 * before, "{after} for {before} after {part} quarters");
         }
-        assert!(!learner.part_ends_at(8_000), "the last ends with the window");
-        learner.end_window(2_000);
         assert!((learner.model.returns() / (0.7 * returns) - 1.0).abs() < 1e-3);
+    }
+
+    /// A hundred windows that end by time, with a hundredth of their requests each, are a window.
+    #[test]
+    fn a_quiet_night_takes_nothing_off_what_was_learned() {
+        let mut learner = learner(8_000 * REQUESTS_PER_TICK);
+        let mut histories = [History::default(); 60];
+        for window in 0..8 {
+            come_round(&mut learner, &mut histories, window * 8_000..(window + 1) * 8_000);
+            learner.end_window(2_000);
+        }
+        let (returns, costs_us) = (learner.model.returns(), learner.contest.costs_us());
+        for window in 0..100 {
+            learner.record(
+                &Access::read(KeyHash::of_number(1 << 20 | window), 10),
+                &shown(64_079 + 80 * window, { History::default().feature(0) }),
+            );
+            learner.end_window(2_000);
+        }
+        assert!((learner.model.returns() / (0.7 * returns) - 1.0).abs() < 1e-3, "{returns}");
+        assert!(learner.contest.costs_us()[3] > 0.6 * costs_us[3] && costs_us[3] > 0.0, "{costs_us:?}");
+        learner.end_window(2_000);
+        assert!((learner.model.returns() / (0.7 * returns) - 1.0).abs() < 1e-3, "nobody came, nothing is forgotten");
+    }
+
+    /// Of a cache that has room for more keys than are asked for in a window more than the last windows count: with
+    /// room for twenty times as many, five windows are as one.
+    #[test]
+    fn of_a_large_cache_more_is_remembered() {
+        let kept_of = |capacity_bytes: u64| {
+            let mut learner = learner(1_000);
+            let feature = History::default().accessed(0, 0, 1e-6).feature(0);
+            let mut window = |keys: std::ops::Range<u64>, first_tick: u64| {
+                for (i, key) in keys.enumerate() {
+                    let at = first_tick + i as u64 / REQUESTS_PER_TICK;
+                    learner.record(&Access::read(KeyHash::of_number(key), 10), &shown(at, feature));
+                }
+                learner.end_window(capacity_bytes);
+                learner.model.returns()
+            };
+            (0..30).for_each(|i| _ = window(i * 1_000..(i + 1) * 1_000, i * 125));
+            let returns = window(0..1_000, 30 * 125);
+            window(1_000_000..1_001_000, 31 * 125) / returns
+        };
+        assert!((kept_of(1_000) - 0.7).abs() < 0.01, "{}", kept_of(1_000));
+        let (large, expected) = (kept_of(200_000), 0.7_f32.powf(0.2));
+        assert!((large - expected).abs() < 0.02, "{large} for {expected}");
     }
 
     #[test]

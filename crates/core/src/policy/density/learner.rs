@@ -479,7 +479,7 @@ mod tests {
         for window in 0..100 {
             learner.record(
                 &Access::read(KeyHash::of_number(1 << 20 | window), 10),
-                &shown(64_079 + 80 * window, { History::default().feature(0) }),
+                &shown(64_079 + 80 * window, History::default().feature(0)),
             );
             learner.end_window(2_000);
         }

@@ -252,8 +252,13 @@ pub fn wait_until_at_rest(server: &Server) {
 }
 
 fn fill(connection: &mut Connection, keys: u64, length: usize) {
-    for chunk in (0..keys).collect::<Vec<_>>().chunks(500) {
-        let mut pipeline = redis::pipe();
+    fill_by(connection, keys, length, 500, redis::pipe);
+}
+
+/// The same by so many keys at once, each time by a pipeline like this.
+fn fill_by(connection: &mut Connection, keys: u64, length: usize, at_once: usize, pipeline: fn() -> redis::Pipeline) {
+    for chunk in (0..keys).collect::<Vec<_>>().chunks(at_once) {
+        let mut pipeline = pipeline();
         chunk.iter().for_each(|i| {
             pipeline.cmd("SET").arg(format!("k{i}")).arg(value(*i, length)).ignore();
         });
@@ -353,14 +358,7 @@ fn newcomers_to_a_full_fast_tier_are_slow() {
         config_set(&mut connection, "tenure.tier-fast-bytes", limit);
         wait_for("the limit", || info(server, "tier_fast_limit_bytes") as u64 == limit);
         // Ten transactions: within one nothing moves, so how fast they are sent doesn't matter.
-        for first in (0..20_000).step_by(2000) {
-            let mut transaction = redis::pipe();
-            transaction.atomic();
-            for i in first..first + 2000 {
-                transaction.cmd("SET").arg(format!("k{i}")).arg(value(i, 1000)).ignore();
-            }
-            transaction.exec(&mut connection).unwrap();
-        }
+        fill_by(&mut connection, 20_000, 1000, 2000, || redis::pipe().atomic().clone());
         let (stored, fast) = (info(server, "tier_stored_slow"), info(server, "tier_fast_bytes"));
         assert!(stored > 12_000.0, "{stored}");
         // Their keys are fast, 100 bytes each, and a pipeline's replies.

@@ -27,8 +27,8 @@ const AGES_PER_WINDOW: u64 = 64;
 const WINDOW_REQUESTS_MIN: u64 = 1000;
 /// Windows of full length are read so often: what changes is noticed sooner, and no less is remembered.
 const PARTS: u32 = 4;
-/// Of a large cache windows weigh as if they had this many requests for each key that fits: keys of more than fit in
-/// one window come again after many.
+/// Windows weigh as if they had at least this many requests for each key that the cache has room for: the keys of a
+/// large one come again after many windows.
 const REQUESTS_PER_KEY: f64 = 0.25;
 /// Fewer accesses to keys seen before say nothing of who comes again, as while a cache is loaded: recency ranks.
 const RETURNS_MIN: f32 = 10.0;
@@ -248,7 +248,7 @@ impl Learner {
     }
 
     /// What was learned, after part of a window of so many requests since the last time; `end` ends it in a contest.
-    /// Forgotten is by requests: a night of few takes nothing off what the day has shown.
+    /// What was learned fades by requests: a night of few takes little off what the day has shown.
     fn read(&mut self, window_requests: u64, end: impl Fn(&mut Contest, f64) -> (Ranking, Tail)) {
         let passed = ((self.now - self.read_at) * REQUESTS_PER_TICK) as f64;
         self.read_at = self.now;
@@ -425,27 +425,28 @@ mod tests {
         assert_eq!(ranking_with(500, 300..600), (Some(Ranking::Density), false));
     }
 
-    /// Sixty keys that come round, one access a tick.
-    fn come_round(learner: &mut Learner, histories: &mut [History; 60], ticks: std::ops::Range<u64>) {
-        for tick in ticks {
+    /// A learner for which sixty keys have come round, one access a tick, for eight windows of 8,000 ticks when full.
+    /// Short windows had no parts. And what those keys have shown.
+    fn who_knows_a_loop() -> (Learner, Feature) {
+        let mut learner = learner(8_000 * REQUESTS_PER_TICK);
+        let mut histories = [History::default(); 60];
+        for tick in 0..64_000 {
             let history = &mut histories[(tick % 60) as usize];
             *history = history.accessed(60, tick as u32, 1e-6);
             learner.record(&Access::read(KeyHash::of_number(tick % 60), 10), &shown(tick, history.feature(0)));
+            if tick % 8_000 == 7_999 {
+                assert!(learner.is_full() || !learner.part_ends_at(u64::MAX / 8), "at {tick}");
+                learner.end_window(2_000);
+            }
         }
+        (learner, histories[0].feature(0))
     }
 
-    /// Keys that came round stay away: what is read after a quarter of a window says so already. Short windows have no
-    /// parts, and in four of them no more is forgotten than in a window at once.
+    /// Keys that came round stay away: what is read after a quarter of a window says so already. In four
+    /// of them no more is forgotten than in a window at once.
     #[test]
     fn what_has_changed_is_noticed_within_a_window() {
-        let mut learner = learner(8_000 * REQUESTS_PER_TICK);
-        let mut histories = [History::default(); 60];
-        for window in 0..8 {
-            come_round(&mut learner, &mut histories, window * 8_000..(window + 1) * 8_000);
-            assert!(learner.is_full() || !learner.part_ends_at(u64::MAX / 8), "window {window}");
-            learner.end_window(2_000);
-        }
-        let feature = histories[0].feature(0);
+        let (mut learner, feature) = who_knows_a_loop();
         let (before, returns) = (learner.learned().table.density(feature, 100), learner.model.returns());
         for part in 1..=4 {
             for i in 64_000 + (part - 1) * 2_000..64_000 + part * 2_000 {
@@ -469,12 +470,7 @@ mod tests {
     /// A hundred windows that end by time, with a hundredth of their requests each, are a window.
     #[test]
     fn a_quiet_night_takes_nothing_off_what_was_learned() {
-        let mut learner = learner(8_000 * REQUESTS_PER_TICK);
-        let mut histories = [History::default(); 60];
-        for window in 0..8 {
-            come_round(&mut learner, &mut histories, window * 8_000..(window + 1) * 8_000);
-            learner.end_window(2_000);
-        }
+        let (mut learner, _) = who_knows_a_loop();
         let (returns, costs_us) = (learner.model.returns(), learner.contest.costs_us());
         for window in 0..100 {
             learner.record(
@@ -508,9 +504,10 @@ mod tests {
             let returns = window(0..1_000, 30 * 125);
             window(1_000_000..1_001_000, 31 * 125) / returns
         };
-        assert!((kept_of(1_000) - 0.7).abs() < 0.01, "{}", kept_of(1_000));
-        let (large, expected) = (kept_of(200_000), 0.7_f32.powf(0.2));
-        assert!((large - expected).abs() < 0.02, "{large} for {expected}");
+        for (capacity_bytes, expected) in [(1_000, 0.7), (200_000, 0.7_f32.powf(0.2))] {
+            let kept = kept_of(capacity_bytes);
+            assert!((kept - expected).abs() < 0.01, "{kept} for {expected}");
+        }
     }
 
     #[test]

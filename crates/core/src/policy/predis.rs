@@ -12,6 +12,7 @@ use super::over_target::OverTarget;
 use super::partitioned::{Ledger, PlanConfig};
 use super::pools::{Donor, PATIENCE, Pools};
 use super::table::{Entry, Order, Table, TableCache};
+use super::walk::Walk;
 use super::{Scorer, Snapshot};
 use crate::access::{Access, Op};
 use crate::curve::MissRatioCurve;
@@ -50,6 +51,7 @@ pub struct Predis {
     driver: Driver,
     pools: Pools<Victim>,
     random: Random,
+    walk: Walk,
 }
 
 impl Predis {
@@ -71,6 +73,7 @@ impl Predis {
             driver,
             pools: Pools::new(config.sample_size as usize),
             random: Random::new(seed),
+            walk: Walk::new(seed),
         };
         Ok(TableCache::new(capacity_bytes, order))
     }
@@ -118,7 +121,7 @@ impl Predis {
             if self.pools.will_do(donor, drawn) {
                 return;
             }
-            let entry = &table.entries()[self.random.below(table.entries().len() as u64) as usize];
+            let entry = &table.entries()[self.walk.next(table.entries().len())];
             let score = Lru.score(&entry.candidate(table.clock()));
             let Entry { key, last_access, partition, .. } = *entry;
             self.pools.offer(partition, score, || Victim { key, last_access });

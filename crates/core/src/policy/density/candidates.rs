@@ -1,4 +1,4 @@
-//! Who goes from a miniature cache: of the keys met by chance the lowest are kept for the next evictions, as the server
+//! Who goes from a miniature cache: of the keys that are met the lowest are kept for the next evictions, as the server
 //! does, by the same lists (`policy/pools.rs`).
 //!
 //! A miniature that took the lowest of each sample and forgot the rest would choose worse than the server. Cost: K
@@ -36,7 +36,7 @@ impl Candidates {
         self.0.offer(ALL, f64::from(score), || met);
     }
 
-    /// The next to go, of `k` met for each. `draw` meets one by chance, `None` where that may not go; `may_go` tells
+    /// The next to go, of `k` met for each. `draw` meets one, `None` where that may not go; `may_go` tells
     /// whether one that was met before still may, and was not accessed since. `None` where too few may.
     pub fn next(
         &mut self,

@@ -22,7 +22,7 @@ use super::ranking::{GreedyAges, Ranker, Ranking};
 use super::shared_keys::{Known, SharedKeys};
 use super::table::DensityTable;
 use crate::access::{Access, Op};
-use crate::random::Random;
+use crate::policy::walk::Walk;
 use crate::units::{KeyHash, PartitionId};
 
 const STRATA: usize = 16;
@@ -87,7 +87,7 @@ impl Contest {
             ages: GreedyAges::growing(step_ticks),
             cost_us: [0.0; STRATA],
             turnover: 0.0,
-            random: Random::new(seed),
+            walk: Walk::new(seed),
             candidates: Candidates::new(),
         };
         Contest {
@@ -254,7 +254,7 @@ struct Rival {
     cost_us: [f64; STRATA],
     /// What it has evicted so far, in parts of its capacity.
     turnover: f32,
-    random: Random,
+    walk: Walk,
     candidates: Candidates,
 }
 
@@ -314,16 +314,16 @@ impl Rival {
 
     /// Evicts one, as the server would choose it; false where there is none.
     fn evict(&mut self, keys: &mut SharedKeys, now: u64, table: &DensityTable) -> bool {
-        let Rival { part: (ranking, _), held, ages, random, candidates, .. } = self;
+        let Rival { part: (ranking, _), held, ages, walk, candidates, .. } = self;
         let ranker = Ranker { ranking: *ranking, table, ages, now };
         let draw = || {
-            let place = held.draw(random)?;
+            let place = held.next(walk)?;
             let known = &keys[place];
             Some((ranker.score(&known.subject(now)), Met { place: place.into(), last: known.last(now) }))
         };
         let is_as_met = |met: &Met| held.has(met.place as u16) && keys[met.place as u16].last(now) == met.last;
         let victim = candidates.next(SAMPLE_SIZE as usize, draw, is_as_met).map(|place| place as u16);
-        let Some(victim) = victim.or_else(|| held.draw(random)) else { return false };
+        let Some(victim) = victim.or_else(|| held.next(walk)) else { return false };
         // No other ranking looks at ages once there are densities.
         if *ranking == Ranking::Greedy || table.is_empty() {
             ages.evicted(&keys[victim].subject(now), now);
@@ -354,7 +354,7 @@ impl Rival {
     fn resize(&mut self, keys: &mut SharedKeys, capacity_bytes: u64) {
         self.capacity_bytes = capacity_bytes;
         while self.used_bytes > capacity_bytes
-            && let Some(place) = self.held.draw(&mut self.random)
+            && let Some(place) = self.held.next(&mut self.walk)
         {
             self.remove(keys, place);
         }
@@ -367,6 +367,7 @@ pub(super) mod tests {
     use super::super::model::{DensityConfig, DensityModel};
     use super::*;
     use crate::model::key_map::KeyMap;
+    use crate::random::Random;
 
     /// 20,000 reads of `keys` at one price with room for fifty. `table_of_lies` teaches that most accesses are writes.
     fn run(keys: impl Fn(u64, &mut Random) -> u64, table_of_lies: bool) -> (Contest, Ranking) {

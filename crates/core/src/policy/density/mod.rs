@@ -15,7 +15,7 @@
 //! | `load` | how many keys are looked at for a victim |
 //! | `thrift` | when the search for a victim takes more than it can save |
 //! | `sizing` | what would be missed with less memory or more, by miniature caches |
-//! | `simulated` | the server's part, simulated: accesses, candidates drawn at random, eviction |
+//! | `simulated` | the server's part, simulated: accesses, the walk that meets candidates, eviction |
 //!
 //! The candidates are kept by `policy/pools.rs`. What keys have shown is remembered in `key_table.rs`, dated by the
 //! clock of `access_ring.rs`.

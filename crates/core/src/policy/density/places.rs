@@ -1,13 +1,13 @@
-//! Which of some numbered places a miniature cache has keys at: a bit for each, from which one is drawn by chance.
+//! Which of some numbered places a miniature cache has keys at: a bit for each, by which a walk comes.
 //!
 //! A list would be drawn from at the first try. But it takes sixteen times the memory, and each key would have to know
 //! where it stands in the list of each cache. To take the next that is there, from a place drawn by chance, would meet
 //! those after a gap too often: a cache whose victims are met so misses more.
 
-use crate::random::Random;
+use crate::policy::walk::Walk;
 
 const BITS: usize = u64::BITS as usize;
-/// So many places are drawn before the next is taken that is there.
+/// So many places are passed before the next is taken that is there.
 const PATIENCE: usize = 64;
 
 /// The places. See the file's opening.
@@ -49,16 +49,16 @@ impl Places {
         self.n -= 1;
     }
 
-    /// One of them by chance; `None` where there is none. Cost: a look at a bit for each place that is drawn, up to 64.
-    /// Where hardly any is there, a look at each word then.
+    /// The next of them, as `walk` comes by; `None` where there is none. Cost: a look at a bit for each place that it
+    /// passes, up to 64. Where hardly any is there, a look at each word then.
     #[inline]
-    pub fn draw(&self, random: &mut Random) -> Option<u16> {
+    pub fn next(&self, walk: &mut Walk) -> Option<u16> {
         if self.n == 0 {
             return None;
         }
-        let mut drawn = || random.below((self.words.len() * BITS) as u64) as usize;
-        let there = (0..PATIENCE).map(|_| drawn() as u16).find(|&place| self.has(place));
-        there.or_else(|| self.next_from(drawn() / BITS))
+        let mut passed = || walk.next(self.words.len() * BITS);
+        let there = (0..PATIENCE).map(|_| passed() as u16).find(|&place| self.has(place));
+        there.or_else(|| self.next_from(passed() / BITS))
     }
 
     /// The first of a word, or of those after it.
@@ -92,28 +92,26 @@ impl FromIterator<u16> for Places {
 mod tests {
     use super::*;
 
-    /// What is there is drawn, each of it as often; nothing else is, and of nothing nothing.
+    /// What is there is met, each of it once a round; nothing else is, and of nothing nothing.
     #[test]
-    fn each_is_drawn_alike_and_nothing_else() {
-        let mut random = Random::new(7);
+    fn each_is_met_once_and_nothing_else() {
+        let mut walk = Walk::new(7);
         let mut places: Places = (0..400).map(|i| 3 * i).collect();
         (0..400).step_by(2).for_each(|i| places.remove(3 * i));
         assert_eq!((places.len(), places.has(3), places.has(6), places.has(u16::MAX)), (200, true, false, false));
-        let mut drawn = [0_u32; 1200];
-        (0..40_000).for_each(|_| drawn[usize::from(places.draw(&mut random).unwrap())] += 1);
-        let is_right =
-            |(place, &n): (usize, &u32)| if places.has(place as u16) { (120..300).contains(&n) } else { n == 0 };
-        assert!(drawn.iter().enumerate().all(is_right), "{drawn:?}");
-        assert_eq!(Places::default().draw(&mut random), None);
+        let mut met = [0_u32; 1200];
+        (0..400).for_each(|_| met[usize::from(places.next(&mut walk).unwrap())] += 1);
+        assert!(met.iter().enumerate().all(|(place, &n)| n == 2 * u32::from(places.has(place as u16))), "{met:?}");
+        assert_eq!(Places::default().next(&mut walk), None);
     }
 
     /// The only one of many places is found, wherever the search begins.
     #[test]
     fn the_only_one_is_found() {
-        let mut random = Random::new(7);
+        let mut walk = Walk::new(7);
         let mut places: Places = (0..30_000).collect();
         (0..30_000).filter(|&place| place != 12_345).for_each(|place| places.remove(place));
-        assert!((0..200).all(|_| places.draw(&mut random) == Some(12_345)));
+        assert!((0..200).all(|_| places.next(&mut walk) == Some(12_345)));
         assert_eq!(places.memory_bytes(), places.words.capacity() * 8);
     }
 }

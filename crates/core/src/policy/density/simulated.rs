@@ -28,7 +28,7 @@ use crate::policy::over_target::OverTarget;
 use crate::policy::partitioned::Partitioning;
 use crate::policy::pools::{Donor, PATIENCE, Pools, next_donor};
 use crate::policy::table::{Entry, Order, Table, TableCache};
-use crate::random::Random;
+use crate::policy::walk::Walk;
 use crate::sampling::SampleRate;
 use crate::units::{KeyHash, PARTITIONS_MAX, PartitionId};
 
@@ -139,7 +139,7 @@ pub struct Density {
     requests: u64,
     tenants: Held,
     pools: Pools<Victim>,
-    random: Random,
+    walk: Walk,
     pace: Pace,
     /// Fetches under way, and how many misses meet them; `None` where they take no time.
     delays: Option<(Fetches, Delays)>,
@@ -186,7 +186,7 @@ impl Density {
                 bytes_max,
             },
             pools: Pools::new(config.sample_size as usize),
-            random: Random::new(seed),
+            walk: Walk::new(seed),
             delays: config.delayed_hits.then(Default::default),
             pace: Pace { now_us: 0, told_us: 0, observed: 0, accesses_per_tick: REQUESTS_PER_TICK as f64 },
             config,
@@ -254,7 +254,7 @@ impl Density {
             patience -= wanted;
             let mut drawn = [0; DRAWN_MAX];
             let drawn = &mut drawn[..wanted];
-            drawn.fill_with(|| self.random.below(table.entries().len() as u64) as usize);
+            drawn.fill_with(|| self.walk.next(table.entries().len()));
             let near = drawn.iter().fold(0, |near, &place| near ^ self.keys.warm(table.entries()[place].key));
             std::hint::black_box(near);
             for &mut place in drawn {
@@ -431,6 +431,7 @@ mod tests {
     use super::super::sizing::{Measured, SCALES, Sizing};
     use super::*;
     use crate::policy::cache::Cache;
+    use crate::random::Random;
     use crate::units::TenantId;
 
     fn config() -> DensityPolicyConfig {

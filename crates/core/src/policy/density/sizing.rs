@@ -22,6 +22,7 @@ use super::ranking::{GreedyAges, Ranker, Ranking};
 use super::shared_keys::{KEYS_MAX, Known, SharedKeys};
 use super::table::DensityTable;
 use crate::access::{Access, Op};
+use crate::policy::walk::Walk;
 use crate::random::Random;
 use crate::sampling::SampleRate;
 use crate::units::{PARTITIONS_MAX, PartitionId};
@@ -159,6 +160,7 @@ struct Small {
     used_bytes: u64,
     /// Where the keys are that it holds.
     held: Places,
+    walk: Walk,
     by_partition: Vec<Account>,
     /// Used bytes by tenant.
     by_tenant: [u64; PARTITIONS_MAX],
@@ -216,10 +218,11 @@ pub struct Sizing {
 impl Sizing {
     /// Empty caches of no size for keys sampled at `rate`; `step_ticks` as [`GreedyAges::new`] has it.
     pub fn new(rate: SampleRate, step_ticks: u64, seed: u64) -> Self {
-        let small = |_: &(usize, By)| Small {
+        let small = |cache| Small {
             capacity_bytes: 0,
             used_bytes: 0,
             held: Places::default(),
+            walk: Walk::new(seed ^ cache as u64),
             by_partition: Vec::new(),
             by_tenant: [0; PARTITIONS_MAX],
             ages: GreedyAges::growing(step_ticks),
@@ -227,7 +230,7 @@ impl Sizing {
         };
         Sizing {
             rate,
-            caches: CACHES.iter().map(small).collect(),
+            caches: (0..CACHES.len()).map(small).collect(),
             known: SharedKeys::default(),
             owners: Vec::new(),
             measured: Vec::new(),
@@ -422,8 +425,8 @@ impl Sizing {
         if CACHES[cache].0 <= PRESENT && self.by_server > 0.0 && self.random.unit() < self.by_server {
             return self.victim_of_server(cache, rank.2);
         }
-        let Sizing { caches, known, owners, random, rate, sample_size, .. } = self;
-        let Small { held, by_tenant, ages, candidates, .. } = &mut caches[cache];
+        let Sizing { caches, known, owners, rate, sample_size, .. } = self;
+        let Small { held, walk, by_tenant, ages, candidates, .. } = &mut caches[cache];
         let (ranker, now) = (ranker(cache, ages, rank), rank.2);
         let may_give = |partition: u8| {
             let owner = owners.get(usize::from(partition)).copied().unwrap_or_default();
@@ -431,7 +434,7 @@ impl Sizing {
             bytes_min == 0 || by_tenant[usize::from(owner.tenant)] > bytes_min
         };
         let draw = || {
-            let place = held.draw(random)?;
+            let place = held.next(walk)?;
             let known = &known[place];
             let score = || ranker.score(&known.subject(now));
             may_give(known.partition).then(|| (score(), Met { place: place.into(), last: known.last(now) }))
@@ -441,28 +444,28 @@ impl Sizing {
             held.has(met.place as u16) && is_as_met(&known[met.place as u16])
         };
         let victim = candidates.next(*sample_size, draw, may_go).map(|place| place as u16);
-        let victim = victim.or_else(|| held.draw(random))?;
+        let victim = victim.or_else(|| held.next(walk))?;
         self.went(cache, victim, rank);
         Some(victim)
     }
 
     /// Who goes where the server itself evicts.
     fn victim_of_server(&mut self, cache: usize, now: u64) -> Option<u16> {
-        let held = &self.caches[cache].held;
-        let drawn = (0..OF_SERVER).filter_map(|_| held.draw(&mut self.random));
-        drawn.min_by_key(|&place| self.known[place].last(now))
+        let Small { held, walk, .. } = &mut self.caches[cache];
+        let met = (0..OF_SERVER).filter_map(|_| held.next(walk));
+        met.min_by_key(|&place| self.known[place].last(now))
     }
 
     /// The lowest of a sample of one tenant; `None` where none was met.
     fn victim_of(&mut self, cache: usize, tenant: u8, rank: (Ranking, &DensityTable, u64)) -> Option<u16> {
-        let (small, random) = (&self.caches[cache], &mut self.random);
-        let ranker = ranker(cache, &small.ages, rank);
-        let drawn = (0..PATIENCE * self.sample_size)
-            .filter_map(|_| small.held.draw(random))
+        let Small { held, walk, ages, .. } = &mut self.caches[cache];
+        let ranker = ranker(cache, ages, rank);
+        let met = (0..PATIENCE * self.sample_size)
+            .filter_map(|_| held.next(walk))
             .map(|place| (place, &self.known[place]))
             .filter(|(_, known)| self.owners.get(usize::from(known.partition)).is_some_and(|o| o.tenant == tenant))
             .take(self.sample_size);
-        let scores = drawn.map(|(place, known)| (place, ranker.score(&known.subject(rank.2))));
+        let scores = met.map(|(place, known)| (place, ranker.score(&known.subject(rank.2))));
         let (victim, _) = scores.min_by(|a, b| a.1.total_cmp(&b.1))?;
         self.went(cache, victim, rank);
         Some(victim)
@@ -523,7 +526,10 @@ impl Sizing {
         while self.caches[cache].used_bytes > capacity_bytes {
             let place = match rank {
                 Some(rank) => self.victim(cache, rank),
-                None => self.caches[cache].held.draw(&mut self.random),
+                None => {
+                    let Small { held, walk, .. } = &mut self.caches[cache];
+                    held.next(walk)
+                }
             };
             let Some(place) = place else { return };
             self.leave(place, cache);

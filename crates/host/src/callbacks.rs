@@ -118,11 +118,10 @@ fn end_turn<M: Module>(server: &mut Server) {
         }
         Some(Life::Runs) => _ = config::start_was_asked(),
         Some(Life::Ails) => {}
-        Some(Life::Stops) => {
+        Some(Life::Stops(why)) => {
             retire::<M>(server);
             filtering::watch(server, filtering::Sees::Nothing);
-            let enabled = M::ENABLED.to_string_lossy();
-            server.log(Level::Notice, &format!("{enabled} is 'no': the server runs as stock"));
+            server.log(Level::Notice, &format!("{why}: the server runs as stock"));
         }
         None => {
             let is_server_start =
@@ -205,7 +204,8 @@ pub(super) unsafe extern "C" fn on_config_change<M: Module>(
     // SAFETY: the data of this event is a list of the settings that were set.
     let was_set = |name: &CStr| unsafe { names_setting(data, name) };
     config::forget_of_server(|name| CString::new(name).is_ok_and(|name| was_set(name.as_c_str())));
-    if was_set(M::ENABLED) {
+    let is_stopped = || !guard::is_off() && M::cells().state.with(&server, |_| ()).is_none();
+    if was_set(M::ENABLED) || (M::RUNS_BY.iter().any(|name| was_set(name)) && is_stopped()) {
         config::ask_start::<M>(&server);
     }
     guarded("a configuration change", || with(&server.proof(), |module: &mut M| module.on_config_change(&mut server)));

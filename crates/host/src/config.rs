@@ -20,6 +20,7 @@ use super::{MainThread, api, config_files, loaded};
 static LAST_TEXT: MainCell<Text> = MainCell::empty();
 static VERSION: AtomicU64 = AtomicU64::new(1);
 static START_ASKED: AtomicBool = AtomicBool::new(false);
+static IS_ENABLED: AtomicBool = AtomicBool::new(true);
 /// The server has taken the subscription to changes of its configuration.
 static CHANGES_ARE_TOLD: AtomicBool = AtomicBool::new(false);
 /// Settings of the server's that were asked for.
@@ -92,9 +93,16 @@ pub fn is_to_start() -> bool {
 
 /// [`Module::ENABLED`] was set, maybe to what it is: after a fault, `yes` starts the module again.
 pub(super) fn ask_start<M: Module>(proof: &impl MainThread) {
-    if M::cells().settings.with(proof, |settings| settings.is_enabled()).unwrap_or(false) {
+    let is_enabled = M::cells().settings.with(proof, |settings| settings.is_enabled()).unwrap_or(false);
+    IS_ENABLED.store(is_enabled, Ordering::Relaxed);
+    if is_enabled {
         START_ASKED.store(true, Ordering::Relaxed);
     }
+}
+
+/// True where [`Module::ENABLED`] was last set to `yes`.
+pub fn is_enabled() -> bool {
+    IS_ENABLED.load(Ordering::Relaxed)
 }
 
 /// Whether settings can be as they are now, all of them together.

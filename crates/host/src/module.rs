@@ -48,8 +48,8 @@ pub enum Life {
     Runs,
     /// A part of it has died: asked to start, it is started anew.
     Ails,
-    /// It is to stop.
-    Stops,
+    /// It is to stop, for this reason.
+    Stops(&'static str),
 }
 
 /// What a command asks for that the module has seen.
@@ -84,6 +84,8 @@ pub trait Module: Sized + 'static {
     const NAME: &'static CStr;
     /// The setting by which it is turned on and off, as the server knows it.
     const ENABLED: &'static CStr;
+    /// Settings of the server's that decide whether it can run: where one is set while it is stopped, it tries again.
+    const RUNS_BY: &'static [&'static CStr];
     /// Its commands. A container's stand together.
     const COMMANDS: &'static [Command];
     /// Since which of its versions they are there.

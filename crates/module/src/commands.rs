@@ -94,7 +94,7 @@ pub fn run_stopped(words: &[&[u8]]) -> Answer {
             Answer::Map(vec![
                 ("state", word(state)),
                 ("version", word(info::VERSION)),
-                ("eviction", word("left to the server: Tenure does not run")),
+                ("eviction", word(&format!("left to the server: {}", info::why_without_tenure().0))),
                 ("worker", word("none")),
                 ("watching", word("nothing")),
                 ("memory_bytes", Answer::Integer(alloc::allocated_bytes() as i64)),
@@ -102,7 +102,10 @@ pub fn run_stopped(words: &[&[u8]]) -> Answer {
                 ("last_panic", last_panic),
             ])
         }
-        _ => Answer::error("Tenure does not run; TENURE.STATUS says why, CONFIG SET tenure.enabled yes starts it"),
+        _ => {
+            let (why, what_starts_it) = info::why_without_tenure();
+            Answer::error(format!("{why}; {what_starts_it}"))
+        }
     }
 }
 

@@ -27,6 +27,7 @@ impl Module for Runtime {
     const TITLE: &'static str = "Tenure";
     const NAME: &'static CStr = c"tenure";
     const ENABLED: &'static CStr = c"tenure.enabled";
+    const RUNS_BY: &'static [&'static CStr] = &[c"maxmemory"];
     const COMMANDS: &'static [Command] = table::COMMANDS;
     const SINCE: &'static CStr = table::SINCE;
     const AWAIT: &'static CStr = c"tenure.await";
@@ -103,10 +104,14 @@ impl Module for Runtime {
             info::keep_counts(self, |runtime| runtime.take_settings(server, version, now));
         }
         Runtime::end_turn(self, server, now_us());
-        match (self.tenure.settings().enabled, self.tenure.worker.is_alive()) {
-            (false, _) => Life::Stops,
-            (true, true) => Life::Runs,
-            (true, false) => Life::Ails,
+        if !self.tenure.settings().enabled {
+            return Life::Stops("tenure.enabled is 'no'");
+        }
+        let has_room = info::note_room(self.has_room);
+        match self.tenure.worker.is_alive() {
+            _ if !has_room => Life::Stops(info::NO_ROOM),
+            true => Life::Runs,
+            false => Life::Ails,
         }
     }
 

@@ -1,6 +1,8 @@
 //! `INFO tenure`: counters and state, one field a line, one line of fields per partition, as the server shows its
 //! databases.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use tenure_core::key_table::KeyTable;
 
 use crate::config::Policy;
@@ -183,12 +185,34 @@ pub fn ranking(tenure: &Tenure) -> &'static str {
     }
 }
 
+/// Why Tenure stands aside.
+pub const NO_ROOM: &str = "maxmemory is below 4mb, too little for Tenure's own memory";
+
+/// Tenure has last been stopped for want of room.
+static HAS_NO_ROOM: AtomicBool = AtomicBool::new(false);
+
+/// Notes whether there is room for Tenure, and says it again.
+pub fn note_room(has_room: bool) -> bool {
+    HAS_NO_ROOM.store(!has_room, Ordering::Relaxed);
+    has_room
+}
+
+/// Why Tenure doesn't run, and what starts it.
+pub fn why_without_tenure() -> (&'static str, &'static str) {
+    match state_without_tenure() {
+        "no-room" => (NO_ROOM, "a larger maxmemory starts it"),
+        _ => ("Tenure does not run", "TENURE.STATUS says why, CONFIG SET tenure.enabled yes starts it"),
+    }
+}
+
 /// The state while there is none to look at.
 pub fn state_without_tenure() -> &'static str {
     if guard::is_off() {
         "failed"
     } else if config::is_to_start() {
         "starting"
+    } else if config::is_enabled() && HAS_NO_ROOM.load(Ordering::Relaxed) {
+        "no-room"
     } else {
         "stopped"
     }

@@ -63,6 +63,9 @@ pub struct Runtime {
     features: Features,
     /// Which set of partitions features have heard of.
     epoch: u32,
+    /// False where the server's limit is so low that Tenure's own memory would leave too little to keys, and no
+    /// feature has anything to do.
+    pub has_room: bool,
 }
 
 impl Runtime {
@@ -78,7 +81,7 @@ impl Runtime {
     ) -> Result<Runtime, String> {
         let tenure = Tenure::start(server, settings_version, settings)?;
         let features = Features::new(features::all(server, is_server_start));
-        let mut runtime = Runtime { tenure, features, epoch: 0 };
+        let mut runtime = Runtime { tenure, features, epoch: 0, has_room: true };
         runtime.event(server, &Event::Configured);
         Ok(runtime)
     }
@@ -196,6 +199,8 @@ impl Runtime {
                 true => self.tick_features(server, now_us),
                 false => info::keep_counts(self, |runtime| runtime.tick_features(server, now_us)),
             }
+            // By now a feature that is on has begun: what sleeps is found with the first tick.
+            self.has_room = self.tenure.has_room() || self.features.wants != Wants::NOTHING;
             self.tenure.end_tick(server, now_us);
             if self.tenure.take_stats_reset() {
                 self.event(server, &Event::StatsReset);

@@ -49,6 +49,8 @@ use crate::worker::{Published, Worker};
 pub const TICK_US: u64 = 100_000;
 const MEMORY_EVERY_US: u64 = 1_000_000;
 /// Memory for the table of keys: a share of the limit, within bounds; where there is no limit, a fixed size.
+/// Below this limit Tenure's own memory, a megabyte, would be more than a quarter of it.
+const LIMIT_BYTES_MIN: u64 = 4 << 20;
 const KEY_TABLE_BYTES_MIN: u64 = 256 << 10;
 const KEY_TABLE_BYTES_MAX: u64 = 256 << 20;
 const KEY_TABLE_BYTES_UNLIMITED: u64 = 4 << 20;
@@ -202,6 +204,11 @@ impl Tenure {
         self.walk.start_over(None);
         self.evictor = Evictor::new(age_step(self.settings.window_requests as u64));
         self.times.ticked_at_us = 0;
+    }
+
+    /// False where the server's limit is too low for Tenure.
+    pub fn has_room(&self) -> bool {
+        !(1..LIMIT_BYTES_MIN).contains(&self.memory.limit_bytes)
     }
 
     /// The table of keys that there should be.

@@ -178,11 +178,11 @@ fn without_a_key_that_may_go_writes_are_refused() {
     for policy in ["noeviction", "volatile-lru"] {
         on_every_server(&evicting(policy), |server| {
             let mut connection = server.connection().unwrap();
-            limit_memory(server, 2 * MB);
+            limit_memory(server, 4 * MB);
             let mut client = client(server, "k:", 1500);
             client.read_all();
             wait_for("a window", || info(server, "windows") >= 1.0);
-            write_all(&mut client, 4000);
+            write_all(&mut client, 6000);
             let error = error_of(&mut connection, &format!("SET more {}", "v".repeat(100_000)));
             assert!(error.contains("OOM"), "{error}");
             assert_eq!((evictions(server), evicted_by_server(server)), (0.0, 0), "{policy}");

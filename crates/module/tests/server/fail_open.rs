@@ -2,12 +2,14 @@
 
 use std::collections::HashSet;
 
+use tempfile::TempDir;
 use tenure_servers::{Server, ServerOptions};
 
 use crate::harness::{
     Checker, EvictedKeys, command, config_get, config_set, error_of, evicted_by_server, info, limit_memory,
-    on_oldest_and_newest, send, servers, start, status, wait_for, with_module,
+    oldest_and_newest_of, on_oldest_and_newest, send, servers, start, status, that_know_clients, wait_for, with_module,
 };
+use crate::sleep::put_to_sleep;
 
 const MB: u64 = 1 << 20;
 /// What the checking client works on: about 20 MB.
@@ -131,6 +133,54 @@ fn tenure_is_turned_off_and_on_under_load() {
         }
         check_all_there(server, checker, &evicted);
     });
+}
+
+/// Under a limit that Tenure's own memory would fill the server serves as stock. Tenure runs once the limit is higher.
+#[test]
+fn a_limit_too_low_for_tenure_is_left_to_the_server() {
+    let options = with_module().set("maxmemory-policy", "allkeys-lru").set("maxmemory", "3mb");
+    on_oldest_and_newest(&options, |server| {
+        let mut connection = server.connection().unwrap();
+        wait_for("Tenure to stand aside", || state(server) == "no-room");
+        let value = "v".repeat(500);
+        (0..10_000).for_each(|i| redis::cmd("SET").arg(i).arg(&value).exec(&mut connection).unwrap());
+        assert!(evicted_by_server(server) > 1_000 && info(server, "memory_bytes") < 65_536.0);
+        let error = error_of(&mut connection, "TENURE.TENANTS");
+        assert!(error.contains("maxmemory is below 4mb"), "{error}");
+        assert!(status(&mut connection)["eviction"].contains("maxmemory is below 4mb"));
+
+        config_set(&mut connection, "maxmemory", "64mb");
+        wait_for("Tenure to run", || state(server) == "running");
+        config_set(&mut connection, "maxmemory", "3mb");
+        wait_for("Tenure to stand aside again", || state(server) == "no-room");
+        config_set(&mut connection, "tenure.enabled", "no");
+        assert_eq!(state(server), "stopped");
+        config_set(&mut connection, "maxmemory", "64mb");
+        config_set(&mut connection, "tenure.enabled", "yes");
+        wait_for("Tenure to run where it is enabled", || state(server) == "running");
+    });
+}
+
+/// What sleeps would be gone without Tenure: it runs under a low limit, too.
+#[test]
+fn a_low_limit_takes_no_sleepers() {
+    for binary in oldest_and_newest_of(that_know_clients(servers())) {
+        let folder = TempDir::new().unwrap();
+        let options = with_module().set("maxmemory", "64mb").set("maxmemory-policy", "allkeys-lru");
+        let server = start(&binary, &options.set("tenure.spill-dir", folder.path().display()));
+        let mut connection = server.connection().unwrap();
+        wait_for("values to be able to sleep", || status(&mut connection)["sleep"] == "ready");
+        config_set(&mut connection, "tenure.window-seconds", 1);
+        send::<()>(&mut connection, "SET k value");
+        put_to_sleep(&server);
+        config_set(&mut connection, "maxmemory", "3mb");
+        wait_for("the low limit to be seen", || status(&mut connection)["maxmemory_bytes"] == "3145728");
+        let windows = info(&server, "windows");
+        wait_for("Tenure to go on", || info(&server, "windows") > windows + 1.0);
+        assert_eq!(send::<String>(&mut connection, "GET k"), "value");
+        config_set(&mut connection, "tenure.spill-dir", "");
+        wait_for("Tenure to stand aside", || state(&server) == "no-room");
+    }
 }
 
 /// More sampled keys in one turn than there is room for: they are dropped and counted, the counters stay exact.

@@ -205,7 +205,8 @@ pub(super) unsafe extern "C" fn on_config_change<M: Module>(
     let was_set = |name: &CStr| unsafe { names_setting(data, name) };
     config::forget_of_server(|name| CString::new(name).is_ok_and(|name| was_set(name.as_c_str())));
     let is_stopped = || !guard::is_off() && M::cells().state.with(&server, |_| ()).is_none();
-    if was_set(M::ENABLED) || (M::RUNS_BY.iter().any(|name| was_set(name)) && is_stopped()) {
+    let may_run_now = || M::RUNS_BY.iter().any(|name| was_set(name)) || config::names::<M>().any(|name| was_set(&name));
+    if was_set(M::ENABLED) || (is_stopped() && may_run_now()) {
         config::ask_start::<M>(&server);
     }
     guarded("a configuration change", || with(&server.proof(), |module: &mut M| module.on_config_change(&mut server)));

@@ -172,6 +172,11 @@ fn full_name<M: Module>(name: &CStr) -> String {
     format!("{}.{}", plain::<M>(), name.to_string_lossy())
 }
 
+/// The names of all settings, as the server knows them.
+pub(super) fn names<M: Module>() -> impl Iterator<Item = CString> {
+    M::Settings::declared().into_iter().filter_map(|setting| CString::new(full_name::<M>(setting.name)).ok())
+}
+
 fn register_one<M: Module>(server: &mut Server, setting: &Declared, default: Given, index: *mut c_void) -> c_int {
     let (ctx, name) = (server.raw(), setting.name.as_ptr());
     let plain = raw::REDISMODULE_CONFIG_DEFAULT;

@@ -84,7 +84,8 @@ pub trait Module: Sized + 'static {
     const NAME: &'static CStr;
     /// The setting by which it is turned on and off, as the server knows it.
     const ENABLED: &'static CStr;
-    /// Settings of the server's that decide whether it can run: where one is set while it is stopped, it tries again.
+    /// Settings of the server's that decide whether it can run: where one of them is set while it is stopped, or one of
+    /// its own, it tries again.
     const RUNS_BY: &'static [&'static CStr];
     /// Its commands. A container's stand together.
     const COMMANDS: &'static [Command];

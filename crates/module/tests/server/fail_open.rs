@@ -180,6 +180,10 @@ fn a_low_limit_takes_no_sleepers() {
         assert_eq!(send::<String>(&mut connection, "GET k"), "value");
         config_set(&mut connection, "tenure.spill-dir", "");
         wait_for("Tenure to stand aside", || state(&server) == "no-room");
+        config_set(&mut connection, "tenure.spill-dir", folder.path().display());
+        wait_for("values to be able to sleep again", || {
+            status(&mut connection).get("sleep").is_some_and(|sleep| sleep == "ready")
+        });
     }
 }
 

@@ -18,7 +18,7 @@ pub mod s3fifo;
 pub mod sampled;
 pub mod shortlist;
 pub mod table;
-mod walk;
+pub mod walk;
 
 use crate::units::PartitionId;
 

@@ -3,7 +3,7 @@
 //!
 //! The server's side here: accesses noted in the ring, sampled ones through [`Models`], its publications, and keys
 //! ranked by what the table remembers and the costs that were measured. Values lie in the simulator's table, which
-//! stands for the server's key space; both draw the same candidates.
+//! stands for the server's key space; both walk it alike.
 
 use tenure_core::access::{Access, Op};
 use tenure_core::access_ring::{AccessRing, Kind, REQUESTS_PER_TICK};
@@ -17,6 +17,7 @@ use tenure_core::policy::density::{
 use tenure_core::policy::over_target::OverTarget;
 use tenure_core::policy::pools::{Donor, Pools};
 use tenure_core::policy::table::{Entry, Order, Table, TableCache};
+use tenure_core::policy::walk::Walk;
 use tenure_core::random::Random;
 use tenure_core::units::{KeyHash, PARTITIONS_MAX, PartitionId, TenantId};
 
@@ -43,7 +44,7 @@ struct Served {
     costs: MissCosts,
     ages: GreedyAges,
     pools: Pools<(KeyHash, Option<u32>)>,
-    random: Random,
+    walk: Walk,
     victims: Vec<KeyHash>,
 }
 
@@ -62,7 +63,7 @@ impl Served {
             costs: MissCosts::default(),
             ages: GreedyAges::new(age_step(WINDOW_REQUESTS)),
             pools: Pools::new(DensityPolicyConfig::default().sample_size as usize),
-            random: Random::new(SEED),
+            walk: Walk::new(SEED),
             victims: Vec::new(),
         };
         let mut cache = TableCache::new(CAPACITY_BYTES, served);
@@ -135,7 +136,7 @@ impl Order for Served {
         loop {
             let mut met = 0;
             while !self.pools.will_do(Donor::Anyone, met) {
-                let entry = table.entries()[self.random.below(table.entries().len() as u64) as usize];
+                let entry = table.entries()[self.walk.next(table.entries().len())];
                 met += 1;
                 self.offer(&entry);
             }

@@ -154,17 +154,17 @@ fn full_scale_and_other_workloads_refuse_each_others_options() {
         check_failure(&format!("bench --workload no-miss {option}"), 1, "is of the workload full");
     }
     check_failure("bench --workload full --loads get", 2, "get-DEPTH");
-    check_failure("bench --workload full --sizes 1000", 1, "is of the workload scale");
+    check_failure("bench --workload full --sizes 10000", 1, "is of the workload scale");
     check_failure("bench --workload scale --loads get-1", 1, "is of the workload full");
     check_failure("bench --workload scale --records 1000", 1, "--sizes says");
     check_failure("bench --workload scale --warmup 1000", 1, "it has its own");
-    check_failure("bench --workload scale --sizes 999", 2, "1000..=200000000");
+    check_failure("bench --workload scale --sizes 9999", 2, "10000..=200000000");
 }
 
 #[test]
 fn scale_measures_each_part() {
     let folder = tempfile::tempdir().unwrap();
-    let small = "--sizes 3000 --requests 20000 --connections 3 --out out";
+    let small = "--sizes 10000 --requests 20000 --connections 3 --out out";
     let output = tenure(folder.path(), &format!("bench --workload scale {small}"));
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     let table = text(&output.stdout);

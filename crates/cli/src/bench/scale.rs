@@ -20,7 +20,7 @@ const N_PAIRS: u32 = 1;
 pub struct ScaleArgs {
     /// How many keys the caches have, 570 bytes each. Default: 2000000,20000000; that takes 14 GB.
     #[arg(long, value_name = "KEYS,KEYS…", value_delimiter = ',',
-          value_parser = clap::value_parser!(u32).range(1000..=200_000_000))]
+          value_parser = clap::value_parser!(u32).range(10_000..=200_000_000))]
     sizes: Option<Vec<u32>>,
 }
 

@@ -52,6 +52,7 @@ impl Module for Runtime {
         settings: Settings,
         is_server_start: bool,
     ) -> Result<Runtime, String> {
+        info::note_room(true);
         Runtime::start(server, settings_version, settings, is_server_start)
     }
 
@@ -107,12 +108,11 @@ impl Module for Runtime {
         if !self.tenure.settings().enabled {
             return Life::Stops("tenure.enabled is 'no'");
         }
-        let has_room = info::note_room(self.has_room);
-        match self.tenure.worker.is_alive() {
-            _ if !has_room => Life::Stops(info::NO_ROOM),
-            true => Life::Runs,
-            false => Life::Ails,
+        if !self.has_room {
+            info::note_room(false);
+            return Life::Stops(info::NO_ROOM);
         }
+        if self.tenure.worker.is_alive() { Life::Runs } else { Life::Ails }
     }
 
     fn on_idle(&mut self, server: &mut Server) {

@@ -191,10 +191,9 @@ pub const NO_ROOM: &str = "maxmemory is below 4mb, too little for Tenure's own m
 /// Tenure has last been stopped for want of room.
 static HAS_NO_ROOM: AtomicBool = AtomicBool::new(false);
 
-/// Notes whether there is room for Tenure, and says it again.
-pub fn note_room(has_room: bool) -> bool {
+/// Tenure starts, as far as room goes, or stops for want of it.
+pub fn note_room(has_room: bool) {
     HAS_NO_ROOM.store(!has_room, Ordering::Relaxed);
-    has_room
 }
 
 /// Why Tenure doesn't run, and what starts it.

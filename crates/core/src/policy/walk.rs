@@ -1,9 +1,9 @@
 //! A walk through numbered places that never ends: each is met once before any is met again.
 //!
-//! The server's evictor meets keys in the order of their hashes, so a simulated cache that drew its samples with
-//! replacement would be told worse than the server does. Of those that are never asked for again some would be missed
-//! for several rounds. Steps are a golden section of the places, so what came together is met apart. Cost: an addition
-//! for each place, and up to as many again where their number is no power of two.
+//! The server's evictor meets keys in the order of their hashes. A simulated cache that drew its samples by chance
+//! would do worse: some of the keys that are never asked for again would be missed for several rounds. Steps are a
+//! golden section of the places, so what came together is met apart. Cost: an addition for each place, and up to as
+//! many again where their number is no power of two.
 
 use crate::random::Random;
 

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use tenure_core::access::{Access, Op};
 use tenure_core::fetches::{Fetches, Wait};
 use tenure_core::policy::Snapshot;
-use tenure_core::policy::cache::Outcome;
+use tenure_core::policy::cache::{AHEAD, Outcome};
 
 use crate::costs::PenaltyNoise;
 use crate::policies::Policy;
@@ -203,17 +203,20 @@ impl Replay {
     fn feed_part(&mut self, part: &[Access]) {
         let counts = self.accesses >= self.config.warm_up;
         let windows = self.config.window_accesses > 0;
-        for (i, access) in (self.accesses..).zip(part) {
-            let outcome = self.policy.access(&self.config.noise.heard(access, i));
-            let wait = self.fetches.as_mut().map_or(Wait::Nothing, |fetches| fetches.wait(access, outcome));
-            if counts {
-                self.tally.count_waiting(access, outcome, wait);
+        for next in part.chunks(AHEAD) {
+            self.policy.warm(next);
+            for (i, access) in (self.accesses..).zip(next) {
+                let outcome = self.policy.access(&self.config.noise.heard(access, i));
+                let wait = self.fetches.as_mut().map_or(Wait::Nothing, |fetches| fetches.wait(access, outcome));
+                if counts {
+                    self.tally.count_waiting(access, outcome, wait);
+                }
+                if windows {
+                    self.window.count_waiting(access, outcome, wait);
+                }
             }
-            if windows {
-                self.window.count_waiting(access, outcome, wait);
-            }
+            self.accesses += next.len() as u64;
         }
-        self.accesses += part.len() as u64;
         if windows && self.accesses.is_multiple_of(self.config.window_accesses) {
             self.end_window();
         }

@@ -31,12 +31,19 @@ pub enum Outcome {
     NotARequest,
 }
 
+/// Accesses for which memory is read ahead at once.
+pub const AHEAD: usize = 16;
+
 /// A simulated cache of a fixed capacity in bytes. The file's opening has the rules that an implementor keeps.
 ///
 /// The caller gives accesses in the order of the stream, their times never decreasing.
 pub trait Cache {
     /// Takes one access and says what it found.
     fn access(&mut self, access: &Access) -> Outcome;
+
+    /// Reads a word of what the next accesses need, [`AHEAD`] at the most, so that their waits for memory overlap.
+    /// Changes nothing.
+    fn warm(&self, _next: &[Access]) {}
 
     /// Bytes of the values stored now; at most the capacity.
     fn used_bytes(&self) -> u64;
@@ -56,6 +63,10 @@ pub trait Cache {
 impl<C: Cache + ?Sized> Cache for Box<C> {
     fn access(&mut self, access: &Access) -> Outcome {
         (**self).access(access)
+    }
+
+    fn warm(&self, next: &[Access]) {
+        (**self).warm(next);
     }
 
     fn used_bytes(&self) -> u64 {

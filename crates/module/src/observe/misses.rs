@@ -1,15 +1,18 @@
 //! Misses that wait for their write: how the miss penalty is measured.
 //!
 //! Source: pRedis (Pan et al., SoCC'19) sec. 2.1 and 5: the penalty is the time from a key's miss to the next write of
-//! that key. Differs from the paper: a four-way table of fixed size in place of an entry in the key space; a newer
-//! miss takes the place of the oldest of its four. A second miss of a key that waits already is the same fetch, or one
-//! that joined it, so the first counts. Where each client writes what it fetched, the writes after the first are
-//! answers too. 64 KiB, one memory access per miss, and one per write while any miss waits.
+//! that key. Differs from the paper: a four-way table in place of an entry in the key space. It grows while four wait
+//! where another comes; once it is as large as it may be, a newer miss takes the place of the oldest of its four. A
+//! second miss of a key that waits already is the same fetch, or one that joined it, so the first counts. Where each
+//! client writes what it fetched, the writes after the first are answers too. 8 to 64 KiB, one memory access per miss,
+//! and one per write while any miss waits.
 
 use tenure_core::policy::density::{Delays, MissCosts};
 use tenure_core::units::KeyHash;
 
-const SLOTS: usize = 1 << 12;
+/// Slots at first, and at the most.
+const SLOTS_MIN: usize = 1 << 9;
+const SLOTS_MAX: usize = 1 << 12;
 /// A miss may wait in any of so many slots, one cache line together.
 const WAYS: usize = 4;
 /// A write this many times later than the longest penalty is no answer to the miss.
@@ -64,7 +67,7 @@ pub struct MissTable {
 impl MissTable {
     /// An empty table.
     pub fn new() -> Self {
-        MissTable { slots: vec![EMPTY; SLOTS], waiting: 0 }
+        MissTable { slots: vec![EMPTY; SLOTS_MIN], waiting: 0 }
     }
 
     /// True where a write may answer a miss.
@@ -76,7 +79,8 @@ impl MissTable {
     /// A read of `key` found nothing at `now_us`, which may have been evicted shortly before. False where a miss of
     /// it waits already.
     pub fn note(&mut self, key: KeyHash, now_us: u64, is_regretted: bool) -> bool {
-        let set = &mut self.slots[ways_of(key)];
+        let may_grow = self.slots.len() < SLOTS_MAX;
+        let set = self.set_of(key);
         let since_us = now_us.clamp(1, TIME) | if is_regretted { REGRETTED } else { 0 };
         if let Some(held) = set.iter_mut().find(|slot| slot.key == key.0) {
             let is_new = held.since_us & TIME == 0;
@@ -89,16 +93,39 @@ impl MissTable {
         }
         // A free slot is older than any miss, and so is one that was answered.
         let Some(oldest) = set.iter_mut().min_by_key(|slot| slot.since_us & TIME) else { return true };
-        self.waiting += usize::from(oldest.key == 0);
+        if may_grow && oldest.since_us & TIME > 0 {
+            self.grow();
+            return self.note(key, now_us, is_regretted);
+        }
+        let was_free = oldest.key == 0;
         *oldest = Waiting { key: key.0, since_us };
+        self.waiting += usize::from(was_free);
         true
+    }
+
+    /// Twice as many slots: what waits in one set is shared out over two.
+    fn grow(&mut self) {
+        let more = vec![EMPTY; 2 * self.slots.len()];
+        let before = std::mem::replace(&mut self.slots, more);
+        for waiting in before.into_iter().filter(|waiting| waiting.key != 0) {
+            if let Some(free) = self.set_of(KeyHash(waiting.key)).iter_mut().find(|slot| slot.key == 0) {
+                *free = waiting;
+            }
+        }
+    }
+
+    /// Where a miss of `key` may wait.
+    fn set_of(&mut self, key: KeyHash) -> &mut [Waiting] {
+        // The number of slots is a power of two.
+        let set = ((key.0 ^ (key.0 >> 32)) as usize & (self.slots.len() / WAYS - 1)) * WAYS;
+        &mut self.slots[set..set + WAYS]
     }
 
     /// `key` is written: what that tells, with a penalty of at most `penalty_us_max`; `None` where no miss of it
     /// waits, or one so old that it was given up.
     pub fn take(&mut self, key: KeyHash, now_us: impl Fn() -> u64, penalty_us_max: u64) -> Option<Answer> {
         let is_it = |slot: &&mut Waiting| slot.key == key.0 && slot.key != 0 && slot.since_us & TIME > 0;
-        let slot = self.slots[ways_of(key)].iter_mut().find(is_it)?;
+        let slot = self.set_of(key).iter_mut().find(is_it)?;
         let took_us = now_us().saturating_sub(slot.since_us & TIME);
         let is_answer = took_us <= penalty_us_max.saturating_mul(ABANDONED_AFTER);
         let (joined, is_regretted) = (slot.joined(), slot.since_us & REGRETTED > 0);
@@ -113,7 +140,7 @@ impl MissTable {
     /// `key` is written, and no miss of it waits: true where this is what another client has fetched meanwhile.
     pub fn take_late(&mut self, key: KeyHash) -> bool {
         let is_it = |slot: &&mut Waiting| slot.key == key.0 && slot.since_us & TIME == 0 && slot.since_us > 0;
-        let Some(slot) = self.slots[ways_of(key)].iter_mut().find(is_it) else { return false };
+        let Some(slot) = self.set_of(key).iter_mut().find(is_it) else { return false };
         slot.since_us -= ONE_MORE;
         if slot.since_us == 0 {
             *slot = EMPTY;
@@ -166,11 +193,6 @@ impl Misses {
     }
 }
 
-fn ways_of(key: KeyHash) -> std::ops::Range<usize> {
-    let set = (key.0 ^ (key.0 >> 32)) as usize % (SLOTS / WAYS) * WAYS;
-    set..set + WAYS
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -211,6 +233,25 @@ mod tests {
         assert!(table.note(a, 4_000, false));
         assert_eq!(penalty_us(&mut table, a, 4_200, 10_000), Some(200));
         assert!(!table.take_late(a) && !table.any_waiting());
+    }
+
+    /// Nine in ten of 2,000 misses that wait at once are answered, also those that the table grew for; and it stops.
+    #[test]
+    fn as_many_wait_as_there_are() {
+        let mut table = MissTable::new();
+        let answered = |table: &mut MissTable, n: u64| {
+            (0..n).for_each(|i| _ = table.note(KeyHash::of_number(i), 1_000 + i, i % 2 == 0));
+            let answers = (0..n).filter_map(|i| Some((i, table.take(KeyHash::of_number(i), || 101_000, 200_000)?)));
+            let right = |&(i, answer): &(u64, Answer)| {
+                answer == Answer { penalty_us: 100_000 - i, joined: 0, is_regretted: i % 2 == 0 }
+            };
+            answers.filter(right).count()
+        };
+        assert_eq!(answered(&mut table, 30), 30);
+        assert_eq!(table.slots.len(), SLOTS_MIN, "few need no more");
+        assert!(answered(&mut table, 2_000) > 1_800 && !table.any_waiting());
+        assert!(answered(&mut table, 50_000) > SLOTS_MAX * 9 / 10);
+        assert_eq!(table.slots.len(), SLOTS_MAX);
     }
 
     #[test]

@@ -78,6 +78,9 @@ struct Count {
     reads: f32,
     /// Ticks that keys spent at this age.
     ticks: f32,
+    /// Keys that spent all ticks of the younger ages, less those that didn't spend them from here on: what is not added
+    /// up yet.
+    passed: i32,
 }
 
 impl Count {
@@ -96,7 +99,7 @@ impl Count {
 
 /// The counts of a feature, by age.
 type Row = [Count; AGES];
-const EMPTY_ROW: Row = [Count { accesses: 0.0, reads: 0.0, ticks: 0.0 }; AGES];
+const EMPTY_ROW: Row = [Count { accesses: 0.0, reads: 0.0, ticks: 0.0, passed: 0 }; AGES];
 
 /// A sampled key.
 #[derive(Clone, Copy, Debug)]
@@ -209,6 +212,7 @@ impl DensityModel {
             age < forget_after
         });
         self.counted = now;
+        rows.iter_mut().flatten().for_each(|row| add_up(row));
         let tables = tails.map(|tail| self.table(tail));
         let decay = self.config.decay.powf(part);
         let rows = self.rows.iter_mut().flatten().flat_map(|row| row.iter_mut());
@@ -216,8 +220,8 @@ impl DensityModel {
         tables
     }
 
-    /// What was counted, without what is next to nothing: row and age as one number, behind them the ranges of the
-    /// number of requests, then accesses, reads and ticks.
+    /// What was counted up to the end of the last part, without what is next to nothing: row and age as one number,
+    /// behind them the ranges of the number of requests, then accesses, reads and ticks.
     pub(super) fn counts(&self) -> Vec<(u32, [f32; 3])> {
         let known = |(i, count): (usize, &Count)| {
             let is_something = count.accesses + count.ticks > COUNT_MIN;
@@ -243,7 +247,7 @@ impl DensityModel {
                 None => self.numbers.get_mut(i as usize - FEATURES * AGES),
             };
             if let Some(held) = held {
-                *held = Count { accesses, reads, ticks };
+                *held = Count { accesses, reads, ticks, passed: 0 };
             }
         }
         self.table(Tail::Others)
@@ -311,14 +315,28 @@ fn row_of(row: &mut Option<Box<Row>>) -> &mut Row {
     row.get_or_insert_with(|| Box::new(EMPTY_ROW))
 }
 
-/// Adds the ticks from age `from` to age `to` to their buckets.
-fn expose(counts: &mut [Count], from: u64, to: u64) {
-    let (mut bucket, mut at) = (age_bucket(from), from);
-    while at < to {
-        let (first, width) = bounds_of(bucket);
-        let end = if bucket == AGES - 1 { to } else { to.min(first + width) };
-        counts[bucket].ticks += (end - at) as f32;
-        (bucket, at) = (bucket + 1, end);
+/// Adds the ticks from age `from` to age `to` to their buckets: those of the first and the last, while the buckets
+/// between wait for [`add_up`].
+#[inline]
+fn expose(counts: &mut Row, from: u64, to: u64) {
+    let (first, last) = (age_bucket(from), age_bucket(to));
+    if first == last {
+        counts[first].ticks += to.saturating_sub(from) as f32;
+        return;
+    }
+    let (start, width) = bounds_of(first);
+    counts[first].ticks += (start + width - from) as f32;
+    counts[last].ticks += (to - bounds_of(last).0) as f32;
+    counts[first + 1].passed -= 1;
+    counts[last].passed += 1;
+}
+
+/// Adds to each bucket the ticks of all keys that passed it.
+fn add_up(counts: &mut Row) {
+    let mut passing = 0;
+    for (bucket, count) in counts.iter_mut().enumerate().rev() {
+        count.ticks += (i64::from(passing) * bounds_of(bucket).1 as i64) as f32;
+        passing += std::mem::take(&mut count.passed);
     }
 }
 

@@ -255,7 +255,10 @@ impl Density {
             let mut drawn = [0; DRAWN_MAX];
             let drawn = &mut drawn[..wanted];
             drawn.fill_with(|| self.walk.next(table.entries().len()));
-            let near = drawn.iter().fold(0, |near, &place| near ^ self.keys.warm(table.entries()[place].key));
+            let key = |&place: &usize| table.entries()[place].key;
+            let near = drawn.iter().map(key).fold(0, |near, key| near ^ self.keys.warm(key));
+            std::hint::black_box(near);
+            let near = drawn.iter().map(key).fold(0, |near, key| near ^ self.keys.warm_compact(key));
             std::hint::black_box(near);
             for &mut place in drawn {
                 let entry = &table.entries()[place];
@@ -414,6 +417,10 @@ impl Order for Density {
             let learned = self.learner.end_part();
             self.take(learned);
         }
+    }
+
+    fn warm(&self, key: KeyHash) -> u32 {
+        self.keys.warm(key)
     }
 
     fn snapshot(&self, _table: &Table) -> Snapshot {

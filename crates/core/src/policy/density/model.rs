@@ -78,8 +78,7 @@ struct Count {
     reads: f32,
     /// Ticks that keys spent at this age.
     ticks: f32,
-    /// Keys that spent all ticks of the younger ages, less those that didn't spend them from here on: what is not added
-    /// up yet.
+    /// What is not added up yet: keys that grew up to this age, less those that are counted from the age before on.
     passed: i32,
 }
 
@@ -315,13 +314,13 @@ fn row_of(row: &mut Option<Box<Row>>) -> &mut Row {
     row.get_or_insert_with(|| Box::new(EMPTY_ROW))
 }
 
-/// Adds the ticks from age `from` to age `to` to their buckets: those of the first and the last, while the buckets
-/// between wait for [`add_up`].
+/// Adds the ticks from age `from` to age `to`, no younger, to their buckets: those of the first and the last, while the
+/// buckets between wait for [`add_up`].
 #[inline]
 fn expose(counts: &mut Row, from: u64, to: u64) {
     let (first, last) = (age_bucket(from), age_bucket(to));
     if first == last {
-        counts[first].ticks += to.saturating_sub(from) as f32;
+        counts[first].ticks += (to - from) as f32;
         return;
     }
     let (start, width) = bounds_of(first);
@@ -376,6 +375,8 @@ fn as_seldom(counts: &Row, parent: &Rates) -> Rates {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::super::history::History;
     use super::*;
     use crate::random::Random;
@@ -483,6 +484,21 @@ mod tests {
         let (read, written) = (learned(Op::Read), learned(Op::Write));
         assert!((read - 1.0 / 64.0).abs() < 0.002, "{read}");
         assert!(written < read / 100.0, "{written}");
+    }
+
+    proptest! {
+        /// As many ticks at each age as if all were counted one by one.
+        #[test]
+        fn ages_that_were_passed_add_up(stays in prop::collection::vec((0u64..3000, 0u64..3000), 1..40)) {
+            let (mut counts, mut expected) = (EMPTY_ROW, [0.0_f32; AGES]);
+            for (from, more) in stays {
+                expose(&mut counts, from, from + more);
+                (from..from + more).for_each(|age| expected[age_bucket(age)] += 1.0);
+            }
+            add_up(&mut counts);
+            prop_assert_eq!(counts.map(|count| count.ticks), expected);
+            prop_assert!(counts.iter().all(|count| count.passed == 0));
+        }
     }
 
     #[test]

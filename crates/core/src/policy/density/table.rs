@@ -56,9 +56,8 @@ struct Stretch {
     last: u8,
 }
 
-/// 1 - e^-x of x >= 0. Not 1 less e^-x: of what is hardly ever accessed nothing would be left. To the power of two
-/// below x / ln 2 it is exact, and by a series from there. Within 10^-6 of it, and without a branch, so that several
-/// are reckoned at once.
+/// 1 - e^-x of x >= 0. Not 1 less e^-x: of what is hardly ever accessed nothing would be left. e^-x is 2^-n, of a whole
+/// n, times e^-r, of r below ln 2, and 1 - e^-r is a series. Within 10^-6 of it, and without a branch.
 #[inline]
 fn chance_within(x: f32) -> f32 {
     let octaves = (x * std::f32::consts::LOG2_E).min(126.0);
@@ -271,6 +270,7 @@ mod tests {
     }
 
     proptest! {
+        /// Also of what is accessed once in 2^100 ticks.
         #[test]
         fn chances_are_those_of_the_library(exponent in -100.0f32..12.0) {
             let x = exponent.exp2();

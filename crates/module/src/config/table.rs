@@ -159,8 +159,8 @@ settings! {
          time for each.";
     c"density-samples", density_samples: i64 = 10, number(1..=64),
         "Keys sampled per eviction under the policy density. More find keys worth less, and cost main-thread time \
-         for each. While the main thread is busy for more than 80 % of the time fewer are, from 95 % on 5, and 5 too \
-         where replies wait for it. They go down to 2 where turn-budget-us is too little for what a turn brings.";
+         for each. While the main thread is busy for more than 30 % of the time fewer are, and from 50 % on 5. They go \
+         down to 2 where turn-budget-us is too little for what a turn brings.";
     rivals::K_SETTING.0, rival_k: RivalK = RivalK::ByCurve, choice(RivalK::NAMES, RivalK::ALL), rivals::K_SETTING.1;
     rivals::EVICTOR_SETTING.0, rival_evictor: RivalEvictor = RivalEvictor::Server,
         choice(RivalEvictor::NAMES, RivalEvictor::ALL), rivals::EVICTOR_SETTING.1;

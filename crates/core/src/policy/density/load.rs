@@ -1,17 +1,18 @@
 //! How busy the server's main thread is, and how much looking for a good victim is worth then.
 //!
 //! What keys a larger sample finds saves its users' time later; what the sample takes of the main thread is waited
-//! for now by all whose commands are in line. With time to spare nobody is; close to all of it spent, each
-//! microsecond more makes the line longer (docs/decisions/06-density.md). Where slices of eviction end for want of time
+//! for now by all whose commands are in line. With time to spare hardly anybody is; from half of it spent on, each
+//! microsecond more makes a line longer (docs/decisions/06-density.md). Where slices of eviction end for want of time
 //! the sample is smaller still: what Tenure leaves over, the server takes by recency, and the worse of two keys by rank
 //! is still the better victim.
 
 use crate::decide::sample_size::SAMPLE_SIZE_DEFAULT;
 
 /// From this share of the time on the sample becomes smaller…
-const BUSY: f64 = 0.8;
-/// … and from this on it is as small as it gets.
-const FULL: f64 = 0.95;
+const AT_EASE: f64 = 0.3;
+/// … and from this on it is as small as it gets: of a core that is half taken each microsecond more makes all who come
+/// wait for four.
+const HALF_TAKEN: f64 = 0.5;
 /// What a tick's share moves the smoothed one by, of the difference.
 const WEIGHT: f64 = 0.1;
 /// So many keys are looked at where time runs out, of which newcomers are one each. On the ladder that costs 4 % of
@@ -70,18 +71,9 @@ impl Load {
         self.share
     }
 
-    /// True where the main thread has little time to spare.
-    pub fn is_busy(&self) -> bool {
-        self.share >= BUSY
-    }
-
-    /// How many keys to look at where `set` were if there is time; `are_waiting` says that replies do: a busy main
-    /// thread has no time for more then.
+    /// How many keys to look at where `set` were if there is time; `are_waiting` says that replies do.
     pub fn samples(&self, set: u32, are_waiting: bool) -> u32 {
-        let spare = match self.share {
-            _ if are_waiting && self.is_busy() => 0.0,
-            share => ((FULL - share) / (FULL - BUSY)).clamp(0.0, 1.0),
-        };
+        let spare = ((HALF_TAKEN - self.share) / (HALF_TAKEN - AT_EASE)).clamp(0.0, 1.0);
         if are_waiting && self.runs_out() {
             return set.min(SAMPLE_SIZE_DEFAULT - self.fewer());
         }
@@ -111,11 +103,11 @@ mod tests {
     #[test]
     fn the_busier_the_fewer_keys_are_looked_at_but_as_many_as_the_server_would() {
         let samples = |share, set| after(200, share).samples(set, false);
-        assert_eq!([0.1, 0.79, 0.875, 1.0].map(|share| samples(share, 10)), [10, 10, 8, 5]);
+        assert_eq!([0.1, 0.29, 0.42, 0.51, 1.0].map(|share| samples(share, 10)), [10, 10, 7, 5, 5]);
         assert_eq!([0.1, 1.0].map(|share| samples(share, 64)), [64, 5]);
         assert_eq!([0.1, 1.0].map(|share| samples(share, 3)), [3, 3], "fewer were asked for");
         let before_replies = |share| after(200, share).samples(10, true);
-        assert_eq!([0.1, 0.79, 0.875, 1.0].map(before_replies), [10, 10, 5, 5]);
+        assert_eq!([0.1, 0.42, 1.0].map(before_replies), [10, 7, 5]);
     }
 
     #[test]

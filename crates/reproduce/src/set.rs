@@ -127,7 +127,7 @@ pub const SET: &[Measurement] = &[
         over_run: None,
         measures: SERVER,
         runs: ycsb!("delay:500", "stock,tenure": "A" "ycsb-a", "C" "ycsb-c", "D" "ycsb-d"),
-        quick: "--memory 50% --warmup 300000 --requests 150000 --repetitions 1",
+        quick: "--memory 50% --warmup 300000 --requests 150000 --repetitions 3",
         full: "--memory 25%,50%,75% --warmup 300000 --requests 300000 --repetitions 5",
     },
     Measurement {

@@ -190,12 +190,7 @@ impl<B: Copy> AccessRing<B> {
     pub fn settle_with(&mut self, keys: &mut KeyTable, beside: &mut impl Beside<B>) -> u64 {
         let displaced = keys.displaced();
         let fading = keys.fading() * REQUESTS_PER_TICK as f32;
-        let near = self.pending.iter().fold(0, |near, pending| near ^ keys.warm(pending.key));
-        std::hint::black_box(near);
-        if keys.has_compact_entries() {
-            let near = self.pending.iter().fold(0, |near, pending| near ^ keys.warm_compact(pending.key));
-            std::hint::black_box(near);
-        }
+        keys.warm_all(self.pending.iter().map(|pending| pending.key));
         for pending in &self.pending {
             apply(keys, pending, fading, beside);
         }

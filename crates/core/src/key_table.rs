@@ -277,6 +277,15 @@ impl KeyTable {
         }
     }
 
+    /// Both for each of these keys: first all the one, then all the other, so that no look-up waits for another.
+    #[inline]
+    pub fn warm_all(&self, keys: impl Iterator<Item = KeyHash> + Clone) {
+        std::hint::black_box(keys.clone().fold(0, |near, key| near ^ self.warm(key)));
+        if self.has_compact_entries() {
+            std::hint::black_box(keys.fold(0, |near, key| near ^ self.warm_compact(key)));
+        }
+    }
+
     /// `key` has left the cache at `now`. Of a key of which nothing is known that is remembered where `is_new_too`,
     /// if there is a free place.
     pub fn leave(&mut self, key: KeyHash, departure: Departure, now: u32, is_new_too: bool) {

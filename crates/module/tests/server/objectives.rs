@@ -73,7 +73,7 @@ impl Steady {
 #[test]
 fn targets_and_k_settle_while_the_traffic_stays_as_it_is() {
     let binaries = oldest_and_newest();
-    // Plans are the worker's: on another server they are no others.
+    // The worker plans, and knows no server.
     for (policy, binary) in ["predis", "kredis"].into_iter().zip(binaries.iter().cycle()) {
         let tenants = "\"a=a:* b=b:* c=c:* d=d:*\"";
         let options = evicting_in_time().set("tenure.policy", policy).set("tenure.tenants", tenants);

@@ -10,8 +10,8 @@ use crate::decide::sample_size::SAMPLE_SIZE_DEFAULT;
 
 /// From this share of the time on the sample becomes smaller…
 const AT_EASE: f64 = 0.3;
-/// … and from this on it is as small as it gets: of a core that is half taken each microsecond more makes all who come
-/// wait for four.
+/// … and from this on it is as small as it gets: where requests come by chance (M/M/1), each microsecond more makes all
+/// who come to a core that is half taken wait for four.
 const HALF_TAKEN: f64 = 0.5;
 /// What a tick's share moves the smoothed one by, of the difference.
 const WEIGHT: f64 = 0.1;

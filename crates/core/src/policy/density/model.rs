@@ -4,7 +4,7 @@
 //! Derivation: docs/models.md, "Density". Learned from a sample of the keys, evicted ones too, so that what eviction
 //! did is not learned. By *feature* (what a key has shown) and age it counts accesses and the time that keys spent at
 //! that age; never-reused keys count too, or a one-hit burst looks merely not yet due. Cost: one look-up in a map per
-//! sampled access, O(features × ages + sampled keys) per window; 1.5 KB a feature that was seen and about 30 bytes per
+//! sampled access, O(features × ages + sampled keys) per window; 2 KB a feature that was seen and about 30 bytes per
 //! sampled key.
 
 use super::history::{FEATURES, Feature, GAPS, GROUPS, NUMBERS, OFTEN, WRITTEN_OFTEN, requests_from};

@@ -255,11 +255,7 @@ impl Density {
             let mut drawn = [0; DRAWN_MAX];
             let drawn = &mut drawn[..wanted];
             drawn.fill_with(|| self.walk.next(table.entries().len()));
-            let key = |&place: &usize| table.entries()[place].key;
-            let near = drawn.iter().map(key).fold(0, |near, key| near ^ self.keys.warm(key));
-            std::hint::black_box(near);
-            let near = drawn.iter().map(key).fold(0, |near, key| near ^ self.keys.warm_compact(key));
-            std::hint::black_box(near);
+            self.keys.warm_all(drawn.iter().map(|&place| table.entries()[place].key));
             for &mut place in drawn {
                 let entry = &table.entries()[place];
                 if may_give.holds(entry.partition) {

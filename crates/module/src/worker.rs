@@ -35,15 +35,14 @@ use self::nap::{Nap, Stint};
 use self::partition_models::PartitionModels;
 use self::planner::{Known, Planner, divide_fast};
 use self::rate::RateControl;
-use self::shared::AWAKE;
-use self::shared::{Effort, QUEUE_LEN};
+use self::shared::{AWAKE, Effort};
 pub use self::shared::{Evictions, Instructions, MemoryNow, Published, Shared, Snapshot, TenantTerms};
 use self::sizing::Sizer;
 pub use self::views::PartitionView;
 #[cfg(any(feature = "cluster", test))]
 pub use self::views::Weights;
 use crate::ffi::{background, guard};
-use crate::observe::{Counters, Sampled};
+use crate::observe::{Counters, QUEUE_LEN, Sampled};
 use crate::rivals::{Choice, Chooser, Whole};
 
 /// How long the main thread waits for the thread to end: more than it takes, unless it makes a plan or is stopped.

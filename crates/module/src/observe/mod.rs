@@ -24,6 +24,7 @@ pub mod placements;
 pub mod prefixes;
 pub mod reply_mode;
 pub mod ring;
+pub mod sample_queue;
 pub mod sampler;
 pub mod served;
 pub mod sizes;
@@ -34,7 +35,6 @@ pub mod turns;
 
 use std::sync::Arc;
 
-use crossbeam_queue::ArrayQueue;
 use tenure_core::departure::{Cause, Departure};
 use tenure_core::key_table;
 use tenure_core::policy::density::MissCosts;
@@ -48,6 +48,7 @@ use self::known_commands::KnownCommands;
 use self::misses::Misses;
 use self::owners::{Owners, User};
 use self::partitions::{Partitions, in_database};
+pub use self::sample_queue::{QUEUE_LEN, SampleQueue};
 pub use self::sampler::Sampled;
 use self::sampler::{Lookup, Sampler};
 use self::served::ServedSlots;
@@ -101,7 +102,7 @@ pub struct Store<'a> {
 
 impl Observer {
     /// An observer that passes its sample to `queue`.
-    pub fn new(commands: CommandTable, partitions: Partitions, queue: Arc<ArrayQueue<Sampled>>) -> Self {
+    pub fn new(commands: CommandTable, partitions: Partitions, queue: Arc<SampleQueue>) -> Self {
         Observer {
             commands: KnownCommands::new(commands),
             clients: Clients::new(),
@@ -539,7 +540,7 @@ mod tests {
     fn what_misses_cost_is_not_taken_for_other_partitions() {
         let partitions =
             || Partitions::new(Tenants::new(&TenantSpec::default()), Classes::default(), Keys::default(), None);
-        let mut observer = Observer::new(CommandTable::empty(), partitions(), Arc::new(ArrayQueue::new(1)));
+        let mut observer = Observer::new(CommandTable::empty(), partitions(), Arc::default());
         observer.misses.costs =
             MissCosts { penalty_us: [50.0; PARTITIONS_MAX], are_delayed: true, ..MissCosts::default() };
         observer.set_partitions(partitions());

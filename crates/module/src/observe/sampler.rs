@@ -5,7 +5,6 @@
 
 use std::sync::Arc;
 
-use crossbeam_queue::ArrayQueue;
 use tenure_core::access::{Access, Op};
 use tenure_core::policy::density::{MissCosts, Shown};
 use tenure_core::sampling::SampleRate;
@@ -16,6 +15,7 @@ use super::command_table::Effect;
 use super::counters::Counters;
 use super::partitions::{Partitions, in_database};
 use super::ring::{Noted, Place, Ring};
+use super::sample_queue::SampleQueue;
 use super::sizes::Sizes;
 use crate::ffi::server::{Kind, Server};
 
@@ -48,7 +48,7 @@ pub struct Losses {
 /// The sample of one turn, and what was passed on. See the file's opening.
 pub struct Sampler {
     ring: Ring,
-    queue: Arc<ArrayQueue<Sampled>>,
+    queue: Arc<SampleQueue>,
     /// The share of keys that is sampled.
     pub rate: SampleRate,
     /// Not passed on.
@@ -65,7 +65,7 @@ pub struct Sampler {
 
 impl Sampler {
     /// Takes every key, and passes it on to `queue`.
-    pub fn new(queue: Arc<ArrayQueue<Sampled>>) -> Self {
+    pub fn new(queue: Arc<SampleQueue>) -> Self {
         Sampler {
             ring: Ring::default(),
             queue,
@@ -144,7 +144,7 @@ impl Sampler {
             let shown = lookup.shown(&access, partition, &noted, is_there);
             let generation = lookup.partitions.generations()[partition.index()];
             let sampled = Sampled { access, at, partition, epoch: self.epoch, generation, shown };
-            if self.queue.push(sampled).is_err() {
+            if !self.queue.push(sampled) {
                 self.losses.queue_full += 1;
             }
         }

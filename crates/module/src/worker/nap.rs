@@ -8,7 +8,8 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::shared::{AWAKE, QUEUE_LEN, Shared};
+use super::shared::{AWAKE, Shared};
+use crate::observe::QUEUE_LEN;
 
 /// While something comes in. Each nap that ends takes the core from the server where both share one, and the server
 /// finds other lines in the processor's cache then.

@@ -8,7 +8,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use crossbeam_queue::ArrayQueue;
 use tenure_core::decide::objective::Objective;
 use tenure_core::decide::plan::Plan;
 use tenure_core::policy::density::{Learned, SCALES};
@@ -20,11 +19,9 @@ use super::lessons::Taught;
 use super::model::Modelling;
 use super::sizes::Sizes;
 use super::views::PartitionView;
-use crate::observe::{Counters, Sampled};
+use crate::observe::{Counters, SampleQueue};
 use crate::rivals::Choice;
 
-/// Sampled accesses under way to the worker.
-pub const QUEUE_LEN: usize = 1 << 11;
 /// The worker isn't to be woken.
 pub const AWAKE: usize = usize::MAX;
 
@@ -170,7 +167,7 @@ pub struct Effort {
 /// What both threads see.
 pub struct Shared {
     /// Sampled accesses, main thread to worker.
-    pub queue: Arc<ArrayQueue<Sampled>>,
+    pub queue: Arc<SampleQueue>,
     snapshot: Mutex<Option<Snapshot>>,
     published: Mutex<Arc<Published>>,
     taught: Mutex<Option<Taught>>,
@@ -193,7 +190,7 @@ impl Shared {
     /// Nothing was left or published.
     pub fn new() -> Self {
         Shared {
-            queue: Arc::new(ArrayQueue::new(QUEUE_LEN)),
+            queue: Arc::default(),
             snapshot: Mutex::new(None),
             published: Mutex::default(),
             taught: Mutex::default(),

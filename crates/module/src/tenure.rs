@@ -3,6 +3,7 @@
 
 pub mod appearing;
 mod census;
+mod databases;
 mod held;
 mod in_force;
 mod key_events;
@@ -18,6 +19,7 @@ mod status;
 mod watching;
 mod why;
 
+use std::iter;
 use std::sync::Arc;
 
 use tenure_core::key_table::KeyTable;
@@ -25,6 +27,7 @@ use tenure_core::policy::density::{KEY_TABLE_SHARE, age_step};
 
 use self::appearing::Appearing;
 use self::census::Census;
+pub use self::databases::Databases;
 pub use self::memory::Memory;
 use self::pressure::Pressure;
 use self::status::EvictionStatus;
@@ -35,8 +38,9 @@ use crate::enforce::evict::Evictor;
 use crate::enforce::usage::Usage;
 use crate::enforce::walk::Walk;
 use crate::ffi::clock::{now_us, thread_cpu_us};
+use crate::ffi::reply::Value;
 use crate::ffi::server::{Level, Server};
-use crate::ffi::{alloc, filtering, load};
+use crate::ffi::{alloc, filtering};
 use crate::observe::Observer;
 use crate::observe::classes::Classes;
 use crate::observe::command_table::CommandTable;
@@ -48,21 +52,12 @@ use crate::worker::{Published, Worker};
 /// Between two ticks.
 pub const TICK_US: u64 = 100_000;
 const MEMORY_EVERY_US: u64 = 1_000_000;
-/// Memory for the table of keys: a share of the limit, within bounds; where there is no limit, a fixed size.
 /// Below this limit Tenure's own memory, a megabyte, would be more than a quarter of it.
 const LIMIT_BYTES_MIN: u64 = 4 << 20;
+/// Memory for the table of keys: a share of the limit, within bounds; where there is no limit, a fixed size.
 const KEY_TABLE_BYTES_MIN: u64 = 256 << 10;
 const KEY_TABLE_BYTES_MAX: u64 = 256 << 20;
 const KEY_TABLE_BYTES_UNLIMITED: u64 = 4 << 20;
-
-/// The logical databases.
-#[derive(Clone, Debug, Default)]
-pub struct Databases {
-    /// Those that hold keys, with their number of keys, as of the last tick.
-    pub sizes: Vec<(u16, u64)>,
-    /// How many there are.
-    count: u16,
-}
 
 /// When the state was made, when it last ticked, and how far the census is since then.
 #[derive(Clone, Copy, Debug, Default)]
@@ -145,7 +140,7 @@ impl Tenure {
             settings: settings.clone(),
             pressure: Pressure::default(),
             watching: Watching::new(now_us),
-            databases: Databases { sizes: Vec::new(), count: load::databases().min(crate::observe::DBS_MAX) },
+            databases: Databases::new(),
             times: Times { started_at_us: now_us, ..Times::default() },
             faults: Faults::default(),
             appearing: Appearing::default(),
@@ -348,7 +343,13 @@ impl Tenure {
     }
 }
 
+/// Each command is asked for by name: the answer to a bare `COMMAND` is kept by Valkey from 9.1 on, in 390 KB of
+/// `maxmemory`.
 fn read_command_table(server: &mut Server) -> Result<CommandTable, String> {
-    let reply = server.call(c"COMMAND", &[]).ok_or("the server doesn't answer COMMAND")?;
+    let names = server.call(c"COMMAND", &[b"LIST"]).ok_or("the server doesn't answer COMMAND")?;
+    // Subcommands come with the command that they are of.
+    let names = names.elements().iter().filter_map(Value::bytes).filter(|name| !name.contains(&b'|'));
+    let words: Vec<&[u8]> = iter::once(&b"INFO"[..]).chain(names).collect();
+    let reply = server.call(c"COMMAND", &words).ok_or("the server doesn't answer COMMAND INFO")?;
     CommandTable::from_reply(&reply).ok_or_else(|| "the server's COMMAND reply has no key specifications".to_owned())
 }

@@ -91,7 +91,7 @@ impl Worker {
     #[inline]
     pub fn wake(&self) {
         let rests_until = self.shared.rests_until.load(Ordering::Relaxed);
-        if rests_until != AWAKE && self.shared.queue.len() >= rests_until {
+        if rests_until != AWAKE && self.shared.queue.waiting() >= rests_until {
             self.shared.rests_until.store(AWAKE, Ordering::Relaxed);
             self.thread.iter().for_each(|thread| thread.thread().unpark());
         }
@@ -175,7 +175,7 @@ impl Models {
         while !shared.stop.load(Ordering::Relaxed) {
             assert!(!shared.panic_please.load(Ordering::Relaxed), "asked to by TENURE.DEBUG");
             let came = self.take_some(|| {
-                stint.go_on(shared.queue.len());
+                stint.go_on(shared.queue.waiting());
                 shared.queue.pop()
             });
             self.steer_rate(shared);

@@ -1,7 +1,9 @@
 //! A histogram of reuse times and ages, log-spaced: exact below 64, within 1/64 above.
 //!
-//! Weights are fractions, because windows decay, and may be negative: a slowdown that ends. 23 KiB each. O(1) to
-//! record.
+//! Weights are fractions, because windows decay, and may be negative: a slowdown that ends. 512 bytes for each octave
+//! up to the largest that came, 23 KiB at the most. O(1) to record.
+
+use std::iter::repeat;
 
 use crate::log_linear::{self, bounds_of};
 
@@ -14,17 +16,29 @@ const BUCKETS: usize = (PER_OCTAVE * (OCTAVES + 1)) as usize;
 /// Weights by reuse time. See the file's opening.
 #[derive(Clone, Debug)]
 pub(super) struct ReuseTimes {
+    /// Whole octaves; all beyond are empty.
     buckets: Vec<f64>,
 }
 
 impl ReuseTimes {
     pub fn new() -> Self {
-        ReuseTimes { buckets: vec![0.0; BUCKETS] }
+        ReuseTimes { buckets: Vec::new() }
     }
 
     /// Adds `weight` at reuse time `t`, at least 1.
     pub fn add(&mut self, t: u64, weight: f64) {
-        self.buckets[bucket_of(t)] += weight;
+        let bucket = bucket_of(t);
+        if bucket >= self.buckets.len() {
+            self.grow(bucket);
+        }
+        self.buckets[bucket] += weight;
+    }
+
+    #[cold]
+    fn grow(&mut self, bucket: usize) {
+        let len = (bucket + 1).next_multiple_of(PER_OCTAVE as usize);
+        self.buckets.reserve_exact(len - self.buckets.len());
+        self.buckets.resize(len, 0.0);
     }
 
     /// Multiplies every weight by `factor`.
@@ -39,9 +53,9 @@ impl ReuseTimes {
         self.buckets.iter().sum()
     }
 
-    /// Every bucket in order: its first reuse time, its width, its weight.
+    /// Every bucket in order, the empty ones too: its first reuse time, its width, its weight.
     pub fn iter(&self) -> impl Iterator<Item = (u64, u64, f64)> + '_ {
-        self.buckets.iter().enumerate().map(|(i, &weight)| {
+        self.buckets.iter().copied().chain(repeat(0.0)).take(BUCKETS).enumerate().map(|(i, weight)| {
             let (first, width) = bounds_of::<PER_OCTAVE>(i);
             (first, width, weight)
         })
@@ -64,5 +78,21 @@ mod tests {
     #[test]
     fn times_beyond_the_range_go_to_the_last_bucket() {
         assert_eq!(bucket_of(u64::MAX), BUCKETS - 1);
+    }
+
+    #[test]
+    fn it_takes_memory_up_to_the_largest_and_tells_all_buckets() {
+        let mut times = ReuseTimes::new();
+        times.add(5, 1.0);
+        times.add(1000, 2.0);
+        // Exact up to 63, then 64 to 1023 in four octaves.
+        assert_eq!(times.memory_bytes(), 5 * 512);
+        times.add(u64::MAX, 4.0);
+        assert_eq!(times.memory_bytes(), 8 * BUCKETS);
+        let weights: Vec<(u64, f64)> = times.iter().map(|(first, _, weight)| (first, weight)).collect();
+        let there: Vec<&(u64, f64)> = weights.iter().filter(|(_, weight)| *weight > 0.0).collect();
+        assert_eq!((weights.len(), times.sum(), there.len()), (BUCKETS, 7.0, 3));
+        assert!((985..=1000).contains(&there[1].0) && there[0].0 == 5);
+        assert_eq!(ReuseTimes::new().iter().count(), BUCKETS);
     }
 }

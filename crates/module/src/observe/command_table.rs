@@ -249,6 +249,7 @@ impl CommandTable {
             return None;
         }
         let mut table = CommandTable::with_slots((commands.len() * 4).next_power_of_two());
+        table.commands.reserve_exact(commands.len());
         for (name, command) in commands {
             table.insert(name, command);
         }

@@ -28,13 +28,8 @@ impl SampleQueue {
     }
 
     /// How many are under way.
-    pub fn len(&self) -> usize {
+    pub fn waiting(&self) -> usize {
         self.0.len()
-    }
-
-    /// True where none is.
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
     }
 }
 
@@ -57,11 +52,11 @@ mod tests {
             shown: None,
         };
         assert!((0..QUEUE_LEN as u64).all(|at| queue.push(sampled(at))));
-        assert!(!queue.push(sampled(1 << 20)) && queue.len() == QUEUE_LEN);
+        assert!(!queue.push(sampled(1 << 20)) && queue.waiting() == QUEUE_LEN);
         assert_eq!(queue.pop().map(|first| first.at), Some(0));
         assert!(queue.push(sampled(1 << 20)));
         let rest = std::iter::from_fn(|| queue.pop()).map(|sampled| sampled.at);
         assert!(rest.eq((1..QUEUE_LEN as u64).chain([1 << 20])));
-        assert!(queue.is_empty());
+        assert_eq!(queue.waiting(), 0);
     }
 }

@@ -107,11 +107,11 @@ fn a_worker_that_rests_is_woken() {
     };
     wait(&|| worker.shared.rests_until.load(Ordering::Relaxed) != AWAKE);
     worker.wake();
-    assert!(worker.shared.queue.is_empty(), "nothing to wake it for");
+    assert_eq!(worker.shared.queue.waiting(), 0, "nothing to wake it for");
     worker.shared.queue.push(sampled(Access::read(KeyHash::of_number(1), 10), 0, 0));
     wait(&|| {
         worker.wake();
-        worker.shared.queue.is_empty()
+        worker.shared.queue.waiting() == 0
     });
 }
 

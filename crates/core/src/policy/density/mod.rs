@@ -30,6 +30,7 @@ mod model;
 mod places;
 mod ranking;
 mod ranks;
+mod row;
 mod shared_keys;
 mod simulated;
 mod sizing;

@@ -4,10 +4,11 @@
 //! Derivation: docs/models.md, "Density". Learned from a sample of the keys, evicted ones too, so that what eviction
 //! did is not learned. By *feature* (what a key has shown) and age it counts accesses and the time that keys spent at
 //! that age; never-reused keys count too, or a one-hit burst looks merely not yet due. Cost: one look-up in a map per
-//! sampled access, O(features × ages + sampled keys) per window; 2 KB a feature that was seen and about 30 bytes per
-//! sampled key.
+//! sampled access, O(features × ages + sampled keys) per window; some 1 KB a feature that was seen and about 30 bytes
+//! per sampled key.
 
 use super::history::{FEATURES, Feature, GAPS, GROUPS, NUMBERS, OFTEN, WRITTEN_OFTEN, requests_from};
+use super::row::{Count, Row};
 use super::table::{AGES, DensityTable, Rate, Rates, age_bucket, bounds_of};
 use crate::access::Op;
 use crate::error::ConfigError;
@@ -26,6 +27,10 @@ const PRIOR_HAZARD: f32 = 0.5;
 
 /// What is taught of one age, at the least.
 const COUNT_MIN: f32 = 1e-3;
+
+/// Ages are told apart up to so many buckets, two octaves, beyond the oldest that was seen: from there on nothing else
+/// is expected of the one than of the other.
+const AGES_BEYOND: usize = 8;
 
 /// How many rows others lean on.
 const PARENTS: usize = GAPS + 3;
@@ -69,37 +74,6 @@ impl Default for DensityConfig {
     }
 }
 
-/// What was seen at one age.
-#[derive(Clone, Copy, Debug, Default)]
-struct Count {
-    /// Accesses of any kind: they end a stay.
-    accesses: f32,
-    /// Of them, reads: what a stay is for.
-    reads: f32,
-    /// Ticks that keys spent at this age.
-    ticks: f32,
-    /// What is not added up yet: keys that grew up to this age, less those that are counted from the age before on.
-    passed: i32,
-}
-
-impl Count {
-    fn add(&mut self, other: &Count) {
-        self.accesses += other.accesses;
-        self.reads += other.reads;
-        self.ticks += other.ticks;
-    }
-
-    fn fade(&mut self, kept: f32) {
-        self.accesses *= kept;
-        self.reads *= kept;
-        self.ticks *= kept;
-    }
-}
-
-/// The counts of a feature, by age.
-type Row = [Count; AGES];
-const EMPTY_ROW: Row = [Count { accesses: 0.0, reads: 0.0, ticks: 0.0, passed: 0 }; AGES];
-
 /// A sampled key.
 #[derive(Clone, Copy, Debug)]
 struct Seen {
@@ -119,8 +93,8 @@ pub(super) fn when(last: u32, now: u64) -> u64 {
 #[derive(Clone, Debug)]
 pub struct DensityModel {
     config: DensityConfig,
-    /// By feature: those of each age, once one of it was seen.
-    rows: Vec<Option<Box<Row>>>,
+    /// By feature, what was seen of it.
+    rows: Vec<Row>,
     /// By range of the number of requests: those of all ages.
     numbers: [Count; NUMBERS],
     seen: KeyMap<Seen>,
@@ -137,7 +111,7 @@ impl DensityModel {
         if !(0.0..=1.0).contains(&config.decay) {
             return Err(ConfigError::Decay(f64::from(config.decay)));
         }
-        let (rows, numbers) = (vec![None; FEATURES], [Count::default(); NUMBERS]);
+        let (rows, numbers) = (vec![Row::default(); FEATURES], [Count::NONE; NUMBERS]);
         Ok(DensityModel { config, rows, numbers, seen: KeyMap::default(), counted: 0 })
     }
 
@@ -154,10 +128,10 @@ impl DensityModel {
         let before = std::mem::replace(seen, shown);
         let last = when(before.last, now);
         let (from, age) = (self.counted.saturating_sub(last), now - last);
-        let (counts, number) = (of_feature(&mut self.rows, before.feature), &mut self.numbers[before.feature.number()]);
-        expose(counts, from, age);
+        let (row, number) = (&mut self.rows[before.feature.row()], &mut self.numbers[before.feature.number()]);
+        row.expose(from, age);
         number.ticks += (age - from) as f32;
-        for count in [&mut counts[age_bucket(age)], number] {
+        for count in [row.at(age_bucket(age)), number] {
             count.accesses += 1.0;
             count.reads += f32::from(u8::from(op == Op::Read));
         }
@@ -206,34 +180,33 @@ impl DensityModel {
         self.seen.retain(|_, seen| {
             let last = when(seen.last, now);
             let (from, age) = (counted.saturating_sub(last), now - last);
-            expose(of_feature(rows, seen.feature), from, age);
+            rows[seen.feature.row()].expose(from, age);
             numbers[seen.feature.number()].ticks += (age - from) as f32;
             age < forget_after
         });
         self.counted = now;
-        rows.iter_mut().flatten().for_each(|row| add_up(row));
+        rows.iter_mut().for_each(Row::add_up);
         let tables = tails.map(|tail| self.table(tail));
         let decay = self.config.decay.powf(part);
-        let rows = self.rows.iter_mut().flatten().flat_map(|row| row.iter_mut());
-        rows.chain(&mut self.numbers).for_each(|count| count.fade(decay));
+        self.rows.iter_mut().for_each(|row| row.fade(decay));
+        self.numbers.iter_mut().for_each(|count| count.fade(decay));
         tables
     }
 
     /// What was counted up to the end of the last part, without what is next to nothing: row and age as one number,
     /// behind them the ranges of the number of requests, then accesses, reads and ticks.
     pub(super) fn counts(&self) -> Vec<(u32, [f32; 3])> {
-        let known = |(i, count): (usize, &Count)| {
+        let known = |(i, count): (usize, Count)| {
             let is_something = count.accesses + count.ticks > COUNT_MIN;
             is_something.then_some((i as u32, [count.accesses, count.reads, count.ticks]))
         };
-        let rows = self.rows.iter().map(|row| row.as_deref().unwrap_or(&EMPTY_ROW));
-        rows.flatten().chain(&self.numbers).enumerate().filter_map(known).collect()
+        self.rows.iter().flat_map(Row::all_ages).chain(self.numbers).enumerate().filter_map(known).collect()
     }
 
     /// Counts on from what another has counted, and forgets its own. What can't be is left out.
     pub(super) fn begin_with(&mut self, counts: &[(u32, [f32; 3])]) -> DensityTable {
-        self.rows.fill(None);
-        self.numbers.fill(Count::default());
+        self.rows.fill(Row::default());
+        self.numbers.fill(Count::NONE);
         self.seen = KeyMap::default();
         self.counted = 0;
         for &(i, [accesses, reads, ticks]) in counts {
@@ -242,43 +215,43 @@ impl DensityModel {
                 continue;
             }
             let held = match self.rows.get_mut(i as usize / AGES) {
-                Some(row) => Some(&mut row_of(row)[i as usize % AGES]),
+                Some(row) => Some(row.at(i as usize % AGES)),
                 None => self.numbers.get_mut(i as usize - FEATURES * AGES),
             };
             if let Some(held) = held {
-                *held = Count { accesses, reads, ticks, passed: 0 };
+                *held = Count::of(accesses, reads, ticks);
             }
         }
         self.table(Tail::Others)
     }
 
     fn table(&self, tail: Tail) -> DensityTable {
-        let (mut all, mut parents) = (EMPTY_ROW, [EMPTY_ROW; PARENTS]);
-        for (i, counts) in self.rows.iter().enumerate() {
-            let Some(counts) = counts else { continue };
-            for ((count, all), parent) in counts.iter().zip(&mut all).zip(&mut parents[parent(i)]) {
+        let (mut all, mut parents) = ([Count::NONE; AGES], [[Count::NONE; AGES]; PARENTS]);
+        for (i, row) in self.rows.iter().enumerate() {
+            for ((count, all), parent) in row.counts().iter().zip(&mut all).zip(&mut parents[parent(i)]) {
                 all.add(count);
                 parent.add(count);
             }
         }
-        let all = leaning(&all, &prior(), tail);
-        let parents = parents.map(|counts| leaning(&counts, &all, tail));
+        let oldest = self.rows.iter().map(|row| row.counts().len()).max().unwrap_or(0);
+        let ages = (oldest + AGES_BEYOND).min(AGES);
+        let all = leaning(&all[..ages], &prior(), (tail, ages));
+        let parents = parents.map(|counts| leaning(&counts[..ages], &all, (tail, ages)));
         // What was never seen is expected to be as its parent: the same for all of one parent.
         let mut unseen = [None; PARENTS];
-        let n_rows = self.rows.iter().flatten().count() + PARENTS;
-        let mut table = DensityTable::with_room_for(FEATURES, n_rows.min(FEATURES), self.rates());
-        for (i, counts) in self.rows.iter().enumerate() {
-            let expected = &parents[parent(i)];
-            match counts {
-                Some(counts) if i < OFTEN => table.push(&leaning(counts, &as_seldom(counts, expected), tail)),
-                Some(counts) => table.push(&leaning(counts, expected, tail)),
-                None => match unseen[parent(i)] {
-                    Some(row) => table.push_again(row),
-                    None => {
-                        unseen[parent(i)] = Some(i);
-                        table.push(&leaning(&EMPTY_ROW, expected, tail));
-                    }
-                },
+        let n_rows = self.rows.iter().filter(|row| !row.is_empty()).count() + PARENTS;
+        let mut table = DensityTable::with_room_for(FEATURES, (n_rows.min(FEATURES), ages), self.rates());
+        for (i, row) in self.rows.iter().enumerate() {
+            let (counts, expected) = (row.counts(), &parents[parent(i)]);
+            let of_row = |expected: &Rates| leaning(counts, expected, (tail, ages));
+            match unseen[parent(i)] {
+                Some(like) if row.is_empty() => table.push_again(like),
+                _ if row.is_empty() => {
+                    unseen[parent(i)] = Some(i);
+                    table.push(&of_row(expected)[..ages]);
+                }
+                _ if i < OFTEN => table.push(&of_row(&as_seldom(counts, expected))[..ages]),
+                _ => table.push(&of_row(expected)[..ages]),
             }
         }
         table
@@ -300,42 +273,9 @@ impl DensityModel {
 
     /// Own memory, in bytes.
     pub fn memory_bytes(&self) -> usize {
-        self.rows.capacity() * size_of::<Option<Box<Row>>>()
-            + self.rows.iter().flatten().count() * size_of::<Row>()
+        self.rows.capacity() * size_of::<Row>()
+            + self.rows.iter().map(Row::memory_bytes).sum::<usize>()
             + self.seen.memory_bytes()
-    }
-}
-
-fn of_feature(rows: &mut [Option<Box<Row>>], feature: Feature) -> &mut Row {
-    row_of(&mut rows[feature.row()])
-}
-
-fn row_of(row: &mut Option<Box<Row>>) -> &mut Row {
-    row.get_or_insert_with(|| Box::new(EMPTY_ROW))
-}
-
-/// Adds the ticks from age `from` to age `to`, no younger, to their buckets: those of the first and the last, while the
-/// buckets between wait for [`add_up`].
-#[inline]
-fn expose(counts: &mut Row, from: u64, to: u64) {
-    let (first, last) = (age_bucket(from), age_bucket(to));
-    if first == last {
-        counts[first].ticks += (to - from) as f32;
-        return;
-    }
-    let (start, width) = bounds_of(first);
-    counts[first].ticks += (start + width - from) as f32;
-    counts[last].ticks += (to - bounds_of(last).0) as f32;
-    counts[first + 1].passed -= 1;
-    counts[last].passed += 1;
-}
-
-/// Adds to each bucket the ticks of all keys that passed it.
-fn add_up(counts: &mut Row) {
-    let mut passing = 0;
-    for (bucket, count) in counts.iter_mut().enumerate().rev() {
-        count.ticks += (i64::from(passing) * bounds_of(bucket).1 as i64) as f32;
-        passing += std::mem::take(&mut count.passed);
     }
 }
 
@@ -344,29 +284,32 @@ fn prior() -> Rates {
     std::array::from_fn(|bucket| Rate { hazard: PRIOR_HAZARD / middle(bounds_of(bucket)), reads: 1.0 })
 }
 
-/// Rates from counts, leaning on a parent's where counts are few (the mean of a Gamma, and of a Beta, prior of the
-/// parent's mean). By a learned tail that is times what came of what was due, by the parent's rates, at the ages below.
-fn leaning(counts: &Row, parent: &Rates, tail: Tail) -> Rates {
+/// Rates of so many ages, from counts of the first of them, leaning on a parent's where counts are few (the mean of a
+/// Gamma, and of a Beta, prior of the parent's mean). By a learned tail that is times what came of what was due, by the
+/// parent's rates, at the ages below.
+fn leaning(counts: &[Count], parent: &Rates, (tail, ages): (Tail, usize)) -> Rates {
     let (mut came, mut due) = (PRIOR_DUE, PRIOR_DUE);
-    std::array::from_fn(|bucket| {
-        let (count, parent) = (&counts[bucket], &parent[bucket]);
+    let mut rates = [Rate::default(); AGES];
+    for (bucket, (rate, parent)) in rates.iter_mut().zip(parent).take(ages).enumerate() {
+        let count = counts.get(bucket).unwrap_or(&Count::NONE);
         let expected = match tail {
             Tail::Others => parent.hazard,
             Tail::Learned => parent.hazard * (came / due).min(1.0),
         };
         came = PRIOR_DUE + DUE_KEPT * (came - PRIOR_DUE) + count.accesses;
         due = PRIOR_DUE + DUE_KEPT * (due - PRIOR_DUE) + count.ticks * parent.hazard;
-        Rate {
+        *rate = Rate {
             hazard: (count.accesses + PRIOR_ACCESSES) / (count.ticks + PRIOR_ACCESSES / expected),
             reads: (count.reads + PRIOR_ACCESSES * parent.reads) / (count.accesses + PRIOR_ACCESSES),
-        }
-    })
+        };
+    }
+    rates
 }
 
 /// What is expected of a group whose keys come back less often than the parent's where both were seen: as much less
 /// at all ages (proportional hazards, Cox 1972). Without it a burst of expensive keys that never come again would be
 /// worth keeping for the ages that nobody has seen of them yet. Never more than the parent's.
-fn as_seldom(counts: &Row, parent: &Rates) -> Rates {
+fn as_seldom(counts: &[Count], parent: &Rates) -> Rates {
     let seen: f32 = counts.iter().map(|count| count.accesses).sum();
     let expected: f32 = counts.iter().zip(parent).map(|(count, rate)| count.ticks * rate.hazard).sum();
     let ratio = ((seen + PRIOR_ACCESSES) / (expected + PRIOR_ACCESSES)).min(1.0);
@@ -375,8 +318,6 @@ fn as_seldom(counts: &Row, parent: &Rates) -> Rates {
 
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
-
     use super::super::history::History;
     use super::*;
     use crate::random::Random;
@@ -484,21 +425,6 @@ mod tests {
         let (read, written) = (learned(Op::Read), learned(Op::Write));
         assert!((read - 1.0 / 64.0).abs() < 0.002, "{read}");
         assert!(written < read / 100.0, "{written}");
-    }
-
-    proptest! {
-        /// As many ticks at each age as if all were counted one by one.
-        #[test]
-        fn ages_that_were_passed_add_up(stays in prop::collection::vec((0u64..3000, 0u64..3000), 1..40)) {
-            let (mut counts, mut expected) = (EMPTY_ROW, [0.0_f32; AGES]);
-            for (from, more) in stays {
-                expose(&mut counts, from, from + more);
-                (from..from + more).for_each(|age| expected[age_bucket(age)] += 1.0);
-            }
-            add_up(&mut counts);
-            prop_assert_eq!(counts.map(|count| count.ticks), expected);
-            prop_assert!(counts.iter().all(|count| count.passed == 0));
-        }
     }
 
     #[test]

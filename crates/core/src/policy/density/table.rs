@@ -4,8 +4,9 @@
 //! Source: the index of Gittins (1979) for one arm that pays once, when its key is read again: the largest, over all
 //! horizons, of the chance of a read within the horizon to the expected time until then. Ages are log-spaced, four
 //! buckets an octave, in the caller's ticks: ms, requests, any. Cost: O(ages) for each feature to make; a look-up is
-//! one logarithm of an integer and two reads. 620 bytes for each feature that was seen: features that were not share
-//! those of the feature that they are expected to be like. 1 KiB has the rates by number of requests.
+//! one logarithm of an integer and two reads. 5 bytes for each age, up to beyond the oldest seen, of each feature that was
+//! seen: features that were not share those of the feature that they are expected to be like. 1 KiB has the rates by
+//! number of requests.
 
 use super::history::{Feature, NUMBERS, STEPS_PER_NUMBER};
 
@@ -32,7 +33,7 @@ pub(super) const fn bounds_of(bucket: usize) -> (u64, u64) {
 }
 
 /// What happens at one age.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Rate {
     /// Accesses per tick.
     pub hazard: f32,
@@ -70,12 +71,14 @@ fn chance_within(x: f32) -> f32 {
 }
 
 /// What lies ahead within each bucket.
-fn stretches(rates: &Rates) -> [Stretch; AGES] {
-    std::array::from_fn(|bucket| {
-        let Rate { hazard, reads } = rates[bucket];
-        let accessed = chance_within(hazard * WIDTHS[bucket]);
-        Stretch { gain: accessed * reads, ticks: accessed / hazard, survival: 1.0 - accessed, last: bucket as u8 }
-    })
+fn stretches(rates: &[Rate]) -> [Stretch; AGES] {
+    let mut stretches = [Stretch::default(); AGES];
+    for (bucket, (stretch, (rate, width))) in stretches.iter_mut().zip(rates.iter().zip(WIDTHS)).enumerate() {
+        let accessed = chance_within(rate.hazard * width);
+        let (gain, ticks) = (accessed * rate.reads, accessed / rate.hazard);
+        *stretch = Stretch { gain, ticks, survival: 1.0 - accessed, last: bucket as u8 };
+    }
+    stretches
 }
 
 /// How many ages each bucket has.
@@ -91,14 +94,16 @@ const WIDTHS: [f32; AGES] = {
 /// By age, the largest gain per tick over any horizon of whole buckets. From the oldest age back, a stretch takes in
 /// the next as long as that pays more than itself: those taken in are then the best horizon (the concave hull of gain
 /// by time). O(ages).
-fn indices(rates: &Rates) -> [Index; AGES] {
+fn indices(rates: &[Rate]) -> [Index; AGES] {
     let mut indices = [Index::default(); AGES];
     // The stretches ahead that were not taken in, the nearest last, lie where the buckets were that are done with.
     let mut stretches = stretches(rates);
-    let mut ahead = AGES;
-    for bucket in (0..AGES).rev() {
+    let ages = rates.len();
+    let mut ahead = ages;
+    for bucket in (0..ages).rev() {
         let mut own = stretches[bucket];
-        while let Some(next) = stretches.get(ahead).filter(|next| next.gain * own.ticks > own.gain * next.ticks) {
+        while let Some(next) = stretches[..ages].get(ahead).filter(|next| next.gain * own.ticks > own.gain * next.ticks)
+        {
             own = Stretch {
                 gain: own.gain + own.survival * next.gain,
                 ticks: own.ticks + own.survival * next.ticks,
@@ -127,6 +132,8 @@ struct Index {
 pub struct DensityTable {
     /// The row of each feature; empty before the first.
     rows: Vec<u8>,
+    /// How many ages are told apart, the last without end.
+    ages: usize,
     /// By row, then age.
     densities: Vec<f32>,
     /// The same: the bucket that the best horizon ends with.
@@ -136,9 +143,9 @@ pub struct DensityTable {
 }
 
 impl DensityTable {
-    /// A table that is to have so many features, of so many rows. `rates` are those where each range of the number of
-    /// requests begins, in reads per tick, above 0; between two lie powers of their ratio.
-    pub(super) fn with_room_for(features: usize, rows: usize, rates: [f32; NUMBERS]) -> Self {
+    /// A table that is to have so many features, of so many rows and ages. `rates` are those where each range of the
+    /// number of requests begins, in reads per tick, above 0; between two lie powers of their ratio.
+    pub(super) fn with_room_for(features: usize, (rows, ages): (usize, usize), rates: [f32; NUMBERS]) -> Self {
         let between = |steps: usize| {
             let (number, part) =
                 (steps / STEPS_PER_NUMBER, (steps % STEPS_PER_NUMBER) as f32 / STEPS_PER_NUMBER as f32);
@@ -146,17 +153,19 @@ impl DensityTable {
         };
         DensityTable {
             rows: Vec::with_capacity(features),
-            densities: Vec::with_capacity(rows * AGES),
-            lasts: Vec::with_capacity(rows * AGES),
+            ages,
+            densities: Vec::with_capacity(rows * ages),
+            lasts: Vec::with_capacity(rows * ages),
             rates: (0..NUMBERS * STEPS_PER_NUMBER).map(between).collect(),
         }
     }
 
-    /// Adds the next feature, of these rates.
-    pub(super) fn push(&mut self, rates: &Rates) {
-        let row = u8::try_from(self.lasts.len() / AGES).expect("there are fewer features than that");
+    /// Adds the next feature, of these rates: as many as there are ages.
+    pub(super) fn push(&mut self, rates: &[Rate]) {
+        debug_assert_eq!(rates.len(), self.ages);
+        let row = u8::try_from(self.lasts.len() / self.ages).expect("there are fewer features than that");
         self.rows.push(row);
-        for index in indices(rates) {
+        for index in &indices(rates)[..self.ages] {
             self.densities.push(index.density);
             self.lasts.push(index.last);
         }
@@ -205,7 +214,7 @@ impl DensityTable {
     /// ticks old; 0 where the table is empty. O(ages) at worst.
     pub fn reads_until(&self, feature: Feature, age: u64, until: u64) -> f32 {
         let (mut from, mut reads) = (age, 0.0);
-        let (oldest, _) = bounds_of(AGES - 1);
+        let (oldest, _) = bounds_of(self.ages.saturating_sub(1));
         let until = if self.is_empty() { 0 } else { until.min(oldest) };
         while from < until {
             let Some(Index { density, last }) = self.index(feature, from) else { break };
@@ -225,7 +234,7 @@ impl DensityTable {
     /// Where a feature's age lies; `None` in an empty table.
     #[inline]
     fn place(&self, feature: Feature, age: u64) -> Option<usize> {
-        self.rows.get(feature.row()).map(|&row| usize::from(row) * AGES + age_bucket(age))
+        self.rows.get(feature.row()).map(|&row| usize::from(row) * self.ages + age_bucket(age).min(self.ages - 1))
     }
 }
 
@@ -250,7 +259,7 @@ mod tests {
     fn reads_add_up_over_a_stay() {
         let feature = Feature::default();
         let rate = Rate { hazard: 0.01, reads: 1.0 };
-        let mut table = DensityTable::default();
+        let mut table = DensityTable::with_room_for(0, (0, AGES), [1.0; NUMBERS]);
         (0..=feature.row()).for_each(|_| table.push(&[rate; AGES]));
         for (age, until, expected) in [(0, 50, 0.5), (40, 1_000, 9.6), (1_000, 1_000, 0.0), (7, 3, 0.0)] {
             let reads = table.reads_until(feature, age, until);

@@ -23,7 +23,7 @@ use std::iter;
 use std::sync::Arc;
 
 use tenure_core::key_table::KeyTable;
-use tenure_core::policy::density::{KEY_TABLE_SHARE, age_step};
+use tenure_core::policy::density::{KEY_TABLE_SHARE, LIMIT_BYTES_MIN, age_step};
 
 use self::appearing::Appearing;
 use self::census::Census;
@@ -52,8 +52,6 @@ use crate::worker::{Published, Worker};
 /// Between two ticks.
 pub const TICK_US: u64 = 100_000;
 const MEMORY_EVERY_US: u64 = 1_000_000;
-/// Below this limit Tenure's own memory, a megabyte, would be more than a quarter of it.
-const LIMIT_BYTES_MIN: u64 = 4 << 20;
 /// Memory for the table of keys: a share of the limit, within bounds; where there is no limit, a fixed size.
 const KEY_TABLE_BYTES_MIN: u64 = 256 << 10;
 const KEY_TABLE_BYTES_MAX: u64 = 256 << 20;

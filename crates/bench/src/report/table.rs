@@ -1,5 +1,6 @@
 //! The report as text: what was run, then one line per system and memory size, then one per backend or tenant.
 
+use tenure_core::policy::density::LIMIT_BYTES_MIN;
 use tenure_core::units::format_bytes;
 
 use super::{Report, RunFigures, Simulated, Summary, paced, restart};
@@ -10,6 +11,7 @@ const TENANTS_SHOWN_MAX: usize = 16;
 
 pub(super) fn table(report: &Report) -> String {
     let mut parts = vec![conditions(report), latencies(report), costs(report), tenants(report)];
+    parts.extend(report.summary.iter().map(|summary| summary.maxmemory_bytes).min().and_then(stands_aside));
     parts.extend(paced::tables(report));
     parts.extend(restart::table(report));
     if report.summary.iter().any(|summary| summary.simulated.is_some()) {
@@ -51,6 +53,14 @@ fn conditions(report: &Report) -> String {
         c.n_repetitions,
         c.servers.placement,
     )
+}
+
+/// What to say where the lowest limit is too low for the module.
+fn stands_aside(maxmemory_bytes: u64) -> Option<String> {
+    (maxmemory_bytes < LIMIT_BYTES_MIN).then(|| {
+        let (limit, least) = (format_bytes(maxmemory_bytes), format_bytes(LIMIT_BYTES_MIN));
+        format!("With maxmemory of {limit} the server serves as stock, module or not: Tenure begins at {least}.\n")
+    })
 }
 
 fn latencies(report: &Report) -> String {
@@ -242,6 +252,12 @@ mod tests {
         let row = |cells: [&str; 3]| cells.map(str::to_string).to_vec();
         let text = columns(&[row(["memory", "s", "µs"]), row(["10%", "stock", "1234"])]);
         assert_eq!(text, "memory  s        µs\n-------------------\n10%     stock  1234\n");
+    }
+
+    #[test]
+    fn a_limit_too_low_for_tenure_is_told() {
+        assert!(stands_aside(3 << 20).is_some_and(|told| told.contains("of 3 MiB") && told.contains("at 4 MiB")));
+        assert_eq!(stands_aside(4 << 20), None);
     }
 
     #[test]

@@ -17,7 +17,7 @@ mod ycsb;
 pub mod zipfian;
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use anyhow::{Context, bail, ensure};
@@ -121,8 +121,11 @@ impl FromStr for Workload {
     type Err = anyhow::Error;
 
     fn from_str(text: &str) -> anyhow::Result<Self> {
-        if let Some(letter) = text.strip_prefix("ycsb-") {
-            return Ok(Workload::Ycsb(letter.parse()?));
+        let is_file = Path::new(text).is_file();
+        match text.strip_prefix("ycsb-").map(str::parse) {
+            Some(Err(_)) if is_file => return Ok(Workload::Trace(text.into())),
+            Some(letter) => return Ok(Workload::Ycsb(letter?)),
+            None => {}
         }
         match text {
             "tenants" => Ok(Workload::Tenants),
@@ -132,7 +135,7 @@ impl FromStr for Workload {
             "no-miss" => Ok(Workload::NoMiss),
             "slots" => Ok(Workload::Slots),
             "tiers" => Ok(Workload::Tiers),
-            path if path == "-" || PathBuf::from(path).is_file() => Ok(Workload::Trace(path.into())),
+            path if path == "-" || is_file => Ok(Workload::Trace(path.into())),
             _ => bail!(
                 "workload '{text}' is none of ycsb-a to ycsb-f, tenants, diurnal, full, scale, no-miss, slots, tiers, \
                  - or the path of a trace"

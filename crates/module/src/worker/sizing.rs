@@ -169,7 +169,9 @@ impl Sizer {
     /// come.
     fn fit_rate(&mut self, snapshot: &Snapshot, seconds: f64, stream_rate: SampleRate) -> f64 {
         let rate = self.sizing.rate();
-        let keys_max = (snapshot.memory.limit_bytes / MEMORY_SHARE / BYTES_PER_KEY).clamp(KEYS_MIN, KEYS_MAX as u64);
+        let keys_fitting_share = (snapshot.memory.limit_bytes / MEMORY_SHARE / BYTES_PER_KEY) as f64;
+        // They may become as many more before the rate is lowered.
+        let keys_max = (keys_fitting_share / LOWERED_FROM).clamp(KEYS_MIN as f64, KEYS_MAX as f64);
         let met = self.sizing.keys() as f64 / rate.rate();
         if self.sizing.is_full() {
             self.keys_met = Some(met);
@@ -178,7 +180,7 @@ impl Sizer {
         let keys_fitting = snapshot.keys.iter().sum::<u64>() as f64 * SCALES[SCALES.len() - 1];
         let keys = self.keys_met.unwrap_or(keys_fitting).max(met);
         let steps_per_second = self.sizing.take_steps() as f64 / seconds;
-        let by_keys = keys_max as f64 / keys.max(1.0);
+        let by_keys = keys_max / keys.max(1.0);
         let by_time = rate.rate() * STEPS_PER_SECOND / steps_per_second.max(1.0);
         let should_come = by_keys.min(in_time(rate.rate(), by_time));
         let wanted = should_come.min(stream_rate.rate());

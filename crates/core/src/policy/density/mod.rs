@@ -58,3 +58,5 @@ pub const WINDOW_REQUESTS: u64 = 50_000;
 /// The table of keys has this part of the memory, where nothing else is set: of keys of 1 KiB, all that are there are
 /// remembered.
 pub const KEY_TABLE_SHARE: u64 = 64;
+/// Under a lower limit a server is left to itself, in bytes: Tenure's own megabyte would be more than a quarter of it.
+pub const LIMIT_BYTES_MIN: u64 = 4 << 20;

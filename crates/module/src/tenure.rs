@@ -3,7 +3,6 @@
 
 pub mod appearing;
 mod census;
-mod databases;
 mod held;
 mod in_force;
 mod key_events;
@@ -27,7 +26,6 @@ use tenure_core::policy::density::{KEY_TABLE_SHARE, LIMIT_BYTES_MIN, age_step};
 
 use self::appearing::Appearing;
 use self::census::Census;
-pub use self::databases::Databases;
 pub use self::memory::Memory;
 use self::pressure::Pressure;
 use self::status::EvictionStatus;
@@ -40,7 +38,7 @@ use crate::enforce::walk::Walk;
 use crate::ffi::clock::{now_us, thread_cpu_us};
 use crate::ffi::reply::Value;
 use crate::ffi::server::{Level, Server};
-use crate::ffi::{alloc, filtering};
+use crate::ffi::{alloc, filtering, load};
 use crate::observe::Observer;
 use crate::observe::classes::Classes;
 use crate::observe::command_table::CommandTable;
@@ -56,6 +54,15 @@ const MEMORY_EVERY_US: u64 = 1_000_000;
 const KEY_TABLE_BYTES_MIN: u64 = 256 << 10;
 const KEY_TABLE_BYTES_MAX: u64 = 256 << 20;
 const KEY_TABLE_BYTES_UNLIMITED: u64 = 4 << 20;
+
+/// The logical databases.
+#[derive(Clone, Debug, Default)]
+pub struct Databases {
+    /// Those that hold keys, with their number of keys, as of the last tick.
+    pub sizes: Vec<(u16, u64)>,
+    /// How many there are.
+    count: u16,
+}
 
 /// When the state was made, when it last ticked, and how far the census is since then.
 #[derive(Clone, Copy, Debug, Default)]
@@ -138,7 +145,7 @@ impl Tenure {
             settings: settings.clone(),
             pressure: Pressure::default(),
             watching: Watching::new(now_us),
-            databases: Databases::new(),
+            databases: Databases { sizes: Vec::new(), count: load::databases().min(crate::observe::DBS_MAX) },
             times: Times { started_at_us: now_us, ..Times::default() },
             faults: Faults::default(),
             appearing: Appearing::default(),
@@ -341,8 +348,7 @@ impl Tenure {
     }
 }
 
-/// Each command is asked for by name: the answer to a bare `COMMAND` is kept by Valkey from 9.1 on, in 390 KB of
-/// `maxmemory`.
+/// Each command is asked for by name: a bare `COMMAND` has Valkey from 9.1 on keep the whole answer, 0.1 MB, as well.
 fn read_command_table(server: &mut Server) -> Result<CommandTable, String> {
     let names = server.call(c"COMMAND", &[b"LIST"]).ok_or("the server doesn't answer COMMAND")?;
     // Subcommands come with the command that they are of.

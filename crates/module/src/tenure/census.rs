@@ -48,17 +48,23 @@ impl Census {
 
 impl Tenure {
     /// Counts keys where the first have come since the last tick.
-    pub fn need_key_counts(&mut self, server: &Server) {
+    pub fn need_key_counts(&mut self, server: &mut Server) {
         if self.databases.sizes.is_empty() {
             self.count_keys(server);
         }
     }
 
     /// Asks which databases hold keys, and how many.
-    pub fn count_keys(&mut self, server: &Server) {
-        self.databases.count(server);
-        for (db, _) in &self.databases.sizes {
-            self.observer.partitions.of(*db, b"");
+    pub fn count_keys(&mut self, server: &mut Server) {
+        self.databases.sizes.clear();
+        for db in 0..self.databases.count {
+            if server.select_db(db) {
+                let keys = server.db_size();
+                if keys > 0 {
+                    self.observer.partitions.of(db, b"");
+                    self.databases.sizes.push((db, keys));
+                }
+            }
         }
     }
 

@@ -1,6 +1,8 @@
 //! The server's memory limit, and what it lets be evicted: asked about once a second, and after each change. Settings
 //! that INFO doesn't tell are asked for after a change alone, where the server tells of changes.
 
+use std::ffi::CString;
+
 use tenure_core::tiers::division::Division;
 
 use super::Tenure;
@@ -78,6 +80,16 @@ fn overhead_of_key(valkey_version: &str) -> u64 {
     if has_entries { HEADER + ENTRY } else { HEADER }
 }
 
+/// Some key expires, in one of the first `n` databases.
+fn any_expires(server: &Server, n: u16) -> bool {
+    let keyspace = server.section(c"keyspace");
+    let expire = |text: &str| text.split(',').any(|field| field.starts_with("expires=") && field != "expires=0");
+    (0..n).any(|db| {
+        let name = CString::new(format!("db{db}")).expect("there is no zero in it");
+        keyspace.field(&name).is_some_and(expire)
+    })
+}
+
 impl Tenure {
     /// What the server counts against its limit, in bytes; 0 without a limit.
     pub fn used_bytes(&self, server: &mut Server) -> u64 {
@@ -105,7 +117,8 @@ impl Tenure {
         let stats = server.section(c"stats");
         self.memory.evicted_by_server = stats.number(c"evicted_keys").unwrap_or(0);
         self.memory.n_commands = stats.number(c"total_commands_processed").unwrap_or(0);
-        self.memory.nothing_expires = self.memory.policy.starts_with("volatile") && !self.databases.any_expires(server);
+        self.memory.nothing_expires =
+            self.memory.policy.starts_with("volatile") && !any_expires(server, self.databases.count);
         self.read_settings(server);
         if self.memory.limit_bytes != limit_bytes {
             // What is sized by the limit is fitted to it now, not in a tenth of a second: until then the server would

@@ -4,9 +4,9 @@
 //! Source: the index of Gittins (1979) for one arm that pays once, when its key is read again: the largest, over all
 //! horizons, of the chance of a read within the horizon to the expected time until then. Ages are log-spaced, four
 //! buckets an octave, in the caller's ticks: ms, requests, any. Cost: O(ages) for each feature to make; a look-up is
-//! one logarithm of an integer and two reads. 5 bytes for each age, up to beyond the oldest seen, of each feature that was
-//! seen: features that were not share those of the feature that they are expected to be like. 1 KiB has the rates by
-//! number of requests.
+//! one logarithm of an integer and two reads. 5 bytes for each age, up to beyond the oldest seen, of each feature that
+//! was seen: features that were not share those of the feature that they are expected to be like. 1 KiB has the rates
+//! by number of requests.
 
 use super::history::{Feature, NUMBERS, STEPS_PER_NUMBER};
 

@@ -95,7 +95,8 @@ fn dear_keys_are_kept_over_cheap_ones_of_equal_use() {
         let near = client(server, "n:", 3000, 1000).with_backend(NEAR);
         check_is_kept(server, [far, near], 200, 0.6);
         assert_eq!(status(&mut server.connection().unwrap())["policy"], "density");
-        assert!(info(server, "remembered_keys") > 3000.0 && info(server, "density_table_bytes") > 20_000.0);
+        // An empty table has none of its bytes; how many a learned one has goes by the ages that were seen.
+        assert!(info(server, "remembered_keys") > 3000.0 && info(server, "density_table_bytes") > 4_000.0);
     });
 }
 

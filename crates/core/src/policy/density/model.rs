@@ -28,8 +28,8 @@ const PRIOR_HAZARD: f32 = 0.5;
 /// What is taught of one age, at the least.
 const COUNT_MIN: f32 = 1e-3;
 
-/// Ages are told apart up to so many buckets, two octaves, beyond the oldest that was seen: from there on nothing else
-/// is expected of the one than of the other.
+/// Ages are told apart up to so many buckets, two octaves, beyond the oldest that was seen: where nobody was, nothing is
+/// known.
 const AGES_BEYOND: usize = 8;
 
 /// How many rows others lean on.

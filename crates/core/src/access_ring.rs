@@ -306,8 +306,8 @@ mod tests {
         assert_eq!((accesses.requests, entry.n_requests, entry.history().n_requests()), (before, 1, 1));
     }
 
-    /// A write that replaces what is there asks for nothing, and one that changes it does. What answers a miss was asked
-    /// for.
+    /// A write that replaces what is there asks for nothing, and one that changes it does. What answers a miss was
+    /// asked for.
     #[test]
     fn who_was_asked_for_is_remembered() {
         let (mut accesses, mut keys) = accessed();

@@ -224,7 +224,7 @@ impl Entry {
 /// All commands by name.
 #[derive(Default)]
 pub struct CommandTable {
-    /// Open addressing, at most a quarter full.
+    /// Open addressing, at most half full.
     slots: Vec<Entry>,
     commands: Vec<Command>,
 }
@@ -248,7 +248,7 @@ impl CommandTable {
         if commands.len() < 100 {
             return None;
         }
-        let mut table = CommandTable::with_slots((commands.len() * 4).next_power_of_two());
+        let mut table = CommandTable::with_slots((commands.len() * 2).next_power_of_two());
         table.commands.reserve_exact(commands.len());
         for (name, command) in commands {
             table.insert(name, command);

@@ -28,8 +28,8 @@ const PRIOR_HAZARD: f32 = 0.5;
 /// What is taught of one age, at the least.
 const COUNT_MIN: f32 = 1e-3;
 
-/// Ages are told apart up to so many buckets, two octaves, beyond the oldest that was seen: where nobody was, nothing is
-/// known.
+/// Ages are told apart up to so many buckets, two octaves, beyond the oldest that was seen: where nobody was, nothing
+/// is known.
 const AGES_BEYOND: usize = 8;
 
 /// How many rows others lean on.
@@ -155,9 +155,10 @@ impl DensityModel {
         self.seen.len()
     }
 
-    /// Forgets the keys that are in the sample no more.
+    /// Forgets the keys that are in the sample no more, and gives back their memory.
     pub fn retain(&mut self, takes: impl Fn(KeyHash) -> bool) {
         self.seen.retain(|&key, _| takes(key));
+        self.seen.shrink_to_fit();
     }
 
     /// Ends a window at `now`: the table of what was learned, by which all is forgotten a little, and keys not asked
@@ -395,6 +396,16 @@ mod tests {
         let table = model.end_window(10_000, 1 << 20);
         let (comes, stays_away) = (table.density(once(0), 100_000), table.density(once(1), 100_000));
         assert!(stays_away < comes / 30.0, "{stays_away} against {comes}");
+    }
+
+    #[test]
+    fn a_smaller_sample_takes_less_memory() {
+        let mut model = model();
+        (0..10_000).for_each(|i| model.record(key(i), Op::Read, i, accessed(&[0]).feature(0)));
+        let before = model.memory_bytes();
+        model.retain(|held| (0..2_500).any(|i| key(i) == held));
+        assert_eq!(model.sampled_keys(), 2_500);
+        assert!(model.memory_bytes() < before / 2, "{} of {before}", model.memory_bytes());
     }
 
     /// Each key is read twice, one after the other, and never again: who was read once comes at once, and who was read

@@ -7,11 +7,12 @@
 //! 1998-69) needs no more of a key than is remembered anyway. Its H is the age L at its last access plus requests ×
 //! penalty ÷ size. L at any time past is looked up in a short list, the same for all keys. As in `gdsf.rs`, L is a
 //! moving mean of the victims' H. Differs: requests from before a key was evicted count, and older ones less, so that
-//! no cache has to count for itself. Cost: one look-up in a table of 120 KiB, or a few steps in a list of 32 KiB.
+//! no cache has to count for itself. Cost: one look-up in a table of 120 KiB, or a few steps in a list of 16 KiB.
 
 use std::collections::VecDeque;
 
 use super::history::Feature;
+use super::model::when;
 use super::table::DensityTable;
 
 /// How keys are ranked.
@@ -126,8 +127,10 @@ const AGE_WEIGHT: f32 = 1.0 / 16.0;
 /// L of GDSF, now and at times past.
 #[derive(Clone, Debug)]
 pub struct GreedyAges {
-    /// Time, and L from then on.
-    points: VecDeque<(u64, f32)>,
+    /// The lower half of a time, and L from then on.
+    points: VecDeque<(u32, f32)>,
+    /// The time of the last of them.
+    newest: u64,
     step_ticks: u64,
     age: f32,
 }
@@ -135,17 +138,17 @@ pub struct GreedyAges {
 impl GreedyAges {
     /// An age of 0, noted at most every `step_ticks`; it looks back over 2048 of these.
     pub fn new(step_ticks: u64) -> Self {
-        GreedyAges { points: VecDeque::with_capacity(POINTS), step_ticks: step_ticks.max(1), age: 0.0 }
+        GreedyAges { points: VecDeque::with_capacity(POINTS), ..GreedyAges::growing(step_ticks) }
     }
 
     /// The same, of no size before it is used.
     pub fn growing(step_ticks: u64) -> Self {
-        GreedyAges { points: VecDeque::new(), step_ticks: step_ticks.max(1), age: 0.0 }
+        GreedyAges { points: VecDeque::new(), newest: 0, step_ticks: step_ticks.max(1), age: 0.0 }
     }
 
     /// Own memory, in bytes.
     pub fn memory_bytes(&self) -> usize {
-        self.points.capacity() * size_of::<(u64, f32)>()
+        self.points.capacity() * size_of::<(u32, f32)>()
     }
 
     /// H of a key.
@@ -155,31 +158,33 @@ impl GreedyAges {
     }
 
     fn at(&self, time: u64) -> f32 {
-        let Some(&(newest, age)) = self.points.back() else { return 0.0 };
-        if newest <= time {
+        let Some(&(_, age)) = self.points.back() else { return 0.0 };
+        if self.newest <= time {
             return age;
         }
+        let is_later = |from: u32| when(from, self.newest) > time;
         // Two points are a step apart at the least, and hardly more while there are evictions: it lies here or later.
-        let steps_back = (newest - time).div_ceil(self.step_ticks);
+        let steps_back = (self.newest - time).div_ceil(self.step_ticks);
         let mut at = self.points.len().saturating_sub(1 + usize::try_from(steps_back).unwrap_or(usize::MAX));
         for _ in 0..NEAR {
             match self.points.get(at + 1) {
-                Some(&(from, _)) if from <= time => at += 1,
+                Some(&(from, _)) if !is_later(from) => at += 1,
                 _ => return self.points.get(at).map_or(0.0, |&(_, age)| age),
             }
         }
-        let later = self.points.partition_point(|&(from, _)| from <= time);
+        let later = self.points.partition_point(|&(from, _)| !is_later(from));
         self.points.get(later.saturating_sub(1)).map_or(0.0, |&(_, age)| age)
     }
 
     /// A key was evicted at `now`, by whatever ranking.
     pub fn evicted(&mut self, subject: &Subject, now: u64) {
         self.age += AGE_WEIGHT * (self.rank(subject) - self.age);
-        if self.points.back().is_none_or(|&(from, _)| now >= from + self.step_ticks) {
+        if self.points.is_empty() || now >= self.newest + self.step_ticks {
             if self.points.len() == POINTS {
                 self.points.pop_front();
             }
-            self.points.push_back((now, self.age));
+            self.points.push_back((now as u32, self.age));
+            self.newest = now;
         }
     }
 }
@@ -232,5 +237,17 @@ mod tests {
         let (early, late) = (ages.rank(&subject(100, 100.0)), ages.rank(&subject(990, 100.0)));
         assert!(early > 2.0 && late > early + 10.0, "{early} {late}");
         assert_eq!(ages.points.len(), 100);
+    }
+
+    /// Times are kept by their lower halves: what is found is the same from any start.
+    #[test]
+    fn ages_are_found_where_the_lower_half_of_a_time_begins_anew() {
+        let found = |start: u64| {
+            let mut ages = GreedyAges::new(10);
+            (0..3_000).for_each(|now| ages.evicted(&subject(start + now, 100.0), start + now));
+            [0, 5, 10, 700, 1_500, 2_999, 4_000].map(|time| ages.at(start + time))
+        };
+        assert_eq!(found((1 << 32) - 1_000), found(1 << 20));
+        assert_eq!(found((1 << 33) - 1_000), found(1 << 20));
     }
 }

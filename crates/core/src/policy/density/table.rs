@@ -214,7 +214,7 @@ impl DensityTable {
     /// ticks old; 0 where the table is empty. O(ages) at worst.
     pub fn reads_until(&self, feature: Feature, age: u64, until: u64) -> f32 {
         let (mut from, mut reads) = (age, 0.0);
-        let (oldest, _) = bounds_of(self.ages.saturating_sub(1));
+        let (oldest, _) = bounds_of(AGES - 1);
         let until = if self.is_empty() { 0 } else { until.min(oldest) };
         while from < until {
             let Some(Index { density, last }) = self.index(feature, from) else { break };
@@ -226,9 +226,13 @@ impl DensityTable {
         reads
     }
 
+    /// Who is older than the ages that are told apart may come as often as the oldest of them; how long that holds is as
+    /// little known as for any age that nobody was seen at: within its bucket.
     #[inline]
     fn index(&self, feature: Feature, age: u64) -> Option<Index> {
-        self.place(feature, age).map(|place| Index { density: self.densities[place], last: self.lasts[place] })
+        let bucket = age_bucket(age);
+        let last = |place: usize| if bucket < self.ages { self.lasts[place] } else { bucket as u8 };
+        self.place(feature, age).map(|place| Index { density: self.densities[place], last: last(place) })
     }
 
     /// Where a feature's age lies; `None` in an empty table.
@@ -266,6 +270,20 @@ mod tests {
             assert!((reads - expected).abs() < 0.01 + 0.02 * expected, "{age} to {until}: {reads}");
         }
         assert_eq!(DensityTable::default().reads_until(feature, 0, 10), 0.0);
+    }
+
+    /// Nobody older than 112 ticks was seen: who is older is read as often as the oldest, and may still expire.
+    #[test]
+    fn who_is_older_than_all_that_were_seen_is_read_as_often() {
+        let (feature, rate) = (Feature::default(), Rate { hazard: 0.01, reads: 1.0 });
+        let ages = age_bucket(112) + 1;
+        let mut table = DensityTable::with_room_for(0, (0, ages), [1.0; NUMBERS]);
+        (0..=feature.row()).for_each(|_| table.push(&vec![rate; ages]));
+        for (age, until, expected) in [(0, 1_000, 10.0), (300, 700, 4.0), (10_000, 20_000, 100.0)] {
+            let reads = table.reads_until(feature, age, until);
+            assert!((reads / expected - 1.0).abs() < 0.02, "{age} to {until}: {reads}");
+        }
+        assert_eq!(table.part_until(feature, 300, 5), 5.0 / 20.0, "of the ages 256 to 319, 20 are left");
     }
 
     /// However seldom keys are accessed, they are expected to be as often at each age, the first of one tick too.

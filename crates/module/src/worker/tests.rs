@@ -1,9 +1,9 @@
 //! What the worker makes of sampled accesses and counters, without its thread.
 
-use tenure_core::access::Access;
+use tenure_core::access::{Access, Op};
 use tenure_core::curve::{CurvePoint, MissRatioCurve};
 use tenure_core::decide::objective::Objective;
-use tenure_core::policy::density::{Feature, SCALES, Shown};
+use tenure_core::policy::density::{DensityConfig, DensityModel, Feature, Ranking, SCALES, Shown};
 use tenure_core::random::Random;
 use tenure_core::units::{KeyHash, PARTITIONS_MAX, PartitionId, TenantId};
 
@@ -347,6 +347,34 @@ fn what_is_expected_stands_while_a_larger_sample_fills() {
         told = end_window(&mut sizer, 3000, all, LIMIT);
     }
     assert!(!told.is_empty());
+}
+
+/// A four-hundredth of the limit, beside what twelve caches take in any case; also once many keys have come at first
+/// and fewer are looked at.
+#[test]
+fn the_caches_of_other_sizes_stay_within_their_share_of_memory() {
+    const LIMIT: u64 = 64 << 20;
+    const IN_ANY_CASE: u64 = 36 << 10;
+    let quarter = SampleRate::new(0.25).unwrap();
+    let mut model = DensityModel::new(DensityConfig::default()).unwrap();
+    (0..1000).for_each(|i| model.record(KeyHash::of_number(i % 10), Op::Read, i, Feature::default()));
+    let table = Arc::new(model.end_window(1000, 1 << 20));
+    let learned = Learned { table, ranking: Some(Ranking::Density), ..Learned::default() };
+    let mut sizer = Sizer::new(quarter, 20_000);
+    let mut random = Random::new(3);
+    for now in 1..=400_000 {
+        let access = Access::read(KeyHash::of_number(random.below(100_000)), 1000);
+        let shown = Shown { now, expires: u64::MAX, feature: Feature::default(), penalty_us: 1.0, op: access.op };
+        sizer.record(&access, PartitionId(0), &shown, &learned);
+        if now % 20_000 == 0 {
+            let counted = Counters { reads: 20_000, misses: 10_000, answered: 10_000, ..Counters::default() };
+            let seen = Snapshot { keys: vec![50_000, 0], ..snapshot(vec![counted, Counters::default()], LIMIT) };
+            let before = vec![Counters::default(); 2];
+            sizer.end_window(&seen, &before, (Duration::from_secs(1000), quarter), &learned);
+        }
+    }
+    let bytes = sizer.memory_bytes() as u64;
+    assert!((LIMIT / 1200..LIMIT / 400 + IN_ANY_CASE).contains(&bytes), "{bytes} of {LIMIT}");
 }
 
 /// Of a tenant whose keys are half as many as the sample says fewer are missed under half the memory. Where

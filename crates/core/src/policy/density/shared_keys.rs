@@ -156,7 +156,7 @@ impl SharedKeys {
     /// Gives back what memory was only needed for many more keys. Where it does, the keys have other places: their old
     /// ones in the order of the new.
     pub fn close_ranks(&mut self) -> Option<Vec<u16>> {
-        if self.known.capacity() <= 2 * self.len() + KEPT_ROOM_FOR {
+        if self.known.capacity() <= self.len() + self.len() / 2 + KEPT_ROOM_FOR {
             return None;
         }
         let mut old: Vec<u16> = self.places().collect();
@@ -234,6 +234,9 @@ mod tests {
         (0..30_000).for_each(|i| _ = keys.add(known(i)));
         let (large, before) = (keys.memory_bytes(), keys.clone());
         assert_eq!(keys.close_ranks(), None, "all are needed");
+        let mut some = keys.clone();
+        (0..12_000).for_each(|i| some.forget(some.find(key(i)).unwrap()));
+        assert!(some.close_ranks().is_some() && some.memory_bytes() < large * 4 / 5, "three fifths are left");
         (0..30_000).filter(|i| i % 100 > 0).for_each(|i| keys.forget(keys.find(key(i)).unwrap()));
         let old = keys.close_ranks().unwrap();
         assert_eq!((keys.len(), old.len()), (300, 300));

@@ -42,6 +42,8 @@ pub struct Client {
     value_bytes_max: usize,
     calls_functions: bool,
     n_events: usize,
+    /// Since when slots move.
+    slots_move: Option<Instant>,
 }
 
 /// Its connection.
@@ -79,6 +81,7 @@ impl Client {
             value_bytes_max: torture.value_bytes_max.max(16),
             calls_functions: torture.calls_functions,
             n_events: 0,
+            slots_move: None,
         };
         client.clean_up();
         Ok(client)
@@ -114,7 +117,7 @@ impl Client {
     fn send(&mut self, sent: &[Sent], form: Form, progress: &Progress) {
         let keys: Vec<String> = sent.iter().map(|(key, _)| self.key(*key)).collect();
         let commands: Vec<Cmd> = sent.iter().zip(&keys).map(|((_, op), key)| command(key, op)).collect();
-        let at = Instant::now();
+        let at = self.sent_at();
         let Some(connection) = &mut self.line.connection else { return };
         match send(connection, form, &commands, &keys) {
             Ok(replies) => self.check(sent, &replies, at, progress),
@@ -152,6 +155,11 @@ impl Client {
                 Event::Saved => self.saved.clone_from(&self.keys),
                 Event::Flushed(sent) => self.keys.iter_mut().for_each(|key| key.flushed(sent)),
                 Event::Moved(server) => self.line.go_to(*server),
+                Event::SlotsMove(since) => self.slots_move = Some(since),
+                Event::SlotsMoved(took) => {
+                    self.slots_move = None;
+                    self.keys.iter_mut().for_each(|key| key.lives_longer(took));
+                }
                 Event::Restarted(left) => {
                     self.line.go_to(self.line.server.clone());
                     match left {
@@ -230,10 +238,15 @@ impl Client {
         }
     }
 
+    /// When a command that is sent now may have been carried out: while slots move, values live on as if it were then.
+    fn sent_at(&self) -> Instant {
+        self.slots_move.unwrap_or_else(Instant::now)
+    }
+
     /// Asks the node that a slot is on its way to, of a key that has gone there.
     fn ask_there(&mut self, number: usize, op: &Op, there: &ConnectionInfo, progress: &Progress) {
         let commands = [redis::cmd("ASKING"), command(&self.key(number), op)];
-        let at = Instant::now();
+        let at = self.sent_at();
         let answered = connect(there).ok().and_then(|mut there| send(&mut there, Form::Pipeline, &commands, &[]).ok());
         let now = Instant::now();
         match answered.and_then(|mut replies| replies.pop()) {

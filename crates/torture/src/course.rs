@@ -5,7 +5,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use redis::ConnectionInfo;
 
@@ -20,6 +20,10 @@ pub enum Event {
     Restarted(Left),
     /// It is there from now on.
     Moved(Box<ConnectionInfo>),
+    /// Slots of a cluster begin to move, then.
+    SlotsMove(Instant),
+    /// They have, which took so long.
+    SlotsMoved(Duration),
 }
 
 /// What is left of the data at the most; less may be, since it is a cache.

@@ -121,7 +121,7 @@ impl Disturber {
             match event {
                 Event::Moved(server) => (self.server, self.connection) = (*server, None),
                 Event::Restarted(_) => self.connection = None,
-                Event::Saved | Event::Flushed(_) => {}
+                Event::Saved | Event::Flushed(_) | Event::SlotsMove(_) | Event::SlotsMoved(_) => {}
             }
         }
         let which = self.disturbances[self.random.next_u64() as usize % self.disturbances.len()];

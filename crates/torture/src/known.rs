@@ -85,6 +85,13 @@ impl Known {
         self.possible = kinds(self.possible.drain(..).chain(self.elsewhere.drain(..)));
     }
 
+    /// What expires may be there for so much longer: it was on its way to another server, and is told there how long it
+    /// has still to live.
+    pub fn lives_longer(&mut self, by: Duration) {
+        let all = self.possible.iter_mut().chain(&mut self.elsewhere);
+        all.filter_map(|living| living.until.as_mut()).for_each(|until| *until += by);
+    }
+
     /// It isn't known whether this key and that of another database have changed places.
     pub fn perhaps_swapped(&mut self, other: &mut Known) {
         for (mine, its) in [(&mut self.possible, &mut other.possible), (&mut self.elsewhere, &mut other.elsewhere)] {
@@ -186,6 +193,16 @@ mod tests {
         let later = now + Duration::from_millis(10) + SLACK;
         key.clone().answered(&Op::Get, &Reply::Nothing, later, later).unwrap();
         key.answered(&Op::Get, &Reply::Bytes(text("a")), later, later).unwrap_err();
+    }
+
+    #[test]
+    fn what_was_on_its_way_expires_later() {
+        let (mut key, now) = (Known::default(), Instant::now());
+        key.answered(&Op::Set(text("a"), Some(Duration::from_millis(10))), &Reply::Fine, now, now).unwrap();
+        key.lives_longer(Duration::from_secs(1));
+        let [still, no_more] = [500, 1100].map(|ms| now + Duration::from_millis(ms));
+        key.clone().answered(&Op::Get, &Reply::Bytes(text("a")), still, still).unwrap();
+        key.answered(&Op::Get, &Reply::Bytes(text("a")), no_more, no_more).unwrap_err();
     }
 
     #[test]

@@ -223,7 +223,7 @@ impl Stage {
                 Ok(())
             }
             Stage::Forking { server, replica, .. } => fork(server, replica, draw),
-            Stage::Several(cluster) => move_a_slot(cluster, draw),
+            Stage::Several(cluster) => move_a_slot(cluster, draw, progress),
         }
     }
 }
@@ -327,7 +327,7 @@ fn fork(server: &Server, replica: &Server, draw: u64) -> Result<()> {
 }
 
 /// Of some node a slot that has keys goes to another.
-fn move_a_slot(cluster: &Cluster, draw: u64) -> Result<()> {
+fn move_a_slot(cluster: &Cluster, draw: u64, progress: &Progress) -> Result<()> {
     let n = cluster.nodes().len();
     let from = draw as usize % n;
     let to = (from + 1 + draw as usize / n % (n - 1)) % n;
@@ -336,10 +336,25 @@ fn move_a_slot(cluster: &Cluster, draw: u64) -> Result<()> {
     let slot: u16 = source.call(&["CLUSTER", "KEYSLOT", &key])?;
     let binary = source.binary();
     let has_whole_moves = binary.product == Product::Valkey && binary.version.0 >= 9;
-    if !has_whole_moves || (draw >> 32).is_multiple_of(2) {
-        return cluster.move_slots([slot], from, to);
+    let began = Instant::now();
+    {
+        // Who was told to ask a node once has done so by then: a node that gets the slot again has no key at first.
+        let _paused = progress.course.pause();
+        progress.course.tell(Event::SlotsMove(began));
     }
+    match has_whole_moves && draw >> 32 & 1 == 1 {
+        true => move_as_a_whole(cluster, slot, from, to)?,
+        false => cluster.move_slots([slot], from, to)?,
+    }
+    let _paused = progress.course.pause();
+    progress.course.tell(Event::SlotsMoved(began.elapsed()));
+    Ok(())
+}
+
+/// The source sends all keys of the slot and what happens to them, and gives them up at once.
+fn move_as_a_whole(cluster: &Cluster, slot: u16, from: usize, to: usize) -> Result<()> {
     let (id, range) = (cluster.nodes()[to].cluster_id()?, slot.to_string());
+    let source = &cluster.nodes()[from];
     source.call::<()>(&["CLUSTER", "MIGRATESLOTS", "SLOTSRANGE", &range, &range, "NODE", &id])?;
     wait_for(DEADLINE, "a slot to be another node's", || cluster.owner_of(slot).is_ok_and(|owner| owner == to))?;
     cluster.wait_until_all_agree()

@@ -251,14 +251,21 @@ impl Server {
         self.call(c"TIME", &[]);
     }
 
-    /// Calls a command of the server and copies its reply; `None` where it failed.
+    /// Calls a command of the server and copies its reply; `None` where it failed. Where it changes keys, replicas and
+    /// the append-only file get it too.
+    ///
+    /// A read is called so as well. In a filter, which is no part of a command, the server sends at its end what was
+    /// replicated before; and throws that away where the call is one that isn't replicated.
     pub fn call(&mut self, command: &CStr, words: &[&[u8]]) -> Option<Value> {
-        self.call_with(c"v", command, words)
+        self.call_with(c"!v", command, words)
     }
 
-    /// As [`Server::call`], for a command that changes keys: replicas and the append-only file get it too.
-    pub fn call_replicated(&mut self, command: &CStr, words: &[&[u8]]) -> Option<Value> {
-        self.call_with(c"!v", command, words)
+    /// The same of a command that is carried out on this server alone. What was replicated before goes out first.
+    pub fn call_here(&mut self, command: &CStr, words: &[&[u8]]) -> Option<Value> {
+        if !self.writes_are_paused() {
+            self.send_replicated();
+        }
+        self.call_with(c"v", command, words)
     }
 
     fn call_with(&mut self, format: &CStr, command: &CStr, words: &[&[u8]]) -> Option<Value> {
@@ -315,7 +322,7 @@ impl Server {
 
     /// Tells those of this server who listen on a channel.
     pub fn publish(&mut self, channel: &[u8], text: &[u8]) {
-        self.call(c"PUBLISH", &[channel, text]);
+        self.call_here(c"PUBLISH", &[channel, text]);
     }
 
     /// Closes a connection, without what it would have been answered.

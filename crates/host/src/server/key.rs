@@ -52,7 +52,7 @@ pub enum Age {
 /// ```compile_fail,E0499
 /// fn removed(server: &mut tenure_host::server::Server, name: &tenure_host::server::Text) -> usize {
 ///     let key = server.open(name);
-///     server.call_replicated(c"UNLINK", &[name.as_ref()]);
+///     server.call(c"UNLINK", &[name.as_ref()]);
 ///     key.length()
 /// }
 /// ```

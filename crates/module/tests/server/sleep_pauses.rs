@@ -115,6 +115,32 @@ fn a_pause_that_ends_by_itself_loses_nothing() {
     }
 }
 
+/// Clients read all the time: the first command after the pause finds what is still to be replicated.
+#[test]
+fn what_woke_in_a_pause_is_replicated_beside_reads() {
+    for binary in two() {
+        println!("on {}", binary.label);
+        let folder = TempDir::new().unwrap();
+        let server = start(&binary, &sleeping_in(folder.path()));
+        let replica = start(&binary, &ServerOptions::default());
+        replica.replica_of(&server).unwrap();
+        let mut connection = server.connection().unwrap();
+        let mut at_replica = replica.connection().unwrap();
+        for _ in 0..4 {
+            fill(&mut connection);
+            put_to_sleep(&server);
+            wait_for("the replica to follow", || send::<u64>(&mut at_replica, "DBSIZE") == 0);
+            send::<()>(&mut connection, "CLIENT PAUSE 100 WRITE");
+            assert_eq!(send::<Vec<u64>>(&mut connection, "MGET a b c"), [1, 2, 3]);
+            wait_for("the replica to have what woke", || {
+                (0..1000).for_each(|_| drop(send::<Value>(&mut connection, "GET a")));
+                send::<Vec<Option<u64>>>(&mut at_replica, "MGET a b c") == [Some(1), Some(2), Some(3)]
+            });
+            send::<()>(&mut connection, "FLUSHALL");
+        }
+    }
+}
+
 /// A failover pauses writes and then changes roles: what woke meanwhile isn't left behind where the new primary lacks
 /// it.
 #[test]

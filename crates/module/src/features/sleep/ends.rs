@@ -42,9 +42,9 @@ pub fn restore(server: &mut Server, record: &Record, owed: &mut Owed) -> bool {
     let words: [&[u8]; 6] = [record.name, expires.as_bytes(), record.payload, b"ABSTTL", b"IDLETIME", idle.as_bytes()];
     // Refused where the key is there: what is in memory is newer.
     if !server.writes_are_paused() {
-        return server.call_replicated(c"RESTORE", &words).is_some_and(|reply| reply.is_ok());
+        return server.call(c"RESTORE", &words).is_some_and(|reply| reply.is_ok());
     }
-    let is_awake = server.call(c"RESTORE", &words).is_some_and(|reply| reply.is_ok());
+    let is_awake = server.call_here(c"RESTORE", &words).is_some_and(|reply| reply.is_ok());
     if is_awake {
         owed.push((record.db, record.name.into()));
     }

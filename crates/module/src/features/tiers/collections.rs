@@ -236,7 +236,7 @@ impl Copy<'_> {
             age.as_bytes(),
             of_age.as_bytes(),
         ];
-        server.call(c"RESTORE", &words).is_some_and(|reply| reply.is_ok())
+        server.call_here(c"RESTORE", &words).is_some_and(|reply| reply.is_ok())
     }
 }
 

@@ -226,8 +226,8 @@ impl DensityTable {
         reads
     }
 
-    /// Who is older than the ages that are told apart may come as often as the oldest of them; how long that holds is as
-    /// little known as for any age that nobody was seen at: within its bucket.
+    /// Who is older than the ages that are told apart comes as often as the oldest of them. How long that holds is as
+    /// little known as of any age that nobody was seen at: within its bucket.
     #[inline]
     fn index(&self, feature: Feature, age: u64) -> Option<Index> {
         let bucket = age_bucket(age);

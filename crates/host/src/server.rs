@@ -254,13 +254,14 @@ impl Server {
     /// Calls a command of the server and copies its reply; `None` where it failed. Where it changes keys, replicas and
     /// the append-only file get it too.
     ///
-    /// A read is called so as well. In a filter, which is no part of a command, the server sends at its end what was
-    /// replicated before; and throws that away where the call is one that isn't replicated.
+    /// A read is called so as well. A filter is no part of a command: there the server sends what was replicated before
+    /// when the call ends. It throws that away where the call isn't one that replicates.
     pub fn call(&mut self, command: &CStr, words: &[&[u8]]) -> Option<Value> {
         self.call_with(c"!v", command, words)
     }
 
-    /// The same of a command that is carried out on this server alone. What was replicated before goes out first.
+    /// The same of a command that is carried out on this server alone. What was replicated before goes out first, which
+    /// costs another call.
     pub fn call_here(&mut self, command: &CStr, words: &[&[u8]]) -> Option<Value> {
         if !self.writes_are_paused() {
             self.send_replicated();

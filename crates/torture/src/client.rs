@@ -238,7 +238,8 @@ impl Client {
         }
     }
 
-    /// When a command that is sent now may have been carried out: while slots move, values live on as if it were then.
+    /// When a command that is sent now counts as sent: while slots move, when they began to, since what lived then may
+    /// live on.
     fn sent_at(&self) -> Instant {
         self.slots_move.unwrap_or_else(Instant::now)
     }

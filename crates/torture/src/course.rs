@@ -20,9 +20,9 @@ pub enum Event {
     Restarted(Left),
     /// It is there from now on.
     Moved(Box<ConnectionInfo>),
-    /// Slots of a cluster begin to move, then.
+    /// Slots of a cluster begin to move, at this time.
     SlotsMove(Instant),
-    /// They have, which took so long.
+    /// They have moved, within this time.
     SlotsMoved(Duration),
 }
 

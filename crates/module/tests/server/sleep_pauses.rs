@@ -3,10 +3,17 @@
 
 use redis::{Connection, Value};
 use tempfile::TempDir;
-use tenure_servers::{Server, ServerOptions};
+use tenure_servers::{Server, ServerBinary, ServerOptions};
 
 use crate::harness::{command, info, send, start, wait_for};
 use crate::sleep::{put_to_sleep, sleeping_in, two};
+
+/// A server, and a replica of it without the module.
+fn start_both(binary: &ServerBinary, options: &ServerOptions) -> (Server, Server) {
+    let (server, replica) = (start(binary, options), start(binary, &ServerOptions::default()));
+    replica.replica_of(&server).unwrap();
+    (server, replica)
+}
 
 fn held_back(server: &Server) -> u64 {
     server.info("clients").unwrap()["blocked_clients"].parse().unwrap()
@@ -35,9 +42,7 @@ fn a_pause_of_writes_loses_nothing() {
     for binary in two() {
         println!("on {}", binary.label);
         let folder = TempDir::new().unwrap();
-        let mut server = start(&binary, &sleeping_in(folder.path()).set("appendonly", "yes"));
-        let replica = start(&binary, &ServerOptions::default());
-        replica.replica_of(&server).unwrap();
+        let (mut server, replica) = start_both(&binary, &sleeping_in(folder.path()).set("appendonly", "yes"));
         let mut connection = server.connection().unwrap();
         fill(&mut connection);
         put_to_sleep(&server);
@@ -91,9 +96,7 @@ fn a_pause_that_ends_by_itself_loses_nothing() {
     for binary in two() {
         println!("on {}", binary.label);
         let folder = TempDir::new().unwrap();
-        let server = start(&binary, &sleeping_in(folder.path()));
-        let replica = start(&binary, &ServerOptions::default());
-        replica.replica_of(&server).unwrap();
+        let (server, replica) = start_both(&binary, &sleeping_in(folder.path()));
         let mut connection = server.connection().unwrap();
         let mut other = server.connection().unwrap();
         let mut at_replica = replica.connection().unwrap();
@@ -121,9 +124,7 @@ fn what_woke_in_a_pause_is_replicated_beside_reads() {
     for binary in two() {
         println!("on {}", binary.label);
         let folder = TempDir::new().unwrap();
-        let server = start(&binary, &sleeping_in(folder.path()));
-        let replica = start(&binary, &ServerOptions::default());
-        replica.replica_of(&server).unwrap();
+        let (server, replica) = start_both(&binary, &sleeping_in(folder.path()));
         let mut connection = server.connection().unwrap();
         let mut at_replica = replica.connection().unwrap();
         for _ in 0..4 {
@@ -148,9 +149,7 @@ fn a_failover_leaves_both_with_the_same_keys() {
     for binary in two() {
         println!("on {}", binary.label);
         let folder = TempDir::new().unwrap();
-        let server = start(&binary, &sleeping_in(folder.path()));
-        let replica = start(&binary, &ServerOptions::default());
-        replica.replica_of(&server).unwrap();
+        let (server, replica) = start_both(&binary, &sleeping_in(folder.path()));
         let mut connection = server.connection().unwrap();
         fill(&mut connection);
         put_to_sleep(&server);

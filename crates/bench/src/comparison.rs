@@ -1,10 +1,12 @@
 //! A comparison: every system at every memory size, several times over, in turn, on the same requests.
 //!
 //! Repetitions are interleaved (stock, tenure, stock, tenure …, the order turned round every other time), so that
-//! what the machine does meanwhile falls on all systems alike. Memory is a share of the footprint, and the footprint
+//! what the machine does meanwhile falls on all systems alike. What it does for seconds does so where systems take
+//! turns: then all are there at once, and who has no turn stands still. Memory is a share of the footprint, and the footprint
 //! is what the server itself says: used memory with all keys loaded and no limit, less that of an empty server.
 
 use std::fmt;
+use std::ops::Range;
 use std::str::FromStr;
 use std::sync::atomic::AtomicBool;
 
@@ -17,7 +19,7 @@ use crate::client::Connection;
 use crate::client::load_generator::{key_sizes, load_all_keys};
 use crate::moment::Moment;
 use crate::observation::Memory;
-use crate::run::{Conditions, Measurement};
+use crate::run::{Conditions, Measurement, Session};
 use crate::system::{Setup, System};
 use crate::workload::Stream;
 
@@ -133,6 +135,8 @@ pub struct Comparison<'a> {
     pub memory: &'a [MemoryLimit],
     /// How often each is run.
     pub n_repetitions: usize,
+    /// In how many turns each measures its requests, while the others stand still; 1: one system after the other.
+    pub n_turns: usize,
     /// How many clients ask at once.
     pub n_connections: usize,
     /// Into how many bins each run is cut for its timeline.
@@ -184,6 +188,18 @@ impl Comparison<'_> {
             let is_before = moment.first_request(self.stream) > self.stream.n_warmup;
             ensure!(is_before, "a restart at {moment} leaves no request before it to compare with");
         }
+        ensure!(
+            (1..=self.stream.n_measured()).contains(&self.n_turns),
+            "{} turns for {} measured requests",
+            self.n_turns,
+            self.stream.n_measured()
+        );
+        if self.n_turns > 1 {
+            // Nodes of a cluster take one that stands still for dead.
+            ensure!(self.setup.cluster.is_none(), "the nodes of a cluster don't take turns");
+            ensure!(self.restart.is_none(), "who is restarted takes no turns");
+            ensure!(self.stream.pace.is_none(), "{} has a pace, and takes no turns", self.stream.name);
+        }
         self.setup.placement.pin_this_thread()?;
         let n_runs = self.n_repetitions * self.memory.len() * self.systems.len();
         let progress = progress_bar((n_runs * self.stream.requests.len()) as u64);
@@ -191,39 +207,80 @@ impl Comparison<'_> {
         let (footprint, key_bytes) = Footprint::measure(self.setup, self.stream)?;
         progress.set_message(format!("starting the backend {}", self.backend));
         let backends = Backends::start(self.backend, self.n_rows, self.slow_down)?;
-        let Comparison { stream, setup, n_connections, n_bins, restart, .. } = *self;
+        let Comparison { stream, setup, n_connections, n_bins, n_turns, restart, .. } = *self;
         let (backends, progress) = (&backends, &progress);
-        let conditions = Conditions { stream, backends, setup, n_connections, n_bins, restart, progress, interrupted };
+        let conditions =
+            Conditions { stream, backends, setup, n_connections, n_bins, n_turns, restart, progress, interrupted };
         let mut runs = Vec::with_capacity(n_runs);
-        for (repetition, memory, system) in self.order() {
-            let limit = self.memory[memory];
-            let label = self.systems[system].label;
-            progress.set_message(format!(
-                "{label}, memory {limit}, repetition {} of {}",
-                repetition + 1,
-                self.n_repetitions
-            ));
-            progress.set_position((runs.len() * stream.requests.len()) as u64);
-            let maxmemory_bytes = limit.maxmemory_bytes(footprint, setup.n_nodes());
-            let measurement = conditions.run(&self.systems[system], maxmemory_bytes)?;
-            runs.push(Run { system, memory, repetition, maxmemory_bytes, measurement });
+        for repetition in 0..self.n_repetitions {
+            for (memory, &limit) in self.memory.iter().enumerate() {
+                let maxmemory_bytes = limit.maxmemory_bytes(footprint, setup.n_nodes());
+                let order = self.order(repetition);
+                let at_once = if n_turns > 1 { order.len() } else { 1 };
+                for systems in order.chunks(at_once) {
+                    progress.set_position((runs.len() * stream.requests.len()) as u64);
+                    let name = |label: &str| {
+                        let n = self.n_repetitions;
+                        progress.set_message(format!("{label}, memory {limit}, repetition {} of {n}", repetition + 1));
+                    };
+                    let measured = self.measure(&conditions, systems, maxmemory_bytes, name)?;
+                    let run = |(&system, measurement)| Run { system, memory, repetition, maxmemory_bytes, measurement };
+                    runs.extend(systems.iter().zip(measured).map(run));
+                }
+            }
         }
         progress.finish_and_clear();
         Ok(Compared { footprint, key_bytes, runs })
     }
 
-    /// All runs as (repetition, memory, system), in the order in which they are made.
-    fn order(&self) -> Vec<(usize, usize, usize)> {
-        let mut order = Vec::new();
-        for repetition in 0..self.n_repetitions {
-            for memory in 0..self.memory.len() {
-                let systems: Vec<usize> = (0..self.systems.len()).collect();
-                let turned: Vec<usize> = systems.iter().rev().copied().collect();
-                let systems = if repetition % 2 == 0 { systems } else { turned };
-                order.extend(systems.into_iter().map(|system| (repetition, memory, system)));
+    /// Measures these systems, by turns where there are several, and says in the same order what came of each. `name`
+    /// is told whose turn it is.
+    fn measure(
+        &self,
+        conditions: &Conditions,
+        systems: &[usize],
+        maxmemory_bytes: u64,
+        name: impl Fn(&str),
+    ) -> anyhow::Result<Vec<Measurement>> {
+        let (mut sessions, are_several) = (Vec::with_capacity(systems.len()), systems.len() > 1);
+        for &system in systems {
+            name(self.systems[system].label);
+            let session = Session::begin(conditions, &self.systems[system], maxmemory_bytes)?;
+            if are_several {
+                session.halt()?;
+            }
+            sessions.push(session);
+        }
+        for turn in 0..self.n_turns {
+            let range = self.turn(turn);
+            let mut take = |at: usize| {
+                name(self.systems[systems[at]].label);
+                if !are_several {
+                    return sessions[at].measure(range.clone());
+                }
+                sessions[at].resume()?;
+                sessions[at].measure(range.clone())?;
+                sessions[at].halt()
+            };
+            // As repetitions do.
+            match turn % 2 {
+                0 => (0..systems.len()).try_for_each(&mut take)?,
+                _ => (0..systems.len()).rev().try_for_each(&mut take)?,
             }
         }
-        order
+        sessions.into_iter().map(Session::end).collect()
+    }
+
+    /// The requests of a turn, counted from 0: as many in each, and as a timeline of so many stretches has them.
+    fn turn(&self, turn: usize) -> Range<usize> {
+        let begins_at = |turn: usize| self.stream.n_warmup + (turn * self.stream.n_measured()).div_ceil(self.n_turns);
+        begins_at(turn)..begins_at(turn + 1)
+    }
+
+    /// The systems in the order in which they are run.
+    fn order(&self, repetition: usize) -> Vec<usize> {
+        let systems = 0..self.systems.len();
+        if repetition.is_multiple_of(2) { systems.collect() } else { systems.rev().collect() }
     }
 }
 

@@ -1,4 +1,4 @@
-//! One run: a fresh server, the warm-up, the measurement, and what came of it.
+//! One run: a fresh server, the warm-up, the measurement in one part or several, and what came of it.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, anyhow, bail, ensure};
 use hdrhistogram::Histogram;
 use indicatif::ProgressBar;
+use tenure_servers::Server;
 
 use crate::backend::Backends;
 use crate::client::probe::probe;
@@ -38,6 +39,8 @@ pub struct Conditions<'a> {
     pub n_connections: usize,
     /// Into how many bins a run is cut for its timeline.
     pub n_bins: usize,
+    /// In how many turns the measured requests are performed.
+    pub n_turns: usize,
     /// When the server is restarted, if it is.
     pub restart: Option<Moment>,
     /// Counts requests for whoever watches.
@@ -53,6 +56,8 @@ pub struct Measurement {
     pub recorder: Recorder,
     /// The same over the run.
     pub timeline: Vec<Point>,
+    /// Mean latency in each turn, in µs.
+    pub turns_us: Vec<f64>,
     /// In peaks and valleys, where the workload has a pace.
     pub paced: Option<Paced>,
     /// Before and after the restart, if there was one.
@@ -64,7 +69,7 @@ pub struct Measurement {
 /// What was seen of the server during the measured requests.
 #[derive(Clone, Debug)]
 pub struct Observed {
-    /// How long they took altogether, without a restart between them.
+    /// How long they took altogether, without a restart or others' turns between them.
     pub elapsed: Duration,
     /// Evictions and core time, also of starting again.
     pub counters: Counters,
@@ -75,7 +80,7 @@ pub struct Observed {
 }
 
 impl Observed {
-    /// What was seen before and after a restart.
+    /// What was seen in one part and the next, which may be of a new process.
     fn followed_by(mut self, later: Observed) -> Observed {
         self.pings_ns.add(&later.pings_ns).expect("histograms of the same bounds");
         Observed {
@@ -90,100 +95,157 @@ impl Observed {
     }
 }
 
-impl Conditions<'_> {
-    /// Runs `system` with `maxmemory_bytes` on each of its servers.
+/// A run that is under way: a system's servers, the clients, and what was seen so far.
+pub struct Session<'a> {
+    conditions: &'a Conditions<'a>,
+    system: &'a System,
+    serving: Serving,
+    clients: Vec<(CacheAside<'a>, Recorder)>,
+    /// Of the measured parts so far.
+    observed: Option<Observed>,
+    /// How long the server was away for its restart.
+    down: Duration,
+}
+
+impl<'a> Session<'a> {
+    /// Starts `system` with `maxmemory_bytes` on each of its servers, connects the clients and warms it up.
     ///
     /// # Errors
     /// When the server or a backend fails, or the user interrupts.
-    pub fn run(&self, system: &System, maxmemory_bytes: u64) -> anyhow::Result<Measurement> {
-        let mut serving = system.serve(self.setup, Some(maxmemory_bytes), self.stream.keys.tenants())?;
-        let measured = self.measure(&mut serving, system.has_databases());
-        // Ctrl-C reaches the server too, so that what fails then is not the reason.
-        if self.interrupted.load(Ordering::Relaxed) {
-            bail!("interrupted");
-        }
-        if let Some(crash) = serving.crash() {
-            bail!("{} crashed: {crash}", system.label);
-        }
-        measured.with_context(|| format!("the run of {} failed", system.label))
+    pub fn begin(
+        conditions: &'a Conditions<'a>,
+        system: &'a System,
+        maxmemory_bytes: u64,
+    ) -> anyhow::Result<Session<'a>> {
+        let stream = conditions.stream;
+        let serving = system.serve(conditions.setup, Some(maxmemory_bytes), stream.keys.tenants())?;
+        let mut session =
+            Session { conditions, system, serving, clients: Vec::new(), observed: None, down: Duration::ZERO };
+        session.guarded(|session| {
+            for _ in 0..conditions.n_connections {
+                let caches = session.connect()?;
+                let client = CacheAside::new(stream, caches, conditions.backends.connect()?);
+                session.clients.push((client, Recorder::new(stream)));
+            }
+            conditions.perform(&mut session.clients, 0..stream.n_warmup)
+        })?;
+        Ok(session)
     }
 
-    fn measure(&self, serving: &mut Serving, databases: bool) -> anyhow::Result<Measurement> {
-        let (stream, mut clients) = (self.stream, Vec::new());
-        for _ in 0..self.n_connections {
-            let caches = self.connect(serving, databases)?;
-            clients.push((CacheAside::new(stream, caches, self.backends.connect()?), Recorder::new(stream)));
-        }
-        self.backends.set_slow(false);
-        self.perform(&mut clients, 0..stream.n_warmup)?;
-        let end = stream.requests.len();
-        let restart_at = self.restart.map(|moment| moment.first_request(stream));
-        let (before, first_leg) = (Counters::read_all(serving.nodes())?, stream.n_warmup..restart_at.unwrap_or(end));
-        let mut observed = self.perform_observed(&mut clients, serving, before, first_leg)?;
-        let mut down = Duration::ZERO;
-        if let Some(restart_at) = restart_at {
-            let Serving::Server(server) = serving else { bail!("one server is restarted, not a cluster") };
-            down = restart(server)?;
-            for (client, _) in &mut clients {
-                client.reconnect(self.connect(serving, databases)?);
-            }
+    /// Measures the requests of `range`, which come next.
+    ///
+    /// # Errors
+    /// When the server or a backend fails, or the user interrupts.
+    pub fn measure(&mut self, range: Range<usize>) -> anyhow::Result<()> {
+        self.guarded(|session| {
+            let restart_at = session.conditions.restart.map(|moment| moment.first_request(session.conditions.stream));
+            let Some(restart_at) = restart_at.filter(|at| range.contains(at)) else {
+                let before = Counters::read_all(session.serving.nodes())?;
+                return session.perform_observed(before, range);
+            };
+            let before = Counters::read_all(session.serving.nodes())?;
+            session.perform_observed(before, range.start..restart_at)?;
+            session.restart()?;
             // What the new process does to come back counts as well.
-            let later = self.perform_observed(&mut clients, serving, Counters::default(), restart_at..end)?;
-            observed = observed.followed_by(later);
-        }
-        let mut recorder = Recorder::new(stream);
-        for (_, of_client) in &clients {
-            recorder.merge(of_client);
-        }
-        let events = recorder.take_events();
-        Ok(Measurement {
-            recorder,
-            timeline: timeline(stream, &events, self.n_bins),
-            paced: stream.pace.as_ref().map(|pace| Paced::of(stream, pace, &events, self.n_bins)),
-            restart: restart_at.map(|restart_at| Restart::of(stream, &events, restart_at, down)),
-            observed,
+            session.perform_observed(Counters::default(), restart_at..range.end)
         })
     }
 
+    /// The servers stand still until [`Session::resume`]: another system has its turn.
+    ///
+    /// # Errors
+    /// When one has ended.
+    pub fn halt(&self) -> anyhow::Result<()> {
+        self.serving.nodes().iter().try_for_each(Server::halt)
+    }
+
+    /// They go on.
+    ///
+    /// # Errors
+    /// When one has ended.
+    pub fn resume(&self) -> anyhow::Result<()> {
+        self.serving.nodes().iter().try_for_each(Server::resume)
+    }
+
+    /// What came of all measured requests.
+    ///
+    /// # Errors
+    /// Where none was measured.
+    pub fn end(self) -> anyhow::Result<Measurement> {
+        let Conditions { stream, n_bins, n_turns, restart, .. } = *self.conditions;
+        let mut recorder = Recorder::new(stream);
+        for (_, of_client) in &self.clients {
+            recorder.merge(of_client);
+        }
+        let events = recorder.take_events();
+        let restart_at = restart.map(|moment| moment.first_request(stream));
+        Ok(Measurement {
+            recorder,
+            timeline: timeline(stream, &events, n_bins),
+            turns_us: timeline(stream, &events, n_turns).iter().filter_map(|turn| turn.latency_us_mean).collect(),
+            paced: stream.pace.as_ref().map(|pace| Paced::of(stream, pace, &events, n_bins)),
+            restart: restart_at.map(|restart_at| Restart::of(stream, &events, restart_at, self.down)),
+            observed: self.observed.context("nothing was measured")?,
+        })
+    }
+
+    /// Does `work`, and says what it was that failed.
+    fn guarded(&mut self, work: impl FnOnce(&mut Self) -> anyhow::Result<()>) -> anyhow::Result<()> {
+        let done = work(self);
+        // Ctrl-C reaches the server too, so that what fails then is not the reason.
+        if self.conditions.interrupted.load(Ordering::Relaxed) {
+            bail!("interrupted");
+        }
+        if let Some(crash) = self.serving.crash() {
+            bail!("{} crashed: {crash}", self.system.label);
+        }
+        done.with_context(|| format!("the run of {} failed", self.system.label))
+    }
+
+    fn restart(&mut self) -> anyhow::Result<()> {
+        let Serving::Server(server) = &mut self.serving else { bail!("one server is restarted, not a cluster") };
+        self.down = restart(server)?;
+        for at in 0..self.clients.len() {
+            let caches = self.connect()?;
+            self.clients[at].0.reconnect(caches);
+        }
+        Ok(())
+    }
+
     /// One client's connections to the cache: one, or one in each tenant's database.
-    fn connect(&self, serving: &Serving, databases: bool) -> anyhow::Result<Vec<Cache>> {
-        if !databases {
-            return Ok(vec![serving.connect()?]);
+    fn connect(&self) -> anyhow::Result<Vec<Cache>> {
+        if !self.system.has_databases() {
+            return Ok(vec![self.serving.connect()?]);
         }
         let select = |tenant: usize| {
-            let mut cache = serving.connect()?;
+            let mut cache = self.serving.connect()?;
             let reply = cache.call(&[b"SELECT", tenant.to_string().as_bytes()])?;
             ensure!(reply == Reply::Simple, "SELECT {tenant} was answered by {reply:?}");
             Ok(cache)
         };
-        (0..self.stream.keys.n_tenants()).map(select).collect()
+        (0..self.conditions.stream.keys.n_tenants()).map(select).collect()
     }
 
     /// Performs the requests of `range` and observes what the servers do since its counters were `before`.
-    fn perform_observed(
-        &self,
-        clients: &mut [(CacheAside, Recorder)],
-        serving: &Serving,
-        before: Counters,
-        range: Range<usize>,
-    ) -> anyhow::Result<Observed> {
-        let (elapsed, pings_ns) = self.perform_probed(clients, serving, range)?;
-        let counters = Counters::read_all(serving.nodes())?.since(before);
-        Ok(Observed { elapsed, counters, memory: Memory::read_all(serving.nodes())?, pings_ns })
+    fn perform_observed(&mut self, before: Counters, range: Range<usize>) -> anyhow::Result<()> {
+        let (elapsed, pings_ns) = self.perform_probed(range)?;
+        let nodes = self.serving.nodes();
+        let counters = Counters::read_all(nodes)?.since(before);
+        let seen = Observed { elapsed, counters, memory: Memory::read_all(nodes)?, pings_ns };
+        self.observed = Some(match self.observed.take() {
+            Some(earlier) => earlier.followed_by(seen),
+            None => seen,
+        });
+        Ok(())
     }
 
     /// Performs them while a probe watches for stalls, of a cluster on its first node.
-    fn perform_probed(
-        &self,
-        clients: &mut [(CacheAside, Recorder)],
-        serving: &Serving,
-        range: Range<usize>,
-    ) -> anyhow::Result<(Duration, Histogram<u64>)> {
-        let (connection, stop) = (Connection::open(serving.nodes()[0].port())?, AtomicBool::new(false));
+    fn perform_probed(&mut self, range: Range<usize>) -> anyhow::Result<(Duration, Histogram<u64>)> {
+        let (connection, stop) = (Connection::open(self.serving.nodes()[0].port())?, AtomicBool::new(false));
         thread::scope(|scope| {
             let probing = scope.spawn(|| probe(connection, &stop));
             let start = Instant::now();
-            let performed = self.perform(clients, range);
+            let performed = self.conditions.perform(&mut self.clients, range);
             let elapsed = start.elapsed();
             stop.store(true, Ordering::Relaxed);
             let pings_ns = probing.join().map_err(|_| anyhow!("the probe panicked"))?;
@@ -191,23 +253,27 @@ impl Conditions<'_> {
             Ok((elapsed, pings_ns?))
         })
     }
+}
 
+impl Conditions<'_> {
     /// Lets all clients together perform the requests of `range`, each taking the next one when it is free.
     fn perform(&self, clients: &mut [(CacheAside, Recorder)], range: Range<usize>) -> anyhow::Result<()> {
-        let leg = Leg { start: Instant::now(), first: range.start, queue: Queue::new(range.start, range.end) };
+        let slow_from = self.backends.slow_from(self.stream);
+        self.backends.set_slow(slow_from.is_some_and(|from| from < range.start));
+        let leg =
+            Leg { start: Instant::now(), first: range.start, queue: Queue::new(range.start, range.end), slow_from };
         leg.queue.work_off(clients, |(client, recorder)| self.perform_one_by_one(client, recorder, &leg))
     }
 
     fn perform_one_by_one(&self, client: &mut CacheAside, recorder: &mut Recorder, leg: &Leg) -> anyhow::Result<()> {
         wake_exactly();
-        let slow_from = self.backends.slow_from(self.stream);
         while let Some(index) = leg.queue.take() {
             if index.is_multiple_of(PROGRESS_STEP) {
                 self.progress.inc(PROGRESS_STEP as u64);
                 ensure!(!self.interrupted.load(Ordering::Relaxed), "interrupted");
             }
             let late = leg.wait_until_due(self.stream.pace.as_ref(), index);
-            if slow_from == Some(index) {
+            if leg.slow_from == Some(index) {
                 self.backends.set_slow(true);
             }
             let start = Instant::now();
@@ -225,6 +291,8 @@ struct Leg {
     queue: Queue,
     /// When it began; its first request is due then.
     start: Instant,
+    /// From which request on a backend is slow, if one ever is.
+    slow_from: Option<usize>,
 }
 
 impl Leg {

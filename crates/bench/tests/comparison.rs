@@ -49,6 +49,7 @@ fn compare(stream: &Stream, backend: &str, systems: &[System], memory: &[&str]) 
 struct Particular<'a> {
     slow_down: Option<&'a str>,
     restart: Option<&'a str>,
+    n_turns: Option<usize>,
     /// No client overtakes another.
     is_one_client: bool,
 }
@@ -70,6 +71,7 @@ fn compare_with(
         systems,
         memory: &memory,
         n_repetitions: 2,
+        n_turns: particular.n_turns.unwrap_or(1),
         n_connections: if particular.is_one_client { 1 } else { 4 },
         n_bins: 20,
         restart: particular.restart.map(|text| text.parse().unwrap()),
@@ -161,6 +163,30 @@ fn the_timeline_shows_when_a_backend_slowed_down() {
         assert!(is_slow[..8].iter().filter(|&&is_slow| is_slow).count() <= 4, "{is_slow:?}");
         assert!(is_slow[8..].iter().all(|&is_slow| is_slow), "{is_slow:?}");
     }
+}
+
+/// Who has a turn isn't met by what the other's turn has come to.
+#[test]
+fn by_turns_a_backend_slows_down_for_each_system_at_its_own_moment() {
+    let stream = stream("ycsb-c", 1);
+    let by_turns = Particular { slow_down: Some("0:20000@50%"), n_turns: Some(5), ..Particular::default() };
+    let one_key_sampled = "stock-1".parse().unwrap();
+    let (report, ..) = compare_with(by_turns, &stream, "delay:0", &[System::STOCK, one_key_sampled], &["20%"]);
+    assert_eq!((report.conditions.n_turns, report.runs.len()), (5, 4));
+    for run in &report.runs {
+        assert_eq!(run.turns_us.len(), 5);
+        let means: Vec<f64> = run.timeline.iter().map(|point| point.latency_us_mean.unwrap()).collect();
+        for (turn, of_turn) in means.chunks(4).enumerate() {
+            let mean = of_turn.iter().sum::<f64>() / 4.0;
+            assert!((mean / run.turns_us[turn] - 1.0).abs() < 0.001, "{means:?} and {:?}", run.turns_us);
+        }
+        // In the third turn.
+        assert!(means[8] + means[9] < (means[10] + means[11]) / 2.0, "{means:?}");
+        let n_read: u64 = run.tenants.iter().map(|tenant| tenant.n_read).sum();
+        assert_eq!(n_read, 4000, "each request once");
+    }
+    let table = report.table();
+    assert!(table.contains("took 5 turns"), "{table}");
 }
 
 #[test]
@@ -331,6 +357,7 @@ fn a_cluster_shares_the_memory_and_misses_alike() {
             systems: &[System::STOCK],
             memory: &["30%".parse().unwrap()],
             n_repetitions: 1,
+            n_turns: 1,
             n_connections: 4,
             n_bins: 4,
             restart: None,

@@ -61,6 +61,12 @@ pub struct Arguments {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     repetitions: Option<u32>,
 
+    /// In how many turns each system measures its requests, while the others stand still: what the machine does for
+    /// seconds falls on all alike then. 1: one system after the other. Not for clusters, restarts, diurnal and what
+    /// has repetitions of its own.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    turns: u32,
+
     /// Clients that ask at once. Default: 4, of tenants 8, of diurnal 16, of full, scale, no-miss and tiers 50; of
     /// slots several, 1,4,16,64,256.
     #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=1000))]
@@ -270,6 +276,11 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     {
         bail!("{name} is of the workload scale");
     }
+    let is_comparison = match arguments.stream.workload {
+        Workload::Full | Workload::Scale | Workload::Tiers | Workload::NoMiss | Workload::Slots => false,
+        _ => !arguments.resize,
+    };
+    ensure!(arguments.turns == 1 || is_comparison, "--turns is of comparisons of systems before a backend");
     match arguments.stream.workload {
         _ if arguments.resize => run_resize(arguments, &setup),
         Workload::Full => full::run(arguments, &setup, &interrupted),
@@ -348,6 +359,7 @@ fn run_comparison(arguments: &Arguments, setup: &Setup, interrupted: &AtomicBool
         systems: &systems,
         memory,
         n_repetitions: arguments.repetitions.unwrap_or(N_REPETITIONS) as usize,
+        n_turns: arguments.turns as usize,
         n_connections: only(&arguments.connections, "connections", &arguments.stream.workload)?.unwrap_or(n_connections)
             as usize,
         n_bins: arguments.report.bins as usize,

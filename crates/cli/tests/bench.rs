@@ -41,6 +41,7 @@ fn bad_usage_exits_with_2_and_says_what_is_allowed() {
         ("bench --cpus 0", "SERVER,CLIENTS"),
         ("bench --set maxmemory=1", "tenure."),
         ("bench --repetitions 0", "repetitions"),
+        ("bench --turns 0", "--turns"),
         ("bench --cluster 0", "--cluster"),
         ("bench --cluster 3 --predict", "cannot be used with"),
         ("bench --routes map", "default-node"),
@@ -89,6 +90,21 @@ fn a_small_run_prints_json_and_writes_its_folder() {
     assert!(run.to_string_lossy().ends_with("-ycsb-c"), "{}", run.display());
     for name in ["report.json", "report.txt", "report.html", "mean-latency.svg", "mean-latency.png"] {
         assert!(run.join(name).is_file(), "{name}");
+    }
+}
+
+#[test]
+fn what_cant_take_turns_says_why() {
+    let small = "--records 100 --warmup 10 --requests 10 --backend delay:0 --turns";
+    for (arguments, expected) in [
+        (format!("ycsb-c {small} 2 --cluster 2"), "don't take turns"),
+        (format!("ycsb-c {small} 2 --restart"), "takes no turns"),
+        (format!("ycsb-c {small} 11"), "11 turns for 10 measured requests"),
+        (format!("diurnal {small} 2"), "has a pace"),
+        ("full --turns 2".to_owned(), "--turns is of comparisons"),
+        ("ycsb-c --resize --turns 2".to_owned(), "--turns is of comparisons"),
+    ] {
+        check_failure(&format!("bench --workload {arguments}"), 1, expected);
     }
 }
 

@@ -125,10 +125,10 @@ pub fn spread(value: &Value, path: &str) -> anyhow::Result<String> {
     Ok(if min == max { three(median) } else { format!("{} ({}–{})", three(median), three(min), three(max)) })
 }
 
-/// `tenure bench`: a row for each command and memory, a column for each system.
+/// `tenure bench`: a row for each command and memory, a column for each system. Where systems took turns, or ran
+/// several times, a table more says how sure their latencies are.
 fn systems(record: &Record) -> anyhow::Result<String> {
-    let mut latency: Vec<Vec<String>> = Vec::new();
-    let mut misses: Vec<Vec<String>> = Vec::new();
+    let (mut latency, mut against, mut misses) = (Vec::new(), Vec::new(), Vec::new());
     let mut heading = vec![String::new()];
     for run in &record.runs {
         let mut by_memory: BTreeMap<String, Vec<&Value>> = BTreeMap::new();
@@ -137,8 +137,8 @@ fn systems(record: &Record) -> anyhow::Result<String> {
         }
         for (memory, rows) in by_memory {
             let mut names = vec![String::new()];
-            let (mut costs, mut ratios) =
-                (vec![format!("{}, {memory}", run.label)], vec![format!("{}, {memory}", run.label)]);
+            let label = format!("{}, {memory}", run.label);
+            let (mut costs, mut spreads, mut ratios) = (vec![label.clone()], vec![label.clone()], vec![label]);
             for (i, row) in rows.iter().enumerate() {
                 names.push(text(row, "system")?.to_owned());
                 let mean = short(number(row, "figures.latency_us_mean.median")?);
@@ -147,18 +147,26 @@ fn systems(record: &Record) -> anyhow::Result<String> {
                 } else {
                     format!("{mean} ({})", percent(number(row, "latency_against_first.median")?))
                 });
+                spreads.push(spread(row, "latency_against_first")?);
                 ratios.push(format!("{:.3}", number(row, "figures.miss_ratio.median")?));
             }
             ensure!(heading.len() == 1 || heading == names, "commands compare different systems");
             heading = names;
             latency.push(costs);
+            against.push(spreads);
             misses.push(ratios);
         }
     }
-    heading[0] = "mean latency, µs".to_owned();
-    let latency = table(&heading, &latency);
-    heading[0] = "miss ratio".to_owned();
-    Ok(format!("{latency}\n{}", table(&heading, &misses)))
+    let mut headed = |title: &str, rows: &[Vec<String>]| {
+        heading[0] = title.to_owned();
+        table(&heading, rows)
+    };
+    let mut tables = vec![headed("mean latency, µs", &latency)];
+    if against.iter().flatten().any(|cell: &String| cell.contains('(')) {
+        tables.push(headed("latency over the first's", &against));
+    }
+    tables.push(headed("miss ratio", &misses));
+    Ok(tables.join("\n"))
 }
 
 fn pairs(record: &Record) -> anyhow::Result<String> {
@@ -413,13 +421,20 @@ mod tests {
     fn systems_stand_side_by_side() {
         let row = |system: &str, mean: f64, ratio: f64| {
             let figures = json!({"latency_us_mean": {"median": mean}, "miss_ratio": {"median": 0.25}});
-            json!({"system": system, "memory": "50%", "figures": figures, "latency_against_first": {"median": ratio}})
+            let against = json!({"median": ratio, "min": ratio, "max": ratio});
+            json!({"system": system, "memory": "50%", "figures": figures, "latency_against_first": against})
         };
-        let made = systems(&record_of("A", json!({"summary": [row("stock", 137.4, 1.0), row("tenure", 80.0, 0.582)]})))
-            .unwrap();
+        let (stock, tenure) = (row("stock", 137.4, 1.0), row("tenure", 80.0, 0.582));
+        let of = |tenure: &Value| systems(&record_of("A", json!({"summary": [stock, tenure]}))).unwrap();
+        let made = of(&tenure);
         assert!(made.contains("| mean latency, µs | stock | tenure |"), "{made}");
         assert!(made.contains("| A, 50% | 137 | 80.0 (−41.8 %) |"), "{made}");
-        assert!(made.contains("| A, 50% | 0.250 | 0.250 |"), "{made}");
+        assert!(made.contains("| A, 50% | 0.250 | 0.250 |") && !made.contains("over the first"), "{made}");
+        let mut by_turns = tenure;
+        by_turns["latency_against_first"]["max"] = json!(0.6);
+        let made = of(&by_turns);
+        assert!(made.contains("| latency over the first's | stock | tenure |"), "{made}");
+        assert!(made.contains("| A, 50% | 1.000 | 0.582 (0.582–0.600) |"), "{made}");
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! What a comparison came to: figures per run and per system, as a table, as JSON and as plots.
 //!
 //! A figure of a system is the median over its repetitions, with the smallest and largest beside it. "Against the
-//! first system" is computed within each repetition and then reduced to a median, so that what changed between
-//! repetitions does not count.
+//! first system" is computed within each repetition, or each turn, and then reduced to a median, so that what changed
+//! between them does not count.
 
 mod paced;
 mod plots;
@@ -59,6 +59,8 @@ pub struct ReportedConditions {
     pub n_connections: usize,
     /// Repetitions of each run.
     pub n_repetitions: usize,
+    /// In how many turns systems measured their requests; 1 where they ran one after the other.
+    pub n_turns: usize,
     /// What all keys take in the server, in bytes.
     pub footprint_bytes: u64,
     /// Used memory of an empty server, in bytes.
@@ -124,6 +126,8 @@ pub struct RunFigures {
     pub latency_distribution: Vec<(f64, f64)>,
     /// How latency and misses went over the measured requests.
     pub timeline: Vec<Point>,
+    /// Mean latency in each turn, in µs.
+    pub turns_us: Vec<f64>,
     /// In peaks and valleys, where the workload has a pace.
     pub paced: Option<Paced>,
     /// Before and after the restart, if there was one.
@@ -231,7 +235,8 @@ pub struct Summary {
     pub maxmemory_bytes: u64,
     /// Every figure by name.
     pub figures: std::collections::BTreeMap<String, Spread>,
-    /// Mean latency over that of the first system, in the same repetition; below 1 is faster.
+    /// Mean latency over that of the first system, in the same repetition; below 1 is faster. Where systems took
+    /// turns, in the same turn: the median of the turns, and what it lies between in 19 of 20 cases.
     pub latency_against_first: Spread,
     /// What the simulator says, where it was asked.
     #[serde(flatten)]
@@ -298,6 +303,7 @@ impl Report {
             servers,
             n_connections: comparison.n_connections,
             n_repetitions: comparison.n_repetitions,
+            n_turns: comparison.n_turns,
             footprint_bytes: footprint.keys_bytes,
             empty_server_bytes: footprint.empty_bytes,
             probe_interval_us: probe::INTERVAL.as_micros() as u64,
@@ -446,6 +452,7 @@ fn run_figures(comparison: &Comparison, run: &Run) -> RunFigures {
             .collect(),
         latency_distribution: recorder.distribution(),
         timeline: measurement.timeline.clone(),
+        turns_us: measurement.turns_us.clone(),
         paced: measurement.paced.clone(),
         restart: measurement.restart,
     }
@@ -486,6 +493,16 @@ impl Figures {
     }
 }
 
+/// What `latencies_us` says of each of a system's runs over what it says of another's, one by one.
+fn ratios<'a>(
+    own: &[&'a RunFigures],
+    others: &[&'a RunFigures],
+    latencies_us: impl Fn(&'a RunFigures) -> &'a [f64],
+) -> Vec<f64> {
+    let pairs = own.iter().zip(others).flat_map(|(own, other)| latencies_us(own).iter().zip(latencies_us(other)));
+    pairs.map(|(own, other)| own / other).collect()
+}
+
 fn summarise(comparison: &Comparison, runs: &[RunFigures]) -> Vec<Summary> {
     let first = comparison.systems[0].label;
     let mut summary = Vec::new();
@@ -498,11 +515,13 @@ fn summarise(comparison: &Comparison, runs: &[RunFigures]) -> Vec<Summary> {
                 found
             };
             let (own, others) = (of(system.label), of(first));
-            let ratios = own
-                .iter()
-                .zip(&others)
-                .map(|(own, other)| own.figures.latency.latency_us_mean / other.figures.latency.latency_us_mean);
-            let Some(latency_against_first) = Spread::of(ratios) else { continue };
+            let latency_against_first = match comparison.n_turns {
+                1 => {
+                    Spread::of(ratios(&own, &others, |run| std::slice::from_ref(&run.figures.latency.latency_us_mean)))
+                }
+                _ => Spread::of_median(ratios(&own, &others, |run| &run.turns_us)),
+            };
+            let Some(latency_against_first) = latency_against_first else { continue };
             let mut values = std::collections::BTreeMap::<String, Vec<f64>>::new();
             for (name, value) in own.iter().flat_map(|run| run.figures.named()) {
                 values.entry(name).or_default().push(value);

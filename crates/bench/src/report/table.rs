@@ -34,11 +34,18 @@ fn conditions(report: &Report) -> String {
     let cluster = c.servers.cluster.as_ref().map_or(String::new(), |(n_primaries, route)| {
         format!(" as a cluster of {n_primaries} primaries (clients: {route})")
     });
+    let turns = match c.n_turns {
+        1 => String::new(),
+        n => format!(
+            "Systems took {n} turns; against the first: the median of the turns, and what it lies between in 19 cases \
+             of 20.\n"
+        ),
+    };
     format!(
         "{} against {}{} on {}{cluster}, {}\n\
          {} keys, footprint {}; {} requests after {} of warm-up over {} connections, seed {}, {} repetitions\n\
          {}{clock}; module settings: {settings}\n\
-         Medians over the repetitions (smallest–largest); latencies in µs, backend included.\n",
+         Medians over the repetitions (smallest–largest); latencies in µs, backend included.\n{turns}",
         c.stream.workload,
         c.backend,
         slow_down,

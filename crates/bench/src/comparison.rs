@@ -2,8 +2,9 @@
 //!
 //! Repetitions are interleaved (stock, tenure, stock, tenure …, the order turned round every other time), so that
 //! what the machine does meanwhile falls on all systems alike. What it does for seconds does so where systems take
-//! turns: then all are there at once, and who has no turn stands still. Memory is a share of the footprint, and the footprint
-//! is what the server itself says: used memory with all keys loaded and no limit, less that of an empty server.
+//! turns: then all are there at once, and who has no turn stands still. Memory is a share of the footprint, and the
+//! footprint is what the server itself says: used memory with all keys loaded and no limit, less that of an empty
+//! server.
 
 use std::fmt;
 use std::ops::Range;

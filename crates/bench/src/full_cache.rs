@@ -17,15 +17,12 @@ use hdrhistogram::Histogram;
 use serde::Serialize;
 use tenure_servers::Server;
 
-use crate::client::Connection;
-use crate::client::load_generator::load_all_keys;
 use crate::client::probe::while_pinged;
-use crate::full_load::{FullLoad, RatioSpreads, Ratios, Side, Turns, spread};
+use crate::full_load::{FullLoad, RUN_UP_PART, RatioSpreads, Ratios, Side, Standing, Turns, spread};
 use crate::observation::Counters;
 use crate::report::columns;
 use crate::statistics::{Spread, latency_histogram};
 use crate::system::{Setup, System, Venue, set};
-use crate::workload::Stream;
 use crate::workload::full::{Command, Size, streams};
 
 /// How full the cache is that is read, in percent.
@@ -34,9 +31,6 @@ const FULL_PERCENT: u64 = 90;
 const BUSY_PERCENT: &str = "10";
 /// A turn has such a part of the measured commands that take a second or two.
 const TURN_PART: usize = 15;
-/// Before the clock starts a turn has a part of its commands as large as this of those that are measured: the server
-/// stood still.
-const RUN_UP_PART: usize = 4;
 
 /// One row: what is sent to which cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -202,7 +196,8 @@ impl FullCache<'_> {
         let (held, asked) = streams(load.command, Size { n_requests: self.n_pairs * n_turn, ..size }, self.seed);
         let begin = |system: &System| {
             let warm_up = FullLoad::of(&asked, (0..size.n_warmup, 0..0), load.depth, n_connections)?;
-            Standing::begin(system.start(setup, None, held.keys.tenants())?, load.command, &held, &warm_up)
+            let server = system.start(setup, None, held.keys.tenants())?;
+            Standing::begin(server, &held, &warm_up, |server| limit(server, load.command))
         };
         let (mut stock, mut module) = (begin(&System::STOCK)?, begin(self.system)?);
         let part = |pair: usize| {
@@ -213,8 +208,8 @@ impl FullCache<'_> {
         let name = |system: &System| format!("{load}: {}", system.label);
         let sides = turns.in_pairs(
             self.n_pairs,
-            (&name(&System::STOCK), |pair| stock.turn(load.command, &part(pair)?)),
-            (&name(self.system), |pair| module.turn(load.command, &part(pair)?)),
+            (&name(&System::STOCK), |pair| turn(&mut stock, load.command, &part(pair)?)),
+            (&name(self.system), |pair| turn(&mut module, load.command, &part(pair)?)),
         )?;
         let pair = |(stock, module): (FullSide, FullSide)| FullPair {
             ratios: Ratios::of(&stock.side, &module.side),
@@ -235,44 +230,25 @@ impl FullCache<'_> {
     }
 }
 
-/// A server that stays for a row, and stands still while it has no turn: its worker would take the other's time.
-struct Standing {
-    server: Server,
-    connections: Vec<Connection>,
-}
-
-impl Standing {
-    /// Fills `server` with the keys of `held`, and sends what comes before all turns.
-    fn begin(server: Server, command: Command, held: &Stream, warm_up: &FullLoad) -> anyhow::Result<Standing> {
-        load_all_keys(&mut Connection::open(server.port())?, held)?;
-        limit(&server, command)?;
-        let mut connections = warm_up.begin_empty(&server)?;
-        warm_up.warm_up(&mut connections)?;
-        server.halt()?;
-        Ok(Standing { server, connections })
-    }
-
-    fn turn(&mut self, command: Command, load: &FullLoad) -> anyhow::Result<FullSide> {
-        let Standing { server, connections } = self;
-        server.resume()?;
-        load.warm_up(connections)?;
+/// One server's turn.
+fn turn(standing: &mut Standing, command: Command, load: &FullLoad) -> anyhow::Result<FullSide> {
+    let (side, counters, pings_ns) = standing.turn(load, |server, connections| {
         let before = Counters::read(server)?;
         let (side, pings_ns) = while_pinged(server.port(), || {
             let (side, n_misses) = load.measure_with_misses(server, connections, None)?;
             ensure!(n_misses == 0, "{n_misses} reads missed, though all keys were there");
             Ok(side)
         })?;
-        let counters = Counters::read(server)?.since(before);
-        server.halt()?;
-        let n_evicted = counters.n_evicted_by_server + counters.n_evicted_by_module;
-        ensure!(command == Command::Get || n_evicted > 0, "nothing was evicted: the cache isn't full");
-        Ok(FullSide {
-            side,
-            n_evicted_by_server: counters.n_evicted_by_server,
-            n_evicted_by_module: counters.n_evicted_by_module,
-            pings_ns,
-        })
-    }
+        Ok((side, Counters::read(server)?.since(before), pings_ns))
+    })?;
+    let n_evicted = counters.n_evicted_by_server + counters.n_evicted_by_module;
+    ensure!(command == Command::Get || n_evicted > 0, "nothing was evicted: the cache isn't full");
+    Ok(FullSide {
+        side,
+        n_evicted_by_server: counters.n_evicted_by_server,
+        n_evicted_by_module: counters.n_evicted_by_module,
+        pings_ns,
+    })
 }
 
 /// Sets the limit by what the keys take, so that the cache is as full as the load needs.

@@ -23,6 +23,9 @@ use crate::placement::Placement;
 use crate::statistics::Spread;
 use crate::workload::Stream;
 
+/// Before the clock starts a turn has such a part of the commands that are measured: the server stood still.
+pub const RUN_UP_PART: usize = 4;
+
 /// One server's figures.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Side {
@@ -208,6 +211,49 @@ impl<'a> FullLoad<'a> {
             generator_busy: generator_s / load.elapsed.as_secs_f64(),
         };
         Ok((side, load.n_misses))
+    }
+}
+
+/// A server that stays for several turns, and stands still while it has none: its worker would take the other's time.
+pub struct Standing {
+    server: Server,
+    connections: Vec<Connection>,
+}
+
+impl Standing {
+    /// Fills `server` with the keys of `held`, lets `prepare` set it, and sends what comes before all turns.
+    ///
+    /// # Errors
+    /// When the server fails.
+    pub fn begin(
+        server: Server,
+        held: &Stream,
+        before: &FullLoad,
+        prepare: impl FnOnce(&Server) -> anyhow::Result<()>,
+    ) -> anyhow::Result<Standing> {
+        load_all_keys(&mut Connection::open(server.port())?, held)?;
+        prepare(&server)?;
+        let mut connections = before.begin_empty(&server)?;
+        before.warm_up(&mut connections)?;
+        server.halt()?;
+        Ok(Standing { server, connections })
+    }
+
+    /// One turn: what comes before the measurement of `load`, since the server stood still, and then `measure`.
+    ///
+    /// # Errors
+    /// When the server fails, and those of `measure`.
+    pub fn turn<T>(
+        &mut self,
+        load: &FullLoad,
+        measure: impl FnOnce(&Server, &mut [Connection]) -> anyhow::Result<T>,
+    ) -> anyhow::Result<T> {
+        let Standing { server, connections } = self;
+        server.resume()?;
+        load.warm_up(connections)?;
+        let measured = measure(server, connections)?;
+        server.halt()?;
+        Ok(measured)
     }
 }
 

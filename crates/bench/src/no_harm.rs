@@ -1,7 +1,7 @@
-//! What the module costs where there is nothing to gain: all keys fit, full load, alternating pairs of stock and
-//! module.
+//! What the module costs where there is nothing to gain: all keys fit, full load, stock and module by turns.
 //!
-//! How pairs are run, and what their figures mean: [`full_load`](crate::full_load).
+//! Both servers are there at once, and who has no turn stands still. How pairs of turns are run, and what their figures
+//! mean: [`full_load`](crate::full_load).
 
 use std::sync::atomic::AtomicBool;
 
@@ -9,8 +9,7 @@ use anyhow::ensure;
 use serde::Serialize;
 
 use crate::comparison::progress_bar;
-use crate::full_load::{FullLoad, RatioSpreads, Ratios, Side, Turns};
-use crate::report::columns;
+use crate::full_load::{FullLoad, RUN_UP_PART, RatioSpreads, Ratios, Side, Standing, Turns, spread};
 use crate::statistics::Spread;
 use crate::system::{Setup, System, Venue};
 use crate::workload::Stream;
@@ -23,7 +22,7 @@ pub struct NoHarm<'a> {
     pub depth: usize,
     /// How many connections there are.
     pub n_connections: usize,
-    /// How many pairs are run.
+    /// How many turns each server has: the requests are divided among them.
     pub n_pairs: usize,
     /// The system beside stock.
     pub system: &'a System,
@@ -31,7 +30,7 @@ pub struct NoHarm<'a> {
     pub setup: &'a Setup,
 }
 
-/// Two servers on the same load, and the second over the first.
+/// Two servers on the same part of the load, and the second over the first.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Pair {
     /// Without the module.
@@ -57,7 +56,7 @@ pub struct NoHarmReport {
     pub n_connections: usize,
     /// Keys of the workload.
     pub n_keys: usize,
-    /// Measured commands per server.
+    /// Measured commands of each turn.
     pub n_commands: usize,
     /// In the order in which they were run.
     pub pairs: Vec<Pair>,
@@ -72,38 +71,44 @@ impl NoHarm<'_> {
     /// # Errors
     /// When a server fails or a read misses, or the user interrupts.
     pub fn run(&self, interrupted: &AtomicBool) -> anyhow::Result<NoHarmReport> {
-        ensure!(self.n_pairs > 0, "0 pairs");
+        let (stream, n_turn) = (self.stream, self.stream.n_measured() / self.n_pairs.max(1));
+        let n_run_up = n_turn / RUN_UP_PART;
+        ensure!(n_run_up > 0, "{} requests are too few for {} pairs of turns", stream.n_measured(), self.n_pairs);
         self.setup.placement.pin_this_thread()?;
-        let load = FullLoad::new(self.stream, self.depth, self.n_connections)?;
         let progress = progress_bar(2 * self.n_pairs as u64);
         let turns = Turns { progress: &progress, interrupted };
-        let side = |system: &System| self.side(system, &load);
+        let part = |before, measured| FullLoad::of(stream, (before, measured), self.depth, self.n_connections);
+        let warm_up = part(0..stream.n_warmup, 0..0)?;
+        let begin = |system: &System| {
+            let server = system.start(self.setup, None, stream.keys.tenants())?;
+            Standing::begin(server, stream, &warm_up, |_| Ok(()))
+        };
+        let (mut stock, mut module) = (begin(&System::STOCK)?, begin(self.system)?);
+        let turn = |standing: &mut Standing, pair: usize| {
+            let begins_at = stream.n_warmup + pair * n_turn;
+            let clock_starts_at = begins_at + n_run_up;
+            let load = part(begins_at..clock_starts_at, clock_starts_at..begins_at + n_turn)?;
+            standing.turn(&load, |server, connections| load.measure(server, connections, None))
+        };
         let sides = turns.in_pairs(
             self.n_pairs,
-            (System::STOCK.label, |_| side(&System::STOCK)),
-            (self.system.label, |_| side(self.system)),
+            (System::STOCK.label, |pair| turn(&mut stock, pair)),
+            (self.system.label, |pair| turn(&mut module, pair)),
         )?;
         progress.finish_and_clear();
         let pair = |(stock, module)| Pair { ratios: Ratios::of(&stock, &module), stock, module };
-        Ok(self.report(sides.into_iter().map(pair).collect()))
+        Ok(self.report(n_turn - n_run_up, sides.into_iter().map(pair).collect()))
     }
 
-    fn side(&self, system: &System, load: &FullLoad) -> anyhow::Result<Side> {
-        let server = system.start(self.setup, None, self.stream.keys.tenants())?;
-        let mut connections = load.begin(&server)?;
-        load.warm_up(&mut connections)?;
-        load.measure(&server, &mut connections, None)
-    }
-
-    fn report(&self, pairs: Vec<Pair>) -> NoHarmReport {
+    fn report(&self, n_commands: usize, pairs: Vec<Pair>) -> NoHarmReport {
         NoHarmReport {
             venue: self.setup.venue(),
             system: self.system.label.to_string(),
             pipeline: self.depth,
             n_connections: self.n_connections,
             n_keys: self.stream.keys.len(),
-            n_commands: self.stream.n_measured(),
-            ratios: RatioSpreads::of(&pairs.iter().map(|pair| pair.ratios).collect::<Vec<_>>()),
+            n_commands,
+            ratios: RatioSpreads::of_medians(&pairs.iter().map(|pair| pair.ratios).collect::<Vec<_>>()),
             pairs,
         }
     }
@@ -113,8 +118,9 @@ impl NoHarmReport {
     /// The report for people.
     pub fn table(&self) -> String {
         let head = format!(
-            "no-miss on {}, {}: {} against stock, {} pairs\n\
-             {} keys of 32 bytes, GET:SET 10:1, {} connections, {} commands at once, {} commands per server; {}\n\n",
+            "no-miss on {}, {}: {} against stock, {} pairs of turns\n\
+             {} keys of 32 bytes, GET:SET 10:1, {} connections, {} commands at once, {} a turn; {}\n\
+             Medians of the pairs, and what each lies between in 19 cases of 20.\n\n",
             self.venue.server,
             self.venue.date,
             self.system,
@@ -125,22 +131,12 @@ impl NoHarmReport {
             self.n_commands,
             self.venue.placement,
         );
-        let header =
-            ["pair", "", "stock/s", "with module/s", "ratio", "CPU ns", "with module ns", "ratio", "main thread ratio"];
-        let mut rows = vec![header.map(str::to_string).to_vec()];
-        for (index, pair) in self.pairs.iter().enumerate() {
-            rows.push(vec![
-                (index + 1).to_string(),
-                String::new(),
-                format!("{:.0}", pair.stock.throughput_per_s),
-                format!("{:.0}", pair.module.throughput_per_s),
-                format!("{:.4}", pair.ratios.throughput_ratio),
-                format!("{:.0}", pair.stock.cpu_ns_per_command),
-                format!("{:.0}", pair.module.cpu_ns_per_command),
-                format!("{:.4}", pair.ratios.cpu_ratio),
-                format!("{:.4}", pair.ratios.cpu_main_ratio),
-            ]);
-        }
+        let median = |of: fn(&Pair) -> f64| spread(self.pairs.iter().map(of)).median;
+        let stock = format!(
+            "stock: {:.0} commands/s, {:.0} ns of CPU each\n",
+            median(|pair| pair.stock.throughput_per_s),
+            median(|pair| pair.stock.cpu_ns_per_command),
+        );
         let line = |name: &str, s: Spread| format!("{name}: median {:.4} ({:.4}–{:.4})\n", s.median, s.min, s.max);
         let foot = [
             line("throughput with the module over stock", self.ratios.throughput_ratio),
@@ -150,7 +146,7 @@ impl NoHarmReport {
         let busy = self.pairs.iter().flat_map(|pair| [pair.stock.generator_busy, pair.module.generator_busy]);
         let busy = busy.fold(0.0, f64::max);
         let busy = format!("load generator: at most {:.0} % of its core\n", busy * 100.0);
-        format!("{head}{}\n{}{busy}", columns(&rows), foot.concat())
+        format!("{head}{stock}{}{busy}", foot.concat())
     }
 
     /// The report for programs.

@@ -138,16 +138,16 @@ impl<'a> Session<'a> {
     /// When the server or a backend fails, or the user interrupts.
     pub fn measure(&mut self, range: Range<usize>) -> anyhow::Result<()> {
         self.guarded(|session| {
-            let restart_at = session.conditions.restart.map(|moment| moment.first_request(session.conditions.stream));
-            let Some(restart_at) = restart_at.filter(|at| range.contains(at)) else {
-                let before = Counters::read_all(session.serving.nodes())?;
-                return session.perform_observed(before, range);
-            };
+            let Conditions { stream, restart, .. } = *session.conditions;
+            let restart_at = restart.map(|moment| moment.first_request(stream)).filter(|at| range.contains(at));
             let before = Counters::read_all(session.serving.nodes())?;
-            session.perform_observed(before, range.start..restart_at)?;
-            session.restart()?;
-            // What the new process does to come back counts as well.
-            session.perform_observed(Counters::default(), restart_at..range.end)
+            session.perform_observed(before, range.start..restart_at.unwrap_or(range.end))?;
+            if let Some(restart_at) = restart_at {
+                session.restart()?;
+                // What the new process does to come back counts as well.
+                session.perform_observed(Counters::default(), restart_at..range.end)?;
+            }
+            Ok(())
         })
     }
 

@@ -56,8 +56,8 @@ pub struct Arguments {
     #[command(flatten)]
     servers: ServerArgs,
 
-    /// How often each system is run; of no-miss, how many pairs (default there: 10), of tiers how many of each row.
-    /// Default: 3.
+    /// How often each system is run; of no-miss, how many turns each server has (default there: 50), of tiers how many
+    /// pairs of each row. Default: 3.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     repetitions: Option<u32>,
 
@@ -244,7 +244,7 @@ const N_CONNECTIONS_NO_MISS: u32 = 50;
 const N_CONNECTIONS_SLOTS: [u32; 5] = [1, 4, 16, 64, 256];
 const N_PRIMARIES_SLOTS: [u32; 3] = [1, 2, 3];
 const N_REPETITIONS: u32 = 3;
-const N_PAIRS: u32 = 10;
+const N_PAIRS: u32 = 50;
 
 /// Runs `tenure bench`.
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {

@@ -265,8 +265,8 @@ pub const SET: &[Measurement] = &[
             ("16-deep", "bench --workload no-miss --pipeline 16 --requests 6000000"),
             ("1-deep", "bench --workload no-miss --pipeline 1 --requests 700000"),
         ],
-        quick: "--repetitions 4",
-        full: "--repetitions 10",
+        quick: "--repetitions 50",
+        full: "--repetitions 200",
     },
     Measurement {
         name: "full",

@@ -1,7 +1,8 @@
 //! What the module costs where there is nothing to gain: all keys fit, full load, stock and module by turns.
 //!
-//! Both servers are there at once, and who has no turn stands still. How pairs of turns are run, and what their figures
-//! mean: [`full_load`](crate::full_load).
+//! Both servers are there at once, and who has no turn stands still. Its module counts by the clock how much it watches,
+//! so it is told to watch half as many commands a second. How pairs of turns are run, and what their figures mean:
+//! [`full_load`](crate::full_load).
 
 use std::sync::atomic::AtomicBool;
 
@@ -13,6 +14,9 @@ use crate::full_load::{FullLoad, RUN_UP_PART, RatioSpreads, Ratios, Side, Standi
 use crate::statistics::Spread;
 use crate::system::{Setup, System, Venue};
 use crate::workload::Stream;
+
+/// What `tenure.watched-per-second` is, where nothing else is said: half of its default, see above.
+const WATCHED_PER_SECOND: &str = "12500";
 
 /// What is to be compared, and how often.
 pub struct NoHarm<'a> {
@@ -79,8 +83,10 @@ impl NoHarm<'_> {
         let turns = Turns { progress: &progress, interrupted };
         let part = |before, measured| FullLoad::of(stream, (before, measured), self.depth, self.n_connections);
         let warm_up = part(0..stream.n_warmup, 0..0)?;
+        let mut setup = self.setup.clone();
+        setup.settings.insert(0, ("tenure.watched-per-second".into(), WATCHED_PER_SECOND.into()));
         let begin = |system: &System| {
-            let server = system.start(self.setup, None, stream.keys.tenants())?;
+            let server = system.start(&setup, None, stream.keys.tenants())?;
             Standing::begin(server, stream, &warm_up, |_| Ok(()))
         };
         let (mut stock, mut module) = (begin(&System::STOCK)?, begin(self.system)?);

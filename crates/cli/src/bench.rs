@@ -62,8 +62,8 @@ pub struct Arguments {
     repetitions: Option<u32>,
 
     /// In how many turns each system measures its requests, while the others stand still: what the machine does for
-    /// seconds falls on all alike then. 1: one system after the other. Not for clusters, restarts, diurnal and what
-    /// has repetitions of its own.
+    /// seconds falls on all alike then. But what the module does by the clock (tenure.window-seconds) comes after fewer
+    /// requests, the more systems there are. 1: one system after the other. Not for clusters, restarts and diurnal.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     turns: u32,
 

@@ -116,8 +116,8 @@ pub const SET: &[Measurement] = &[
             "delay:120,1000", "stock,hyperbolic-5,hyperbolic,predis,kredis,tenure":
             "A" "ycsb-a", "B" "ycsb-b", "C" "ycsb-c", "D" "ycsb-d", "F" "ycsb-f"
         ),
-        quick: "--memory 50% --warmup 300000 --requests 150000 --turns 20 --repetitions 1",
-        full: "--memory 25%,50%,75% --warmup 300000 --requests 300000 --turns 20 --repetitions 5",
+        quick: "--memory 50% --warmup 300000 --requests 150000 --repetitions 1",
+        full: "--memory 25%,50%,75% --warmup 300000 --requests 300000 --repetitions 5",
     },
     Measurement {
         name: "one-penalty",
@@ -128,7 +128,7 @@ pub const SET: &[Measurement] = &[
         measures: SERVER,
         runs: ycsb!("delay:500", "stock,tenure": "A" "ycsb-a", "C" "ycsb-c", "D" "ycsb-d"),
         quick: "--memory 50% --warmup 300000 --requests 800000 --turns 100 --repetitions 1",
-        full: "--memory 25%,50%,75% --warmup 300000 --requests 300000 --turns 20 --repetitions 5",
+        full: "--memory 25%,50%,75% --warmup 300000 --requests 800000 --turns 100 --repetitions 5",
     },
     Measurement {
         name: "ycsb-mariadb",
@@ -142,8 +142,8 @@ pub const SET: &[Measurement] = &[
             "A" "ycsb-a", "B" "ycsb-b", "C" "ycsb-c", "D" "ycsb-d", "F" "ycsb-f"
         ),
         // Fewer requests before, and nobody has learned anything by then: windows are of 50,000.
-        quick: "--rows 200000 --memory 50% --warmup 300000 --requests 100000 --turns 20 --repetitions 1",
-        full: "--memory 50% --warmup 300000 --requests 300000 --turns 20 --repetitions 5",
+        quick: "--rows 200000 --memory 50% --warmup 300000 --requests 100000 --repetitions 1",
+        full: "--memory 50% --warmup 300000 --requests 300000 --repetitions 5",
     },
     Measurement {
         name: "tenants-15",
@@ -156,8 +156,8 @@ pub const SET: &[Measurement] = &[
             "15 tenants",
             "bench --workload tenants --systems stock,hyperbolic-5,hyperbolic,predis,kredis,tenure",
         )],
-        quick: "--memory 25%,50% --warmup 150000 --requests 80000 --turns 20 --repetitions 1",
-        full: "--memory 25%,50%,75% --warmup 300000 --requests 300000 --turns 20 --repetitions 5",
+        quick: "--memory 25%,50% --warmup 150000 --requests 80000 --repetitions 1",
+        full: "--memory 25%,50%,75% --warmup 300000 --requests 300000 --repetitions 5",
     },
     Measurement {
         name: "tenants-4",
@@ -171,8 +171,8 @@ pub const SET: &[Measurement] = &[
             "bench --workload TRACES/mix_dev_4tenants.csv.gz --backend delay:200,2000 --backend-by tenant \
              --connections 16 --systems stock,hyperbolic-5,predis,kredis,tenure",
         )],
-        quick: "--memory 25%,50% --warmup 100000 --requests 80000 --turns 20 --repetitions 1",
-        full: "--memory 25%,50%,75% --turns 20 --repetitions 3",
+        quick: "--memory 25%,50% --warmup 100000 --requests 80000 --repetitions 1",
+        full: "--memory 25%,50%,75% --repetitions 3",
     },
     Measurement {
         name: "real-traces",
@@ -193,8 +193,8 @@ pub const SET: &[Measurement] = &[
                  stock,hyperbolic-5,predis,kredis,tenure",
             ),
         ],
-        quick: "--memory 25%,50% --warmup 50000 --requests 80000 --turns 20 --repetitions 1",
-        full: "--memory 25%,50%,75% --turns 20 --repetitions 3",
+        quick: "--memory 25%,50% --warmup 50000 --requests 80000 --repetitions 1",
+        full: "--memory 25%,50%,75% --repetitions 3",
     },
     Measurement {
         name: "slow-down",

@@ -1,8 +1,8 @@
 //! What the module costs where there is nothing to gain: all keys fit, full load, stock and module by turns.
 //!
-//! Both servers are there at once, and who has no turn stands still. Its module counts by the clock how much it watches,
-//! so it is told to watch half as many commands a second. How pairs of turns are run, and what their figures mean:
-//! [`full_load`](crate::full_load).
+//! Both servers are there at once, and who has no turn stands still. Its module counts by the clock how much it
+//! watches, so it is told to watch half as many commands a second. How pairs of turns are run, and what their figures
+//! mean: [`full_load`](crate::full_load).
 
 use std::sync::atomic::AtomicBool;
 

@@ -8,15 +8,15 @@ use std::sync::atomic::AtomicBool;
 
 use anyhow::ensure;
 use serde::Serialize;
+use tenure_servers::Server;
 
 use crate::comparison::progress_bar;
 use crate::full_load::{FullLoad, RUN_UP_PART, RatioSpreads, Ratios, Side, Standing, Turns, spread};
 use crate::statistics::Spread;
-use crate::system::{Setup, System, Venue};
+use crate::system::{Setup, System, Venue, set};
 use crate::workload::Stream;
 
-/// What `tenure.watched-per-second` is, where nothing else is said: half of its default, see above.
-const WATCHED_PER_SECOND: &str = "12500";
+const WATCHED_PER_SECOND: &str = "tenure.watched-per-second";
 
 /// What is to be compared, and how often.
 pub struct NoHarm<'a> {
@@ -83,11 +83,9 @@ impl NoHarm<'_> {
         let turns = Turns { progress: &progress, interrupted };
         let part = |before, measured| FullLoad::of(stream, (before, measured), self.depth, self.n_connections);
         let warm_up = part(0..stream.n_warmup, 0..0)?;
-        let mut setup = self.setup.clone();
-        setup.settings.insert(0, ("tenure.watched-per-second".into(), WATCHED_PER_SECOND.into()));
         let begin = |system: &System| {
-            let server = system.start(&setup, None, stream.keys.tenants())?;
-            Standing::begin(server, stream, &warm_up, |_| Ok(()))
+            let server = system.start(self.setup, None, stream.keys.tenants())?;
+            Standing::begin(server, stream, &warm_up, watch_half)
         };
         let (mut stock, mut module) = (begin(&System::STOCK)?, begin(self.system)?);
         let turn = |standing: &mut Standing, pair: usize| {
@@ -118,6 +116,14 @@ impl NoHarm<'_> {
             pairs,
         }
     }
+}
+
+/// Halves how many commands a second the module watches, where there is one: see the file's opening.
+fn watch_half(server: &Server) -> anyhow::Result<()> {
+    let setting: Vec<String> = server.call(&["CONFIG", "GET", WATCHED_PER_SECOND])?;
+    let Some(per_second) = setting.get(1) else { return Ok(()) };
+    // 0 stands for all.
+    set(server, WATCHED_PER_SECOND, &per_second.parse::<u64>()?.div_ceil(2).to_string())
 }
 
 impl NoHarmReport {

@@ -493,13 +493,9 @@ impl Figures {
     }
 }
 
-/// What `latencies_us` says of each of a system's runs over what it says of another's, one by one.
-fn ratios<'a>(
-    own: &[&'a RunFigures],
-    others: &[&'a RunFigures],
-    latencies_us: impl Fn(&'a RunFigures) -> &'a [f64],
-) -> Vec<f64> {
-    let pairs = own.iter().zip(others).flat_map(|(own, other)| latencies_us(own).iter().zip(latencies_us(other)));
+/// Mean latency in each turn over that of another system in the same turn.
+fn ratios(own: &[&RunFigures], others: &[&RunFigures]) -> Vec<f64> {
+    let pairs = own.iter().zip(others).flat_map(|(own, other)| own.turns_us.iter().zip(&other.turns_us));
     pairs.map(|(own, other)| own / other).collect()
 }
 
@@ -515,12 +511,9 @@ fn summarise(comparison: &Comparison, runs: &[RunFigures]) -> Vec<Summary> {
                 found
             };
             let (own, others) = (of(system.label), of(first));
-            let latency_against_first = match comparison.n_turns {
-                1 => {
-                    Spread::of(ratios(&own, &others, |run| std::slice::from_ref(&run.figures.latency.latency_us_mean)))
-                }
-                _ => Spread::of_median(ratios(&own, &others, |run| &run.turns_us)),
-            };
+            let ratios = ratios(&own, &others);
+            let latency_against_first =
+                if comparison.n_turns == 1 { Spread::of(ratios) } else { Spread::of_median(ratios) };
             let Some(latency_against_first) = latency_against_first else { continue };
             let mut values = std::collections::BTreeMap::<String, Vec<f64>>::new();
             for (name, value) in own.iter().flat_map(|run| run.figures.named()) {

@@ -42,8 +42,8 @@ impl Nap {
     }
 }
 
-/// Samples between two pauses: some 100 µs of work. Where the server shares the core, each pause more takes as much of
-/// it as five samples do.
+/// Samples between two pauses: some 40 µs of work. A pause takes some 7 µs of the core, as much as twenty samples do
+/// (docs/decisions/06-density.md).
 const STINT: u32 = 128;
 /// What a pause takes at the least.
 const PAUSE: Duration = Duration::from_micros(50);

@@ -52,6 +52,9 @@ pub const TICK_US: u64 = 100_000;
 const MEMORY_EVERY_US: u64 = 1_000_000;
 /// Memory for the table of keys: a share of the limit, within bounds; where there is no limit, a fixed size.
 const KEY_TABLE_BYTES_MIN: u64 = 256 << 10;
+/// What Tenure's own policy takes of a small cache beside it comes off it, down to a smaller share of the limit.
+const TAKEN_BESIDE_BYTES: u64 = 512 << 10;
+const KEY_TABLE_SHARE_MIN: u64 = 128;
 const KEY_TABLE_BYTES_MAX: u64 = 256 << 20;
 const KEY_TABLE_BYTES_UNLIMITED: u64 = 4 << 20;
 
@@ -213,12 +216,17 @@ impl Tenure {
 
     /// The table of keys that there should be.
     fn key_table(&self) -> Table {
+        let has_compact_entries = self.settings.keeps_compact_entries();
+        let share_of = |limit: u64| match (limit / KEY_TABLE_SHARE, has_compact_entries) {
+            (share, true) => share.saturating_sub(TAKEN_BESIDE_BYTES).max(limit / KEY_TABLE_SHARE_MIN),
+            (share, false) => share,
+        };
         let bytes = match (self.settings.key_table_bytes as u64, self.memory.limit_bytes) {
             (0, 0) => KEY_TABLE_BYTES_UNLIMITED,
-            (0, limit) => (limit / KEY_TABLE_SHARE).clamp(KEY_TABLE_BYTES_MIN, KEY_TABLE_BYTES_MAX),
+            (0, limit) => share_of(limit).clamp(KEY_TABLE_BYTES_MIN, KEY_TABLE_BYTES_MAX),
             (set, _) => set.max(KEY_TABLE_BYTES_MIN),
         };
-        Table { bytes, has_compact_entries: self.settings.keeps_compact_entries() }
+        Table { bytes, has_compact_entries }
     }
 
     /// A limit that has grown fourfold deserves a larger table of keys, and one that is a quarter can't afford it,

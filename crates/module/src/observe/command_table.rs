@@ -158,10 +158,10 @@ impl Marks {
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Command {
     /// Where its keys are. Empty where it has none, or where its look-ups are not meant as accesses.
-    keys: Vec<KeySpec>,
+    keys: Box<[KeySpec]>,
     sets: Sets,
     marks: Marks,
-    subcommands: Vec<(Name, Command)>,
+    subcommands: Box<[(Name, Command)]>,
 }
 
 /// A name as a number: its first and last eight letters, upper and lower case alike, and its length, mixed. That no
@@ -342,14 +342,14 @@ fn named_command(entry: &Value) -> Option<(Name, Command)> {
     let name = parts.next().unwrap_or(container);
     let inspects = INSPECTING.contains(&container) || container.starts_with(OWN);
     let specs = fields.get(8).map_or(&[][..], Value::elements);
-    let mut keys: Vec<KeySpec> = if inspects { Vec::new() } else { specs.iter().filter_map(key_spec).collect() };
+    let mut keys: Box<[KeySpec]> = if inspects { Box::default() } else { specs.iter().filter_map(key_spec).collect() };
     if ASKING.contains(&container) {
         keys.iter_mut().for_each(|spec| spec.key_use = KeyUse::ReadOnly);
     }
     if container == REPLACING {
         keys.iter_mut().for_each(|spec| spec.key_use = KeyUse::Overwrite);
     }
-    let subcommands: Vec<(Name, Command)> =
+    let subcommands: Box<[(Name, Command)]> =
         fields.get(9).map_or(&[][..], Value::elements).iter().filter_map(named_command).collect();
     let flags: Vec<&str> = fields.get(2).map_or(&[][..], Value::elements).iter().filter_map(Value::text).collect();
     let own = Marks::of(container, &flags);

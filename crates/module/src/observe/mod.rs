@@ -8,6 +8,7 @@
 //! sampled key.
 
 pub mod arrivals;
+mod asked_sizes;
 pub mod classes;
 pub mod clients;
 pub mod command_table;

@@ -2,17 +2,14 @@
 //!
 //! A string's length is known exactly and at once and rounded as jemalloc does; what else a key takes (headers, the
 //! entry in the dictionary) is learned per partition from the server's own `MEMORY USAGE` on a few keys. A collection
-//! or a large string is asked about with `MEMORY USAGE … SAMPLES 64`, which is bounded and up to 64 elements exact.
-//! The answer is remembered (the size cache of pRedis, Pan et al., SoCC'19, sec. 5, here with 12 bytes an entry). Until
-//! there are twice or half as many elements, the size goes with their number; and some are asked for again each tick,
-//! as many as have shown that to be wrong. Each question is a line in the server's `MONITOR`, so there are few. Memory:
-//! 768 KiB once one was met.
+//! or a large string is asked about with `MEMORY USAGE … SAMPLES 64`, which is bounded and up to 64 elements exact. The
+//! answer is remembered (`asked_sizes.rs`): each question is a line in the server's `MONITOR`, so there are few.
 
 use tenure_core::units::{KeyHash, PARTITIONS_MAX, PartitionId};
 
+use super::asked_sizes::AskedSizes;
 use crate::ffi::server::{Key, Kind, Server};
 
-const CACHE_SLOTS: usize = 1 << 16;
 /// How far back the mean of sizes looks, in keys.
 const MEAN_OVER: f64 = 4096.0;
 /// The same of overheads, which differ far less between keys.
@@ -23,34 +20,10 @@ const ROUGH_BELOW: f64 = 64.0;
 const UNMET_BELOW: f64 = 64.0;
 /// A string from here on may lie in the buffer that it was received in, up to a tenth larger than itself.
 pub const LARGE_BYTES: usize = 32 << 10;
-/// Remembered sizes of collections that are asked for again per tick, where some of the last were wrong; else half as
-/// many each time, down to one.
-const REFRESHED_MAX: u32 = 16;
-/// A remembered size is wrong from this share of itself on.
-const WRONG_FROM: u32 = 32;
 /// Sizes that are apart from their mean by less than this share of it, on average, are taken for the mean.
 const ALIKE_BELOW: f64 = 1.0 / 32.0;
 /// A key's overhead until one was measured, in bytes.
 const OVERHEAD_GUESS_BYTES: f64 = 64.0;
-
-#[derive(Clone, Copy, Default)]
-struct Remembered {
-    fingerprint: u32,
-    elements: u32,
-    size_bytes: u32,
-}
-
-impl Remembered {
-    /// What it takes with so many elements, each as large as before: within a factor of two that comes close. `None`
-    /// beyond, and where nothing is remembered.
-    fn expected_bytes(&self, elements: u32) -> Option<u32> {
-        let is_near = self.elements / 2 <= elements && elements <= self.elements.saturating_mul(2);
-        (self.size_bytes > 0 && is_near).then(|| {
-            let bytes = u64::from(self.size_bytes) * u64::from(elements) / u64::from(self.elements.max(1));
-            bytes.clamp(1, u64::from(u32::MAX)) as u32
-        })
-    }
-}
 
 /// A mean that forgets slowly.
 #[derive(Clone, Copy, Default)]
@@ -69,39 +42,23 @@ impl Mean {
 
 /// Sizes of keys, and the mean size by partition.
 pub struct Sizes {
-    cache: Vec<Remembered>,
+    asked: AskedSizes,
     overhead: Vec<Mean>,
     mean: Vec<Mean>,
     /// How far from it sizes are.
     apart: Vec<Mean>,
-    /// Remembered sizes that may be asked for again until the next tick.
-    asks_left: u32,
-    /// How many those were at the last.
-    refreshed: u32,
-    /// One of them was wrong.
-    was_wrong: bool,
 }
 
 impl Sizes {
     /// Nothing known yet.
     pub fn new() -> Self {
         let none = vec![Mean::default(); PARTITIONS_MAX];
-        Sizes {
-            cache: Vec::new(),
-            overhead: none.clone(),
-            mean: none.clone(),
-            apart: none,
-            asks_left: 0,
-            refreshed: REFRESHED_MAX,
-            was_wrong: true,
-        }
+        Sizes { asked: AskedSizes::new(), overhead: none.clone(), mean: none.clone(), apart: none }
     }
 
-    /// The next collections that are met are asked about though their size is remembered: elements may have grown.
-    pub fn refresh_some(&mut self) {
-        let fewer = (self.refreshed / 2).max(1);
-        self.refreshed = if std::mem::take(&mut self.was_wrong) { REFRESHED_MAX } else { fewer };
-        self.asks_left = self.refreshed;
+    /// Ten times a second, under that limit of the server's: see [`AskedSizes::tick`].
+    pub fn tick(&mut self, limit_bytes: u64) {
+        self.asked.tick(limit_bytes);
     }
 
     /// Forgets what was learned of partitions that are no more.
@@ -132,24 +89,10 @@ impl Sizes {
         if length < LARGE_BYTES && key.kind() == Kind::String {
             return (string_bytes(name.len(), length) as u32).saturating_add(self.overhead_bytes(partition)).max(1);
         }
-        if self.cache.is_empty() {
-            self.cache = vec![Remembered::default(); CACHE_SLOTS];
-        }
-        let hash = hash();
         let elements = length.min(u32::MAX as usize) as u32;
-        let fingerprint = (hash.0 >> 32) as u32;
-        let slot = hash.0 as usize % CACHE_SLOTS;
-        let held = self.cache[slot];
-        let expected = if held.fingerprint == fingerprint { held.expected_bytes(elements) } else { None };
-        if let Some(expected) = expected.filter(|_| self.asks_left == 0) {
-            return expected;
-        }
-        self.asks_left = self.asks_left.saturating_sub(u32::from(expected.is_some()));
-        let size_bytes =
-            saturate(key.memory_usage(name).map_or(name.len() as f64 + OVERHEAD_GUESS_BYTES, |bytes| bytes as f64));
-        self.was_wrong |= expected.is_some_and(|bytes| bytes.abs_diff(size_bytes) > size_bytes / WRONG_FROM);
-        self.cache[slot] = Remembered { fingerprint, elements, size_bytes };
-        size_bytes
+        self.asked.of(hash(), elements, || {
+            saturate(key.memory_usage(name).map_or(name.len() as f64 + OVERHEAD_GUESS_BYTES, |bytes| bytes as f64))
+        })
     }
 
     /// Learns the overhead of a string from the server's own word. Costs a call: for a few keys now and then.
@@ -242,7 +185,7 @@ fn saturate(bytes: f64) -> u32 {
 mod tests {
     use tenure_core::units::PartitionId;
 
-    use super::{REFRESHED_MAX, Remembered, Sizes, size_class};
+    use super::{Sizes, size_class};
 
     /// Values become of another length, and so of another overhead: some thousand measured keys tell it, while the mean
     /// of sizes still looks back.
@@ -257,30 +200,6 @@ mod tests {
         }
         let (overhead, size_bytes) = (sizes.overhead_bytes(partition), sizes.mean_bytes(partition));
         assert!((90..95).contains(&overhead) && size_bytes > 2_000, "{overhead} {size_bytes}");
-    }
-
-    #[test]
-    fn a_collection_that_has_grown_is_as_large_as_its_elements() {
-        let remembered = Remembered { fingerprint: 1, elements: 100, size_bytes: 1000 };
-        let expected =
-            [(49, None), (50, Some(500)), (100, Some(1000)), (101, Some(1010)), (200, Some(2000)), (201, None)];
-        for (elements, bytes) in expected {
-            assert_eq!(remembered.expected_bytes(elements), bytes, "{elements}");
-        }
-        assert_eq!(Remembered::default().expected_bytes(0), None);
-    }
-
-    #[test]
-    fn sizes_are_asked_for_again_as_often_as_they_are_wrong() {
-        let mut sizes = Sizes::new();
-        let mut asked = |is_wrong: bool| {
-            sizes.was_wrong |= is_wrong;
-            sizes.refresh_some();
-            sizes.asks_left
-        };
-        assert_eq!([asked(false), asked(false), asked(false)], [REFRESHED_MAX, REFRESHED_MAX / 2, REFRESHED_MAX / 4]);
-        (0..5).for_each(|_| _ = asked(false));
-        assert_eq!([asked(false), asked(true), asked(false)], [1, REFRESHED_MAX, REFRESHED_MAX / 2]);
     }
 
     /// One size, then in one of a hundred keys another: sizes vary until those were long ago.

@@ -84,7 +84,7 @@ impl Tenure {
             visited_then: self.walk.visited,
         };
         let is_due = (self.times.ticked_at_us / TICK_US).is_multiple_of(CALIBRATED_EVERY);
-        self.observer.sizes().refresh_some();
+        self.observer.sizes().tick(self.memory.limit_bytes);
         self.visit_some(server, at_once, if is_due { CALIBRATED_KEYS } else { 0 }, CALIBRATED_KEYS_AT_FIRST);
     }
 

@@ -17,7 +17,7 @@ const SAMPLED_KEYS_MIN: usize = 1 << 13;
 const SAMPLED_KEY_BYTES: u64 = 64;
 const MEMORY_SHARE: u64 = 128;
 /// Densities are learned well from half as many: see docs/decisions/15-rankings.md.
-const DENSITIES_SHARE: u64 = 256;
+const DENSITIES_SHARE: u64 = 320;
 
 /// Which models the worker runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

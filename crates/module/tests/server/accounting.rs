@@ -6,7 +6,8 @@ use redis::Connection;
 use tenure_servers::ServerOptions;
 
 use crate::harness::{
-    Random, config_set, connection_to, info, on_oldest_and_newest, partitions, send, used_memory, wait_for, with_module,
+    CacheAside, Random, config_set, connection_to, info, on_oldest_and_newest, partitions, send, used_memory, wait_for,
+    with_module,
 };
 
 /// The error allowed: used bytes within 2 %.
@@ -218,8 +219,37 @@ fn the_server_keeps_little_for_tenure_that_is_not_counted() {
         let mut connection = server.connection().unwrap();
         let before = used_memory(server) as f64;
         config_set(&mut connection, "tenure.enabled", "yes");
-        wait_for("Tenure to have its memory", || info(server, "memory_bytes") > 1e6);
+        wait_for("Tenure to have its memory", || info(server, "key_table_bytes") > 0.0);
         let beyond = used_memory(server) as f64 - info(server, "memory_bytes") - before;
         assert!(beyond < LITTLE, "{beyond} bytes that are not counted");
     });
+}
+
+/// Of 64 MB and of 128 MB, a fiftieth, once it has learned and the worker has caught up. Some keys are few, hot and
+/// small, others are read evenly, and of some there is never anything.
+#[test]
+fn tenure_takes_a_fiftieth_of_a_small_cache() {
+    for mb in [64, 128] {
+        let limit = f64::from(mb << 20);
+        let options = with_module().set("maxmemory", format!("{mb}mb")).set("maxmemory-policy", "allkeys-lru");
+        on_oldest_and_newest(&options, |server| {
+            let connect = || server.connection().unwrap();
+            let mut even = CacheAside::new(connect(), "even:", 300_000, 1_000).with_sizes();
+            let mut hot = CacheAside::new(connect(), "hot:", 30_000, 200);
+            let (mut random, mut asking) = (Random::new(1), connect());
+            wait_for("it to have learned in a full cache", || {
+                even.read_some(200);
+                hot.read_some(200);
+                let mut nothing = redis::pipe();
+                (0..20).for_each(|_| _ = nothing.cmd("GET").arg(format!("none:{}", random.below(1 << 40))));
+                nothing.exec(&mut asking).unwrap();
+                info(server, "evictions") > 20_000.0 && info(server, "windows") >= 12.0
+            });
+            let models = info(server, "models_bytes");
+            assert!(models > limit / 512.0, "{models} bytes of what was learned");
+            wait_for("it to take little", || info(server, "memory_bytes") <= limit / 50.0);
+            let table = info(server, "key_table_bytes");
+            assert!(table >= limit / 128.0, "{table} bytes for keys");
+        });
+    }
 }

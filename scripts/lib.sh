@@ -166,7 +166,7 @@ newest_unpacked() {
     local folder=${TENURE_SERVERS_DIR:-$root/.servers} found name
     server=
     # By version, and Valkey of two of one version.
-    for found in $(find "$folder" -mindepth 1 -maxdepth 1 -type d -name '[a-z]*-*' -printf '%f\n' 2>/dev/null |
+    for found in $(find -H "$folder" -mindepth 1 -maxdepth 1 -type d -name '[a-z]*-*' -printf '%f\n' 2>/dev/null |
         sort -t- -k2,2V -k1,1); do
         name=${found%%-*}
         can_do_all "$name" "${found#*-}" && [ -x "$folder/$found/usr/bin/$name-server" ] || continue

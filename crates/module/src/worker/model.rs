@@ -16,8 +16,8 @@ const SAMPLED_KEYS_MAX: usize = 1 << 18;
 const SAMPLED_KEYS_MIN: usize = 1 << 13;
 const SAMPLED_KEY_BYTES: u64 = 64;
 const MEMORY_SHARE: u64 = 128;
-/// Densities are learned well from fewer (docs/decisions/15-rankings.md). Under a limit that is a power of two these fill
-/// the maps' tables, which are too, to four fifths: some more would double them.
+/// Densities are learned well from fewer (docs/decisions/15-rankings.md). Under a limit that is a power of two these
+/// fill the maps' tables, which are too, to four fifths: some more would double them.
 const DENSITIES_SHARE: u64 = 320;
 
 /// Which models the worker runs.

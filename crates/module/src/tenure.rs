@@ -229,8 +229,8 @@ impl Tenure {
         Table { bytes, has_compact_entries }
     }
 
-    /// A limit that has grown fourfold deserves a larger table of keys, and one that is a quarter can't afford it,
-    /// where no class is lost.
+    /// A limit that allows four times as much deserves a larger table of keys, and one that allows a quarter can't
+    /// afford it, where no class is lost.
     pub fn is_key_table_outgrown(&self) -> bool {
         let wanted = self.key_table().bytes;
         let may_forget = self.settings.remembers() == Remembers::History;

@@ -217,10 +217,8 @@ impl Tenure {
     /// The table of keys that there should be.
     fn key_table(&self) -> Table {
         let has_compact_entries = self.settings.keeps_compact_entries();
-        let share_of = |limit: u64| match (limit / KEY_TABLE_SHARE, has_compact_entries) {
-            (share, true) => share.saturating_sub(TAKEN_BESIDE_BYTES).max(limit / KEY_TABLE_SHARE_MIN),
-            (share, false) => share,
-        };
+        let beside = if has_compact_entries { TAKEN_BESIDE_BYTES } else { 0 };
+        let share_of = |limit: u64| (limit / KEY_TABLE_SHARE).saturating_sub(beside).max(limit / KEY_TABLE_SHARE_MIN);
         let bytes = match (self.settings.key_table_bytes as u64, self.memory.limit_bytes) {
             (0, 0) => KEY_TABLE_BYTES_UNLIMITED,
             (0, limit) => share_of(limit).clamp(KEY_TABLE_BYTES_MIN, KEY_TABLE_BYTES_MAX),

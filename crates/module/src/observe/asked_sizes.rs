@@ -46,7 +46,7 @@ impl Remembered {
 /// The sizes. See the file's opening.
 pub struct AskedSizes {
     slots: Vec<Remembered>,
-    /// Looks since the last tick, and how many of them pushed another key out.
+    /// Looks since there were last enough of them at a tick, and how many of them pushed another key out.
     looks: usize,
     pushed_out: usize,
     /// Remembered sizes that may be asked for again until the next tick.

@@ -147,10 +147,11 @@ fn memory_stats_hold_when_tenure_gives_memory_back() {
                 assert!((0..=total).contains(&number(name)), "{when}: {name} is {} of {total}", number(name));
             }
         };
-        wait_for("the table of keys", || info(server, "key_table_bytes") > f64::from(60 << 20));
+        let table = |bytes: i32| info(server, "key_table_bytes") == f64::from(bytes);
+        wait_for("a table of 1/64 of the limit, less 512 KiB", || table((64 << 20) - (512 << 10)));
         check(&mut connection, "at first");
         config_set(&mut connection, "maxmemory", "64mb");
-        wait_for("a smaller table", || info(server, "key_table_bytes") <= f64::from(1 << 20));
+        wait_for("a table of 1/128 of the limit", || table(512 << 10));
         check(&mut connection, "after the cut");
         config_set(&mut connection, "tenure.enabled", "no");
         wait_for("Tenure to stop", || status(&mut connection)["state"] == "stopped");

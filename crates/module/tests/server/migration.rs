@@ -1,6 +1,7 @@
 //! A data set that changes as a whole: slots that move with all their keys (Valkey 9), and a replica's that is
 //! replaced by another.
 
+use std::ops::RangeInclusive;
 use std::time::Instant;
 
 use redis::Connection;
@@ -70,6 +71,10 @@ fn slots_migrate_both_ways_under_load() {
         limit_all(&cluster, 3 * MB);
         let gone: Vec<EvictedKeys> =
             cluster.primaries().iter().map(|node| EvictedKeys::with_events(node, &["evicted"])).collect();
+        // All are full by the time that the checking client begins, which waits for a replica each round.
+        for (node, slots) in cluster.primaries().iter().zip([MOVED.1 + 1..=5460, 5461..=10_922, 10_923..=16_383]) {
+            write(node, &format!("a:{}", tag_in(node, slots)), 0..2_500);
+        }
         let checker = Checker::start(&cluster, 16_000, 1000);
         wait_for("the primaries to evict", || cluster.primaries().iter().all(|node| info(node, "evictions") > 200.0));
         migrate(&cluster, 0, 1);
@@ -95,10 +100,6 @@ fn keys_that_arrive_are_not_evicted_before_they_are_there() {
     for binary in that_migrate() {
         let cluster = start_cluster(&binary, evicting());
         let [source, target] = [&cluster.nodes()[0], &cluster.nodes()[1]];
-        let tag_in = |node: &Server, within: std::ops::RangeInclusive<u16>| {
-            let slot = |tag: &String| node.call::<u16>(&["CLUSTER", "KEYSLOT", tag]).unwrap();
-            (0..).map(|n| format!("{{t{n}}}")).find(|tag| within.contains(&slot(tag))).unwrap()
-        };
         let (moved, own) = (tag_in(source, MOVED.0..=MOVED.1), tag_in(target, 5500..=10_000));
         write(source, &format!("a:{moved}"), 0..3000);
         // The source sends a key a millisecond, so that there is time to see what the target does.
@@ -123,6 +124,12 @@ fn keys_that_arrive_are_not_evicted_before_they_are_there() {
         assert_eq!(arriving, 0, "of {} evicted", before.len());
         wait_for_right_books(&cluster.nodes()[..2]);
     }
+}
+
+/// A word in braces: keys that have it are in one of these slots.
+fn tag_in(node: &Server, slots: RangeInclusive<u16>) -> String {
+    let slot = |tag: &String| node.call::<u16>(&["CLUSTER", "KEYSLOT", tag]).unwrap();
+    (0..).map(|n| format!("{{t{n}}}")).find(|tag| slots.contains(&slot(tag))).unwrap()
 }
 
 fn write(node: &Server, prefix: &str, keys: std::ops::Range<u64>) {

@@ -16,6 +16,10 @@ const MEAN_OVER: f64 = 4096.0;
 const OVERHEAD_OVER: f64 = 512.0;
 /// Measured overheads whose mean is good to a percent of most keys' size.
 const ROUGH_BELOW: f64 = 64.0;
+/// Where a partition has so many times as many keys as when they were measured, the first may have been unlike the
+/// rest: what was measured counts as so many then.
+const GROWN: u64 = 2;
+const ROUGH_AGAIN: f64 = ROUGH_BELOW / 4.0;
 /// Met keys of a partition whose mean will do for a start.
 const UNMET_BELOW: f64 = 64.0;
 /// A string from here on may lie in the buffer that it was received in, up to a tenth larger than itself.
@@ -44,6 +48,8 @@ impl Mean {
 pub struct Sizes {
     asked: AskedSizes,
     overhead: Vec<Mean>,
+    /// How many keys the partition had when they were measured.
+    measured_among: Vec<u64>,
     mean: Vec<Mean>,
     /// How far from it sizes are.
     apart: Vec<Mean>,
@@ -53,7 +59,13 @@ impl Sizes {
     /// Nothing known yet.
     pub fn new() -> Self {
         let none = vec![Mean::default(); PARTITIONS_MAX];
-        Sizes { asked: AskedSizes::new(), overhead: none.clone(), mean: none.clone(), apart: none }
+        Sizes {
+            asked: AskedSizes::new(),
+            overhead: none.clone(),
+            measured_among: vec![0; PARTITIONS_MAX],
+            mean: none.clone(),
+            apart: none,
+        }
     }
 
     /// Ten times a second, under that limit of the server's: see [`AskedSizes::tick`].
@@ -66,6 +78,7 @@ impl Sizes {
         for means in [&mut self.overhead, &mut self.mean, &mut self.apart] {
             means.fill(Mean::default());
         }
+        self.measured_among.fill(0);
     }
 
     /// Forgets what was learned of one.
@@ -73,6 +86,7 @@ impl Sizes {
         for means in [&mut self.overhead, &mut self.mean, &mut self.apart] {
             means[partition.index()] = Mean::default();
         }
+        self.measured_among[partition.index()] = 0;
     }
 
     /// What `key` of that name takes, in bytes. About 10 ns for a string; a collection that isn't remembered costs a
@@ -106,9 +120,18 @@ impl Sizes {
         self.overhead[partition.index()].add(1.0, bytes, OVERHEAD_OVER);
     }
 
-    /// True where few overheads were measured: a mean of few is off by more than it may be.
-    pub fn is_rough(&self, partition: PartitionId) -> bool {
-        self.overhead[partition.index()].n < ROUGH_BELOW
+    /// True where few overheads were measured of a partition that has so many keys, or were when it had far fewer: such
+    /// a mean is off by more than it may be.
+    pub fn is_rough(&mut self, partition: PartitionId, keys: u64) -> bool {
+        let (overhead, among) = (&mut self.overhead[partition.index()], &mut self.measured_among[partition.index()]);
+        if keys > GROWN * *among {
+            overhead.n = overhead.n.min(ROUGH_AGAIN);
+        }
+        let is_rough = overhead.n < ROUGH_BELOW;
+        if is_rough {
+            *among = keys;
+        }
+        is_rough
     }
 
     /// A key of the partition was met on a walk through the key space.
@@ -200,6 +223,26 @@ mod tests {
         }
         let (overhead, size_bytes) = (sizes.overhead_bytes(partition), sizes.mean_bytes(partition));
         assert!((90..95).contains(&overhead) && size_bytes > 2_000, "{overhead} {size_bytes}");
+    }
+
+    /// The first hundred are alike, as where their names are short, and the next four hundred are others.
+    #[test]
+    fn a_partition_that_has_grown_is_measured_again() {
+        let (mut sizes, partition) = (Sizes::new(), PartitionId(3));
+        let mut measured = |keys: u64, overhead: f64| {
+            let mut n = 0;
+            while sizes.is_rough(partition, keys) {
+                sizes.learn_overhead(partition, overhead);
+                n += 1;
+            }
+            (n, sizes.overhead_bytes(partition))
+        };
+        assert_eq!(measured(100, 32.0), (64, 32));
+        assert_eq!(measured(200, 40.0), (0, 32), "not twice as many yet");
+        assert_eq!(measured(500, 40.0), (48, 38));
+        assert_eq!(measured(500, 40.0), (0, 38));
+        sizes.forget(partition);
+        assert!(sizes.is_rough(partition, 500));
     }
 
     /// One size, then in one of a hundred keys another: sizes vary until those were long ago.

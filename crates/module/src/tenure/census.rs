@@ -2,7 +2,7 @@
 //! shares are known where nothing is evicted. Hundreds at once would hold up all commands for half a millisecond, so
 //! each turn visits some, and all at once are visited only where few turns come.
 
-use tenure_core::units::{PARTITIONS_MAX, PartitionId};
+use tenure_core::units::PartitionId;
 
 use super::{TICK_US, Tenure};
 use crate::enforce::walk::{Guides, SizesOf};
@@ -100,7 +100,8 @@ impl Tenure {
     /// of `calibrated_at_first` of a partition of which few were.
     fn visit_some(&mut self, server: &mut Server, at_once: u64, calibrated: usize, calibrated_at_first: usize) {
         let (partitions, sizes, _) = self.observer.guides();
-        let is_rough: Vec<bool> = (0..PARTITIONS_MAX).map(|i| sizes.is_rough(PartitionId(i as u16))).collect();
+        let keys = self.usage.keys().iter().enumerate();
+        let is_rough: Vec<bool> = keys.map(|(i, &keys)| sizes.is_rough(PartitionId(i as u16), keys as u64)).collect();
         let mut guides = Guides { partitions, sizes, usage: &mut self.usage, sizes_of: SizesOf::Account };
         let mut kept: Vec<(Text, usize, PartitionId, u16)> = Vec::new();
         let (census, dbs) = (&mut self.times.census, &self.databases.sizes);

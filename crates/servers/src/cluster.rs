@@ -52,8 +52,11 @@ impl Cluster {
         let start = |i: usize| {
             let port = options.port.map(|port| port.checked_add(i as u16).context("no ports are left above"));
             let options = ServerOptions { port: port.transpose()?, ..options.clone() };
-            let options = options.set("cluster-enabled", "yes").set("cluster-port", server::free_port()?);
-            Server::start(binary, &options)
+            let options = options.set("cluster-enabled", "yes");
+            server::on_free_ports(|| {
+                let options = options.clone().set("cluster-port", server::free_port()?);
+                Server::start(binary, &options)
+            })
         };
         let nodes: Result<Vec<Server>> = (0..n_nodes).map(start).collect();
         let cluster = Cluster { nodes: nodes?, n_primaries };

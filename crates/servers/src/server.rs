@@ -31,7 +31,7 @@ const STOP_DEADLINE: Duration = Duration::from_secs(30);
 const SYNC_DEADLINE: Duration = Duration::from_secs(60);
 /// Longest wait for a connection.
 const CONNECT_DEADLINE: Duration = Duration::from_secs(60);
-/// Another process can take the port between the look and the start; then the next port is tried.
+/// So often another port is tried.
 const START_ATTEMPTS: usize = 5;
 /// Lines of the log, or of a crash report, in error messages.
 const LOG_LINES_SHOWN: usize = 40;
@@ -62,18 +62,7 @@ impl Server {
         if let Some(port) = options.port {
             return Server::start_on(binary, options, port);
         }
-        let mut attempt = 1;
-        loop {
-            let port = free_port()?;
-            let error = match Server::start_on(binary, options, port) {
-                Ok(server) => return Ok(server),
-                Err(error) => error,
-            };
-            if attempt == START_ATTEMPTS || !error.to_string().contains("Address already in use") {
-                return Err(error);
-            }
-            attempt += 1;
-        }
+        on_free_ports(|| Server::start_on(binary, options, free_port()?))
     }
 
     fn start_on(binary: &ServerBinary, options: &ServerOptions, port: u16) -> Result<Server> {
@@ -364,6 +353,25 @@ fn spawn(binary: &ServerBinary, options: &ServerOptions, directory: &Path) -> Re
     Ok(child)
 }
 
+/// Starts a server by `start`, which takes free ports: again where another process has taken one between the look and
+/// the start.
+///
+/// # Errors
+/// Those of `start`.
+pub(crate) fn on_free_ports(start: impl Fn() -> Result<Server>) -> Result<Server> {
+    let mut attempt = 1;
+    loop {
+        let error = match start() {
+            Ok(server) => return Ok(server),
+            Err(error) => error,
+        };
+        if attempt == START_ATTEMPTS || !error.to_string().contains("Address already in use") {
+            return Err(error);
+        }
+        attempt += 1;
+    }
+}
+
 /// A port of 127.0.0.1 that nobody listens on now and that this process has not handed out lately.
 ///
 /// It lies below the range from which the kernel gives ports to outgoing connections (usually 32768 and up), so a
@@ -400,5 +408,26 @@ fn argument_text(argument: redis::Arg<&[u8]>) -> String {
     match argument {
         redis::Arg::Simple(bytes) => String::from_utf8_lossy(bytes).into_owned(),
         _ => "?".to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    #[test]
+    fn a_port_that_was_taken_meanwhile_is_no_reason_to_give_up_at_once() {
+        let attempts = |why: &'static str| {
+            let n = Cell::new(0);
+            let started = on_free_ports(|| {
+                n.set(n.get() + 1);
+                bail!("bind: {why}")
+            });
+            (n.get(), started.is_err())
+        };
+        assert_eq!(attempts("Address already in use"), (START_ATTEMPTS, true));
+        assert_eq!(attempts("Permission denied"), (1, true));
     }
 }

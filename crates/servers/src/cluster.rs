@@ -55,7 +55,7 @@ impl Cluster {
             let options = options.set("cluster-enabled", "yes");
             server::on_free_ports(|| {
                 let options = options.clone().set("cluster-port", server::free_port()?);
-                Server::start(binary, &options)
+                Server::start_on(binary, &options, options.port.map_or_else(server::free_port, Ok)?)
             })
         };
         let nodes: Result<Vec<Server>> = (0..n_nodes).map(start).collect();

@@ -31,7 +31,7 @@ const STOP_DEADLINE: Duration = Duration::from_secs(30);
 const SYNC_DEADLINE: Duration = Duration::from_secs(60);
 /// Longest wait for a connection.
 const CONNECT_DEADLINE: Duration = Duration::from_secs(60);
-/// So often another port is tried.
+/// So many ports are tried.
 const START_ATTEMPTS: usize = 5;
 /// Lines of the log, or of a crash report, in error messages.
 const LOG_LINES_SHOWN: usize = 40;
@@ -65,7 +65,8 @@ impl Server {
         on_free_ports(|| Server::start_on(binary, options, free_port()?))
     }
 
-    fn start_on(binary: &ServerBinary, options: &ServerOptions, port: u16) -> Result<Server> {
+    /// The same on that port, once.
+    pub(crate) fn start_on(binary: &ServerBinary, options: &ServerOptions, port: u16) -> Result<Server> {
         let directory = tempfile::Builder::new().prefix("tenure-server-").tempdir().context("no temporary folder")?;
         fs::write(configuration_file(directory.path()), options.configuration(port, &path_text(directory.path())?))?;
         let child = spawn(binary, options, directory.path())?;

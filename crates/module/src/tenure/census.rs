@@ -100,7 +100,8 @@ impl Tenure {
     /// of `calibrated_at_first` of a partition of which few were.
     fn visit_some(&mut self, server: &mut Server, at_once: u64, calibrated: usize, calibrated_at_first: usize) {
         let (partitions, sizes, _) = self.observer.guides();
-        let keys = self.usage.keys().iter().enumerate();
+        // Within a tick no overhead is asked for.
+        let keys = self.usage.keys().iter().enumerate().filter(|_| calibrated_at_first > 0);
         let is_rough: Vec<bool> = keys.map(|(i, &keys)| sizes.is_rough(PartitionId(i as u16), keys as u64)).collect();
         let mut guides = Guides { partitions, sizes, usage: &mut self.usage, sizes_of: SizesOf::Account };
         let mut kept: Vec<(Text, usize, PartitionId, u16)> = Vec::new();
@@ -110,8 +111,8 @@ impl Tenure {
             census.steps_left -= 1;
             let (db, _) = dbs[census.steps_left as usize % dbs.len()];
             let visited = self.walk.step(server, db, &mut guides, |visit, _| {
-                let is_rough = is_rough[visit.partition.index()];
-                let wanted = if is_rough { calibrated_at_first } else { calibrated };
+                let wanted =
+                    if is_rough.get(visit.partition.index()) == Some(&true) { calibrated_at_first } else { calibrated };
                 if kept.len() < wanted && visit.key.kind() == Kind::String && visit.key.length() < LARGE_BYTES {
                     kept.push((visit.name.keep(), visit.key.length(), visit.partition, visit.db));
                 }

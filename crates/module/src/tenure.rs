@@ -52,7 +52,7 @@ const MEMORY_EVERY_US: u64 = 1_000_000;
 const KEY_TABLE_BYTES_MIN: u64 = 256 << 10;
 /// What Tenure's own policy takes of a small cache beside it comes off it, down to a smaller share of the limit.
 const TAKEN_BESIDE_BYTES: u64 = 512 << 10;
-const KEY_TABLE_SHARE_MIN: u64 = 128;
+const KEY_TABLE_SHARE_MIN: u64 = 104;
 const KEY_TABLE_BYTES_MAX: u64 = 256 << 20;
 const KEY_TABLE_BYTES_UNLIMITED: u64 = 4 << 20;
 

@@ -153,7 +153,7 @@ settings! {
         "Memory for what is remembered of single keys, in the cache or evicted: class, penalty, last access. A key \
          takes 16 bytes; under the policy density, without classes and tiers, half of the table has 5 bytes each. \
          Too little forgets classes. 0: 1/64 of maxmemory, 256 KiB to 256 MiB, and where it has entries of 5 bytes \
-         512 KiB less, down to 1/128. None is taken where classes are off and the policy remembers no keys.";
+         512 KiB less, down to 1/104. None is taken where classes are off and the policy remembers no keys.";
     c"samples", samples: i64 = 5, number(1..=64),
         "Keys sampled per eviction (K), where the policy doesn't choose. More find older keys, and cost main-thread \
          time for each.";

@@ -115,9 +115,9 @@ impl Growth {
         (self.peaks_bytes[1] as u64).min(limit_bytes / 30)
     }
 
-    /// Bytes to stay below the limit: half as much again as that, and 1/400 of the limit at least.
+    /// Bytes to stay below the limit: half as much again as that, and 1/1600 of the limit at least.
     pub(super) fn headroom_bytes(&self, limit_bytes: u64) -> u64 {
-        (self.largest_turn_bytes(limit_bytes) * 3 / 2).max(limit_bytes / 400)
+        (self.largest_turn_bytes(limit_bytes) * 3 / 2).max(limit_bytes / 1600)
     }
 }
 
@@ -138,7 +138,7 @@ mod tests {
     #[test]
     fn room_is_kept_for_what_turns_bring_again_and_again() {
         let mut growth = Growth::default();
-        let least = LIMIT / 400;
+        let least = LIMIT / 1600;
         turns(&mut growth, &[1000, 9_000_000, 2000]);
         assert_eq!(growth.headroom_bytes(LIMIT), least, "once is no rule");
         turns(&mut growth, &[1000, 4_000_000, 2000]);

@@ -2,8 +2,8 @@
 //! `tenure_core::policy::density::Sizing`.
 //!
 //! Each window what was expected of the present size is compared with what was measured, and after a change of
-//! `maxmemory` what had been expected of that size. Cost: the worker takes at most 8 ms a second for it, and a
-//! four-hundredth of `maxmemory`.
+//! `maxmemory` what had been expected of that size. Cost: the worker takes at most 8 ms a second for it, and an
+//! eight-hundredth of `maxmemory`.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use super::sizes::Sizes;
 use crate::observe::Counters;
 
 /// The part of the limit that the sample may take.
-const MEMORY_SHARE: u64 = 400;
+const MEMORY_SHARE: u64 = 800;
 /// Sampled keys that are worth while in any case.
 const KEYS_MIN: u64 = 1024;
 /// Steps a second that may be taken, of half a microsecond each: see [`Sizing::take_steps`].

@@ -151,7 +151,8 @@ fn memory_stats_hold_when_tenure_gives_memory_back() {
         wait_for("a table of 1/64 of the limit, less 512 KiB", || table((64 << 20) - (512 << 10)));
         check(&mut connection, "at first");
         config_set(&mut connection, "maxmemory", "64mb");
-        wait_for("a table of 1/128 of the limit", || table(512 << 10));
+        // In whole buckets, of two cache lines.
+        wait_for("a table of 1/104 of the limit", || table((64 << 20) / 104 / 128 * 128));
         check(&mut connection, "after the cut");
         config_set(&mut connection, "tenure.enabled", "no");
         wait_for("Tenure to stop", || status(&mut connection)["state"] == "stopped");

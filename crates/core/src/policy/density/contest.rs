@@ -84,7 +84,7 @@ impl Contest {
             capacity_bytes,
             used_bytes: 0,
             held: Places::default(),
-            ages: GreedyAges::growing(step_ticks),
+            ages: GreedyAges::new(step_ticks),
             cost_us: [0.0; STRATA],
             turnover: 0.0,
             walk: Walk::new(seed),

@@ -136,13 +136,9 @@ pub struct GreedyAges {
 }
 
 impl GreedyAges {
-    /// An age of 0, noted at most every `step_ticks`; it looks back over 2048 of these.
+    /// An age of 0, noted at most every `step_ticks`; it looks back over 2048 of these, and is of no size before it is
+    /// used.
     pub fn new(step_ticks: u64) -> Self {
-        GreedyAges { points: VecDeque::with_capacity(POINTS), ..GreedyAges::growing(step_ticks) }
-    }
-
-    /// The same, of no size before it is used.
-    pub fn growing(step_ticks: u64) -> Self {
         GreedyAges { points: VecDeque::new(), newest: 0, step_ticks: step_ticks.max(1), age: 0.0 }
     }
 

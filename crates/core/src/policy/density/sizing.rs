@@ -25,7 +25,7 @@ use crate::access::{Access, Op};
 use crate::policy::walk::Walk;
 use crate::random::Random;
 use crate::sampling::SampleRate;
-use crate::units::{PARTITIONS_MAX, PartitionId};
+use crate::units::PartitionId;
 
 /// The sizes that are simulated, as parts of the present one.
 pub const SCALES: [f64; 8] = [0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 4.0];
@@ -163,7 +163,7 @@ struct Small {
     walk: Walk,
     by_partition: Vec<Account>,
     /// Used bytes by tenant.
-    by_tenant: [u64; PARTITIONS_MAX],
+    by_tenant: Vec<u64>,
     ages: GreedyAges,
     candidates: Candidates,
 }
@@ -224,8 +224,8 @@ impl Sizing {
             held: Places::default(),
             walk: Walk::new(seed ^ cache as u64),
             by_partition: Vec::new(),
-            by_tenant: [0; PARTITIONS_MAX],
-            ages: GreedyAges::growing(step_ticks),
+            by_tenant: vec![0],
+            ages: GreedyAges::new(step_ticks),
             candidates: Candidates::new(),
         };
         Sizing {
@@ -550,8 +550,9 @@ impl Sizing {
         if owners != self.owners {
             self.owners = owners;
             self.fit_partitions(self.owners.len());
+            let n_tenants = self.owners.iter().map(|owner| usize::from(owner.tenant) + 1).max().unwrap_or(1);
             for cache in 0..CACHES.len() {
-                self.caches[cache].by_tenant = [0; PARTITIONS_MAX];
+                self.caches[cache].by_tenant = vec![0; n_tenants];
                 for partition in 0..self.caches[cache].by_partition.len() {
                     let tenant = usize::from(self.owner(partition as u8).tenant);
                     let used_bytes = self.caches[cache].by_partition[partition].used_bytes;

@@ -4,7 +4,7 @@
 //! Source: the index of Gittins (1979) for one arm that pays once, when its key is read again: the largest, over all
 //! horizons, of the chance of a read within the horizon to the expected time until then. Ages are log-spaced, four
 //! buckets an octave, in the caller's ticks: ms, requests, any. Cost: O(ages) for each feature to make; a look-up is
-//! one logarithm of an integer and two reads. 5 bytes for each age, up to beyond the oldest seen, of each feature that
+//! one logarithm of an integer and two reads. 3 bytes for each age, up to beyond the oldest seen, of each feature that
 //! was seen: features that were not share those of the feature that they are expected to be like. 1 KiB has the rates
 //! by number of requests.
 
@@ -126,6 +126,22 @@ struct Index {
     last: u8,
 }
 
+/// The upper half of a number in single precision: within a 256th of it, and above 0 where that is.
+#[derive(Clone, Copy, Debug)]
+struct Half(u16);
+
+impl Half {
+    #[inline]
+    fn of(number: f32) -> Half {
+        Half(((number.to_bits() + (1 << 15)) >> 16) as u16)
+    }
+
+    #[inline]
+    fn get(self) -> f32 {
+        f32::from_bits(u32::from(self.0) << 16)
+    }
+}
+
 /// Densities by feature and age, made four times a window and then only read, by any thread. A look-up is one logarithm
 /// of an integer and two reads.
 #[derive(Clone, Debug, Default)]
@@ -135,7 +151,7 @@ pub struct DensityTable {
     /// How many ages are told apart, the last without end.
     ages: usize,
     /// By row, then age.
-    densities: Vec<f32>,
+    densities: Vec<Half>,
     /// The same: the bucket that the best horizon ends with.
     lasts: Vec<u8>,
     /// Reads per tick by how often a key was accessed, in sixteenths of an octave.
@@ -166,7 +182,7 @@ impl DensityTable {
         let row = u8::try_from(self.lasts.len() / self.ages).expect("there are fewer features than that");
         self.rows.push(row);
         for index in &indices(rates)[..self.ages] {
-            self.densities.push(index.density);
+            self.densities.push(Half::of(index.density));
             self.lasts.push(index.last);
         }
     }
@@ -183,15 +199,17 @@ impl DensityTable {
 
     /// Own memory, in bytes.
     pub fn memory_bytes(&self) -> usize {
-        let floats = self.densities.capacity() + self.rates.capacity();
-        self.rows.capacity() + floats * size_of::<f32>() + self.lasts.capacity()
+        self.rows.capacity()
+            + self.densities.capacity() * size_of::<Half>()
+            + self.lasts.capacity()
+            + self.rates.capacity() * size_of::<f32>()
     }
 
     /// Reads to be expected per tick from keeping a key that has shown `feature` and was last accessed `age` ticks
     /// ago; above 0. 0 where the table is empty.
     #[inline]
     pub fn density(&self, feature: Feature, age: u64) -> f32 {
-        self.place(feature, age).map_or(0.0, |place| self.densities[place])
+        self.place(feature, age).map_or(0.0, |place| self.densities[place].get())
     }
 
     /// Reads per tick of keys that were accessed as often, whatever their age; 0 where the table is empty.
@@ -232,7 +250,7 @@ impl DensityTable {
     fn index(&self, feature: Feature, age: u64) -> Option<Index> {
         let bucket = age_bucket(age);
         let last = |place: usize| if bucket < self.ages { self.lasts[place] } else { bucket as u8 };
-        self.place(feature, age).map(|place| Index { density: self.densities[place], last: last(place) })
+        self.place(feature, age).map(|place| Index { density: self.densities[place].get(), last: last(place) })
     }
 
     /// Where a feature's age lies; `None` in an empty table.
@@ -270,6 +288,20 @@ mod tests {
             assert!((reads - expected).abs() < 0.01 + 0.02 * expected, "{age} to {until}: {reads}");
         }
         assert_eq!(DensityTable::default().reads_until(feature, 0, 10), 0.0);
+    }
+
+    /// Three bytes for each age of each feature, and what is told is within a 256th of what was learned.
+    #[test]
+    fn densities_are_kept_in_half_of_their_bytes() {
+        let (n_features, feature) = (20, Feature::default());
+        let mut table = DensityTable::with_room_for(n_features, (n_features, AGES), [1.0; NUMBERS]);
+        for hazard in (0..n_features).map(|i| 0.01 * 1.01_f32.powi(i as i32)) {
+            table.push(&[Rate { hazard, reads: 1.0 }; AGES]);
+        }
+        assert_eq!(table.memory_bytes(), n_features * (3 * AGES + 1) + NUMBERS * STEPS_PER_NUMBER * size_of::<f32>());
+        assert!((table.density(feature, 50) / 0.01 - 1.0).abs() < 1.0 / 256.0, "{}", table.density(feature, 50));
+        let of_all = [f32::MIN_POSITIVE, 1e-30, 0.1, 1.0, 1.0 + 1.0 / 256.0, 1e9].map(|x| Half::of(x).get() / x);
+        assert!(of_all.iter().all(|part| (part - 1.0).abs() <= 1.0 / 256.0), "{of_all:?}");
     }
 
     /// Nobody older than 112 ticks was seen: who is older is read as often as the oldest, and may still expire.

@@ -60,7 +60,7 @@ impl Tenure {
         }
         if self.settings.policy.goes_by_age() {
             self.note_newcomer((db, partition), name);
-        } else if self.settings.policy == Policy::Density && !self.note_unread(db, name) {
+        } else if self.settings.policy == Policy::Density && self.keys_go_soon() && !self.note_unread(db, name) {
             self.offer_new_key(server, (db, partition), name);
         }
     }

@@ -234,8 +234,12 @@ impl Tenure {
 
     /// What watching may take of a busy main thread's time, 0 to 1.
     fn watching_share(&self) -> f64 {
-        let goes_soon = self.pressure.has_maximum || self.pressure.room.is_short_within(SOON_US);
-        share_of_time(self.settings.watch_percent, goes_soon)
+        share_of_time(self.settings.watch_percent, self.keys_go_soon())
+    }
+
+    /// True where keys go, or will soon at the pace of the last second.
+    pub(super) fn keys_go_soon(&self) -> bool {
+        self.pressure.has_maximum || self.pressure.room.is_short_within(SOON_US)
     }
 
     /// True where keys may go without a search: there is no time for one, and any key may go. A burst shows by slices

@@ -1,7 +1,7 @@
 //! What the module costs where a cache really runs: full. A row for each load, in pairs of stock and module.
 //!
-//! GETs hit a cache that is 90 % full, where the module watches and nothing has to go. SETs are of new keys at the
-//! limit, so each evicts one; whoever evicts, the server or the module, the figures say. Both servers of a row are
+//! GETs hit a cache that is 90 % full, where the module watches and nothing has to go. SETs and HSETs are of new keys at
+//! the limit, so each evicts one; whoever evicts, the server or the module, the figures say. Both servers of a row are
 //! there at once, each full, and take turns of a tenth of a second: so a pair is measured before the machine has
 //! changed its speed. Who has no turn stands still. Its module would take that for an idle main thread, so it is told
 //! to call one busy from `BUSY_PERCENT` on, as under this load it is. While one is measured, a PING each millisecond
@@ -17,6 +17,7 @@ use hdrhistogram::Histogram;
 use serde::Serialize;
 use tenure_servers::Server;
 
+use crate::client::load_generator::Written;
 use crate::client::probe::while_pinged;
 use crate::full_load::{FullLoad, RUN_UP_PART, RatioSpreads, Ratios, Side, Standing, Turns, spread};
 use crate::observation::Counters;
@@ -35,7 +36,7 @@ const TURN_PART: usize = 15;
 /// One row: what is sent to which cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Load {
-    /// GETs that hit, or SETs of new keys.
+    /// GETs that hit, or SETs or HSETs of new keys.
     pub command: Command,
     /// Commands that each connection sends at once.
     pub depth: usize,
@@ -45,12 +46,18 @@ pub struct Load {
 
 impl Load {
     /// The rows of a cache that fits anywhere.
-    pub const SMALL: [Load; 4] = [
+    pub const SMALL: [Load; 6] = [
         Load { command: Command::Get, depth: 16, is_large: false },
         Load { command: Command::Get, depth: 1, is_large: false },
         Load { command: Command::Set, depth: 16, is_large: false },
         Load { command: Command::Set, depth: 1, is_large: false },
+        Load { command: Command::Hset, depth: 16, is_large: false },
+        Load { command: Command::Hset, depth: 1, is_large: false },
     ];
+
+    fn written(self) -> Written {
+        if self.command == Command::Hset { Written::Hash } else { Written::String }
+    }
 }
 
 impl FromStr for Load {
@@ -62,12 +69,13 @@ impl FromStr for Load {
         let command = match command {
             "get" => Some(Command::Get),
             "set" => Some(Command::Set),
+            "hset" => Some(Command::Hset),
             _ => None,
         };
         match (command, depth.parse()) {
             (Some(command), Ok(depth @ 1..=1000)) => Ok(Load { command, depth, is_large }),
             _ => bail!(
-                "'{text}' is none of get-DEPTH, set-DEPTH, large-get-DEPTH, large-set-DEPTH, with 1 to 1000 at once"
+                "'{text}' is none of get-DEPTH, set-DEPTH, hset-DEPTH, or large- and one of these, with 1 to 1000 at once"
             ),
         }
     }
@@ -75,7 +83,11 @@ impl FromStr for Load {
 
 impl fmt::Display for Load {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let command = if self.command == Command::Get { "get" } else { "set" };
+        let command = match self.command {
+            Command::Get => "get",
+            Command::Set => "set",
+            Command::Hset => "hset",
+        };
         write!(f, "{}{command}-{}", if self.is_large { "large-" } else { "" }, self.depth)
     }
 }
@@ -194,8 +206,9 @@ impl FullCache<'_> {
         let (n_run_up, n_connections) = (size.n_requests / RUN_UP_PART, self.n_connections);
         let n_turn = n_run_up + size.n_requests;
         let (held, asked) = streams(load.command, Size { n_requests: self.n_pairs * n_turn, ..size }, self.seed);
+        let of = |parts| FullLoad::of(&asked, parts, (load.depth, load.written()), n_connections);
         let begin = |system: &System| {
-            let warm_up = FullLoad::of(&asked, (0..size.n_warmup, 0..0), load.depth, n_connections)?;
+            let warm_up = of((0..size.n_warmup, 0..0))?;
             let server = system.start(setup, None, held.keys.tenants())?;
             Standing::begin(server, &held, &warm_up, |server| limit(server, load.command))
         };
@@ -203,7 +216,7 @@ impl FullCache<'_> {
         let part = |pair: usize| {
             let (first, end) = (size.n_warmup + pair * n_turn, size.n_warmup + (pair + 1) * n_turn);
             let clock_starts = first + n_run_up;
-            FullLoad::of(&asked, (first..clock_starts, clock_starts..end), load.depth, n_connections)
+            of((first..clock_starts, clock_starts..end))
         };
         let name = |system: &System| format!("{load}: {}", system.label);
         let sides = turns.in_pairs(

@@ -16,7 +16,7 @@ use serde::Serialize;
 use tenure_servers::Server;
 
 use crate::client::Connection;
-use crate::client::load_generator::{Batches, Latencies, drive, load_all_keys};
+use crate::client::load_generator::{Batches, Latencies, Written, drive, load_all_keys};
 use crate::comparison::progress_bar;
 use crate::observation::{Counters, this_thread_s};
 use crate::placement::Placement;
@@ -115,23 +115,24 @@ impl<'a> FullLoad<'a> {
     /// # Errors
     /// Without connections or commands.
     pub fn new(stream: &'a Stream, depth: usize, n_connections: usize) -> anyhow::Result<FullLoad<'a>> {
-        FullLoad::of(stream, (0..stream.n_warmup, stream.n_warmup..stream.requests.len()), depth, n_connections)
+        let parts = (0..stream.n_warmup, stream.n_warmup..stream.requests.len());
+        FullLoad::of(stream, parts, (depth, Written::String), n_connections)
     }
 
-    /// The same with other requests before the measurement, and in it: their places in the stream.
+    /// The same with other requests before the measurement, and in it: their places in the stream; and what writes make.
     ///
     /// # Errors
     /// As [`FullLoad::new`].
     pub fn of(
         stream: &'a Stream,
         (warmup, measured): (Range<usize>, Range<usize>),
-        depth: usize,
+        (depth, written): (usize, Written),
         n_connections: usize,
     ) -> anyhow::Result<FullLoad<'a>> {
         ensure!(depth > 0 && n_connections > 0, "0 connections or commands");
         let (warmup, measured) = (&stream.requests[warmup], &stream.requests[measured]);
         let (first, second) = warmup.split_at(warmup.len() / 2);
-        let encode = |requests| Batches::encode(stream, requests, depth);
+        let encode = |requests| Batches::encode(stream, requests, depth, written);
         Ok(FullLoad { stream, n_connections, warmup: [first, second].map(encode), measured: encode(measured) })
     }
 

@@ -10,6 +10,7 @@ use anyhow::ensure;
 use serde::Serialize;
 use tenure_servers::Server;
 
+use crate::client::load_generator::Written;
 use crate::comparison::progress_bar;
 use crate::full_load::{FullLoad, RUN_UP_PART, RatioSpreads, Ratios, Side, Standing, Turns, spread};
 use crate::statistics::Spread;
@@ -81,7 +82,9 @@ impl NoHarm<'_> {
         self.setup.placement.pin_this_thread()?;
         let progress = progress_bar(2 * self.n_pairs as u64);
         let turns = Turns { progress: &progress, interrupted };
-        let part = |before, measured| FullLoad::of(stream, (before, measured), self.depth, self.n_connections);
+        let part = |before, measured| {
+            FullLoad::of(stream, (before, measured), (self.depth, Written::String), self.n_connections)
+        };
         let warm_up = part(0..stream.n_warmup, 0..0)?;
         let begin = |system: &System| {
             let server = system.start(self.setup, None, stream.keys.tenants())?;

@@ -29,12 +29,21 @@ struct Batch {
     n_deletes: usize,
 }
 
+/// What writes make of a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Written {
+    /// A string, by SET.
+    String,
+    /// A hash of one field, by HSET.
+    Hash,
+}
+
 impl Batches {
     /// Encodes `requests` (reads, writes and deletes of one key) in batches of `depth` commands.
     ///
     /// # Panics
     /// Where `depth` is 0.
-    pub fn encode(stream: &Stream, requests: &[Request], depth: usize) -> Batches {
+    pub fn encode(stream: &Stream, requests: &[Request], depth: usize, written: Written) -> Batches {
         let (mut bytes, mut batches) = (Vec::new(), Vec::new());
         let value_bytes_max = requests.iter().map(|request| request.value_bytes).max().unwrap_or(0);
         let value = vec![b'v'; value_bytes_max as usize];
@@ -43,7 +52,11 @@ impl Batches {
                 let name = stream.keys.name(request.key);
                 match request.operation {
                     Operation::Write => {
-                        write_command(&mut bytes, &[b"SET", name, &value[..request.value_bytes as usize]])
+                        let value = &value[..request.value_bytes as usize];
+                        match written {
+                            Written::String => write_command(&mut bytes, &[b"SET", name, value]),
+                            Written::Hash => write_command(&mut bytes, &[b"HSET", name, b"field", value]),
+                        }
                     }
                     Operation::Delete => write_command(&mut bytes, &[b"DEL", name]),
                     _ => write_command(&mut bytes, &[b"GET", name]),

@@ -1,6 +1,7 @@
-//! A cache that is full: keys that it holds, and GETs that hit or SETs of keys that are new.
+//! A cache that is full: keys that it holds, and GETs that hit or SETs or HSETs of keys that are new.
 //!
-//! Values are of 1,000 bytes; of a large cache, eight million keys in 4.6 GB, 400. GETs draw uniformly, so that the
+//! Values are of 1,000 bytes; of a large cache, eight million keys in 4.6 GB, 400. Those of hashes, which have a field
+//! each, are between a tenth of that and nearly twice as large: sizes that are alike tell of one another. GETs draw uniformly, so that the
 //! server's own caches are no kinder than in use.
 
 use super::keys::{Assignment, KeyTable};
@@ -14,6 +15,8 @@ pub enum Command {
     Get,
     /// SETs of keys that aren't.
     Set,
+    /// HSETs of keys that aren't.
+    Hset,
 }
 
 /// How large a load is.
@@ -37,11 +40,16 @@ impl Size {
         let (n_warmup, n_requests) = match (command, depth) {
             (Command::Get, 1) => (150_000, 150_000),
             (Command::Get, _) => (1_000_000, 1_500_000),
-            (Command::Set, 1) => (100_000, 120_000),
-            (Command::Set, _) => (300_000, 300_000),
+            (Command::Set | Command::Hset, 1) => (100_000, 120_000),
+            (Command::Set | Command::Hset, _) => (300_000, 300_000),
         };
         Size { n_keys, value_bytes, n_warmup, n_requests }
     }
+}
+
+/// From a tenth of that up to 1.9 times that.
+fn hash_bytes(mean_bytes: u32, random: &mut Random) -> u32 {
+    mean_bytes / 10 + random.below(u64::from(mean_bytes) * 9 / 5) as u32
 }
 
 /// The keys that are there, as a stream without requests, and what is asked.
@@ -67,9 +75,14 @@ pub fn streams(command: Command, size: Size, seed: u64) -> (Stream, Stream) {
             let get = |_| Request::on(Operation::Read, random.below(size.n_keys as u64) as u32, 0);
             stream(held.keys.clone(), (0..n).map(get).collect(), size.n_warmup)
         }
-        Command::Set => {
-            let set = |key| Request::on(Operation::Write, key as u32, size.value_bytes);
-            stream(keys(size.n_keys..size.n_keys + n), (0..n).map(set).collect(), size.n_warmup)
+        Command::Set | Command::Hset => {
+            let mut random = Random::new(seed);
+            let mut value_bytes = || match command {
+                Command::Hset => hash_bytes(size.value_bytes, &mut random),
+                _ => size.value_bytes,
+            };
+            let requests = (0..n).map(|key| Request::on(Operation::Write, key as u32, value_bytes())).collect();
+            stream(keys(size.n_keys..size.n_keys + n), requests, size.n_warmup)
         }
     };
     (held, asked)
@@ -82,7 +95,7 @@ mod tests {
     #[test]
     fn gets_are_of_keys_that_are_there_and_sets_of_others() {
         let size = Size { n_keys: 100, value_bytes: 10, n_warmup: 50, n_requests: 150 };
-        for command in [Command::Get, Command::Set] {
+        for command in [Command::Get, Command::Set, Command::Hset] {
             let (held, asked) = streams(command, size, 1);
             let names: std::collections::HashSet<_> = (0..100).map(|key| held.keys.name(key).to_vec()).collect();
             let is_held = |request: &Request| names.contains(asked.keys.name(request.key));

@@ -117,11 +117,15 @@ fn each_is_heard_while_keys_go_and_the_main_thread_has_time() {
         };
         evict_until(&|| turns(server) == "each");
         let seen = || (info(server, "evictions"), info(server, "visited_keys"));
-        let before = seen();
-        evict_until(&|| seen().0 >= before.0 + EVICTIONS);
-        let now = seen();
-        let visited = (now.1 - before.1) / (now.0 - before.0);
-        assert!(visited > 6.5, "{visited} of 10, of which one is the newcomer");
+        // While another program has the core, slices run out of time, and fewer are looked at.
+        wait_for("as many to be looked at as is set", || {
+            let before = seen();
+            evict_until(&|| seen().0 >= before.0 + EVICTIONS);
+            let now = seen();
+            let visited = (now.1 - before.1) / (now.0 - before.0);
+            println!("{visited} of 10, of which one is the newcomer");
+            visited > 6.5
+        });
     });
 }
 

@@ -179,6 +179,16 @@ impl<B: Copy> AccessRing<B> {
         }
     }
 
+    /// A key came into being. Where the last access was of it, that was a write, and there was nothing to ask for before.
+    #[inline]
+    pub fn created(&mut self, key: impl FnOnce() -> KeyHash) {
+        if let Some(last) = self.pending.last_mut().filter(|last| last.kind == Kind::Accessed)
+            && last.key == key()
+        {
+            last.kind = Kind::Replaced;
+        }
+    }
+
     /// True where accesses wait.
     #[inline]
     pub fn are_waiting(&self) -> bool {
@@ -289,6 +299,26 @@ mod tests {
         accesses.note(&mut keys, key, Kind::Deleted);
         accesses.settle(&mut keys);
         assert_eq!(keys.get(key).map(|e| (e.n_requests, e.history())), Some((0, entry.history())));
+    }
+
+    /// A hash or a counter is written once by what makes it, and asked for by what changes it then.
+    #[test]
+    fn what_makes_a_key_asks_for_nothing() {
+        let (mut accesses, mut keys) = accessed();
+        let [made, changed, other] = [1, 2, 3].map(KeyHash::of_number);
+        let feature = |keys: &KeyTable, key| keys.get(key).unwrap().history().feature(0).to_string();
+        for key in [made, changed] {
+            accesses.note(&mut keys, key, Kind::Accessed);
+            accesses.created(|| if key == made { made } else { other });
+        }
+        accesses.settle(&mut keys);
+        accesses.created(|| changed);
+        assert_eq!([feature(&keys, made), feature(&keys, changed)], ["written once, group 0", "once, group 0"]);
+        for at in 0..8 {
+            accesses.note(&mut keys, if at == 7 { made } else { other }, Kind::Accessed);
+        }
+        accesses.settle(&mut keys);
+        assert_eq!(feature(&keys, made), "2 times, every 2^0 ticks");
     }
 
     /// A miss and its answer are one request.

@@ -17,7 +17,7 @@ pub mod expiry;
 pub mod fetches;
 pub mod frequent;
 pub mod key_table;
-mod log_linear;
+pub mod log_linear;
 #[cfg(test)]
 mod machines;
 pub mod model;

@@ -100,9 +100,12 @@ impl Key<'_> {
     /// `MEMORY USAGE` looks it up without any of what a look-up brings: nothing expires, so the value stays.
     ///
     /// `None` for a collection without elements, as the event of a new key finds it: Redis 7.0 takes a list for one
-    /// that has a first node, and dies.
+    /// that has a first node, and dies. Of a module's value no elements are known.
     pub fn memory_usage(&self, name: &[u8]) -> Option<i64> {
-        if self.kind() == Kind::Collection && self.length() == 0 {
+        if self.kind() == Kind::Collection
+            && self.length() == 0
+            && self.type_number() != raw::REDISMODULE_KEYTYPE_MODULE
+        {
             return None;
         }
         // SAFETY: the context is that of the callback that the key is open in; the call frees nothing.
@@ -123,8 +126,9 @@ impl Key<'_> {
         self.type_number() == raw::REDISMODULE_KEYTYPE_LIST
     }
 
+    /// Its type, as the server numbers them: 0 where there is none, below 8.
     #[inline]
-    fn type_number(&self) -> isize {
+    pub fn type_number(&self) -> isize {
         // SAFETY: the handle is open; a null one is of the empty type.
         unsafe { api!(RedisModule_KeyType(self.key)) as isize }
     }

@@ -55,6 +55,13 @@ const SEARCHED_ONE_IN: u32 = 128;
 /// Nobody asks the server how long a newcomer is idle before it is opened.
 const LONG_AGO_MS: u64 = 1 << 32;
 
+/// Under a volatile policy newcomers are victims where so many of the last have a time to live, which they get once
+/// they are there…
+const EXPIRING_MIN: f32 = 0.75;
+/// … by a mean in which the last weighs so much. Where fewer have, one in so many victims is tried as one.
+const EXPIRING_WEIGHT: f32 = 1.0 / 16.0;
+const TRIED_ONE_IN: u32 = 16;
+
 /// From this K on, of the four that are planned with, the oldest key is as good as the oldest of a sample.
 const NEARLY_LRU: usize = 8;
 
@@ -181,6 +188,8 @@ pub struct Evictor {
     thrift: Thrift,
     /// Victims until the next is searched for.
     searches_in: u32,
+    /// Under a volatile policy, the share of newcomers that expire.
+    expiring: f32,
     /// The ages of GDSF, under Tenure's own policy.
     pub ages: GreedyAges,
     /// Picks databases and newcomers.
@@ -201,6 +210,7 @@ impl Evictor {
             unread: unread::Queue::default(),
             thrift: Thrift::default(),
             searches_in: 0,
+            expiring: 1.0,
             ages: GreedyAges::new(age_step),
             random: Random::new(1),
             work,
@@ -216,6 +226,11 @@ impl Evictor {
     /// Forgets the shortlists: they were made under another policy.
     pub fn forget_victims(&mut self) {
         self.pools.clear();
+    }
+
+    /// True where most newcomers have a time to live.
+    pub fn most_expire(&self) -> bool {
+        self.expiring >= EXPIRING_MIN
     }
 
     /// True where another newcomer of the partition need not be looked at, for what was met lasts for a while.
@@ -401,7 +416,8 @@ impl Evictor {
         };
         // What is searched for keeps to know how old such victims are.
         self.searches_in = if self.searches_in == 0 { SEARCHED_ONE_IN } else { self.searches_in } - 1;
-        if self.searches_in == 0 {
+        let is_tried = !orders.volatile_only || self.most_expire() || self.searches_in.is_multiple_of(TRIED_ONE_IN);
+        if self.searches_in == 0 || !is_tried {
             return None;
         }
         let Evictor { unread, thrift, .. } = self;
@@ -460,17 +476,25 @@ impl Evictor {
             let has_expired = victim.sight.is_expired && server.db_size() < keys_before;
             return has_expired.then(|| expired(guides, &victim, hash, partition));
         }
-        if (victim.sight.idle > 0 && key.idle() < victim.sight.idle)
-            || (orders.volatile_only && key.expires_in_ms().is_none())
-        {
+        if victim.sight.idle > 0 && key.idle() < victim.sight.idle {
             return None;
+        }
+        if orders.volatile_only {
+            let expires = key.expires_in_ms().is_some();
+            if victim.found != Found::Met {
+                self.expiring += EXPIRING_WEIGHT * (f32::from(u8::from(expires)) - self.expiring);
+            }
+            if !expires {
+                return None;
+            }
         }
         let entry = guides.partitions.keys.entry(in_database(hash(), victim.db));
         if was_used(&orders.scoring, entry.as_ref(), &victim.sight) {
             return None;
         }
-        // Who wasn't accessed since takes what it took.
+        // Who wasn't accessed since takes what it took; nobody is asked about whom no search is for.
         let size_bytes = match victim.sight.size_bytes {
+            0 if victim.found == Found::Unsearched => guides.sizes.roughly(partition, &victim.name, hash, &key),
             0 => guides.sizes.of(partition, &victim.name, hash, &key),
             seen => seen,
         };

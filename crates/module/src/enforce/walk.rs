@@ -57,8 +57,17 @@ pub enum SizesOf {
     Account,
     /// Collections'.
     Collections,
+    /// Everybody's; a collection is asked about where the account needs it alone.
+    Known,
     /// Everybody's.
     All,
+}
+
+impl SizesOf {
+    /// Keys are ranked by them.
+    fn are_ranked(self) -> bool {
+        matches!(self, SizesOf::Known | SizesOf::All)
+    }
 }
 
 impl Guides<'_> {
@@ -71,27 +80,38 @@ impl Guides<'_> {
     /// while the server is asked for the value.
     #[inline]
     fn hash_of(&self, db: u16, name: &ScannedName) -> Option<KeyHash> {
-        let keys = self.partitions.keys.table.as_ref().filter(|_| self.sizes_of == SizesOf::All)?;
+        let keys = self.partitions.keys.table.as_ref().filter(|_| self.sizes_of.are_ranked())?;
         let hash = in_database(KeyHash::of(name.as_ref()), db);
         std::hint::black_box(keys.warm(hash));
         Some(hash)
     }
 
-    /// Whether the size of a key is looked at and counts. That fetches its value from memory; where all are alike, the
-    /// sizes of some are enough for ranking too.
+    /// The size of a key where it matters to anybody, and whether it counts for the means: what was asked for
+    /// collections' sake doesn't, as means are of all kinds alike, nor what nobody was asked about. To look at a size
+    /// fetches its value from memory; where all are alike, the sizes of some are enough for ranking too.
     #[inline]
-    fn wants_size(&mut self, partition: PartitionId) -> bool {
-        (self.sizes_of == SizesOf::All && self.sizes.vary(partition)) || self.usage.wants_size(partition)
+    fn size(&mut self, partition: PartitionId, name: &ScannedName, key: &Key) -> (Option<u32>, bool) {
+        // The hash only finds a remembered size; strings don't need it.
+        let hash = || KeyHash::of(name.as_ref());
+        let is_ranked = self.sizes_of.are_ranked() && self.sizes.vary(partition);
+        let is_collection = || key.kind() == Kind::Collection;
+        let is_guessed = is_ranked && self.sizes_of == SizesOf::Known && is_collection();
+        if (is_ranked && !is_guessed) || self.usage.wants_size(partition) {
+            (Some(self.sizes.of(partition, name, hash, key)), true)
+        } else if is_guessed {
+            (Some(self.sizes.roughly(partition, name, hash, key)), false)
+        } else {
+            let is_wanted = self.sizes_of == SizesOf::Collections && is_collection();
+            (is_wanted.then(|| self.sizes.of(partition, name, hash, key)), false)
+        }
     }
 
     /// As [`Guides::met`], of a partition that the database is as a whole.
     #[inline]
     fn tallied(&mut self, tally: &mut Tally, partition: PartitionId, name: &ScannedName, key: &Key) -> Option<u32> {
-        let is_counted = self.wants_size(partition);
-        let is_sized = is_counted || (self.sizes_of == SizesOf::Collections && key.kind() == Kind::Collection);
-        let size_bytes = is_sized.then(|| self.sizes.of(partition, name, || KeyHash::of(name.as_ref()), key));
+        let (size_bytes, counts) = self.size(partition, name, key);
         tally.keys += 1;
-        if let Some(size_bytes) = size_bytes.filter(|_| is_counted) {
+        if let Some(size_bytes) = size_bytes.filter(|_| counts) {
             tally.sized += 1;
             tally.bytes += u64::from(size_bytes);
             tally.apart_bytes += self.sizes.apart_bytes(partition, size_bytes);
@@ -111,13 +131,8 @@ impl Guides<'_> {
     /// The walk met a key: it counts, and where its size matters to anybody it is looked at. Its size.
     #[inline]
     fn met(&mut self, db: u16, partition: PartitionId, name: &ScannedName, key: &Key) -> Option<u32> {
-        let is_counted = self.wants_size(partition);
-        let is_sized = is_counted || (self.sizes_of == SizesOf::Collections && key.kind() == Kind::Collection);
-        // The hash only finds a remembered size; strings don't need it.
-        let hash = || KeyHash::of(name.as_ref());
-        let size_bytes = is_sized.then(|| self.sizes.of(partition, name, hash, key));
-        // Means are of all kinds alike: what was asked for collections' sake doesn't count.
-        let counted_bytes = size_bytes.filter(|_| is_counted);
+        let (size_bytes, counts) = self.size(partition, name, key);
+        let counted_bytes = size_bytes.filter(|_| counts);
         if let Some(size_bytes) = counted_bytes {
             self.sizes.met(partition, size_bytes);
         }

@@ -1,18 +1,18 @@
 //! What the server has said that collections and large strings take: the size cache of pRedis (Pan et al., SoCC'19,
-//! sec. 5), here with 12 bytes an entry.
+//! sec. 5), here with 4 bytes an entry.
 //!
-//! Until there are twice or half as many elements, the size goes with their number. Some are asked for again each tick,
-//! as many as have shown that to be wrong. A key has one slot. There are twice as many of them a tick later where keys
-//! push each other out. Memory: nothing before the first, then 12 to 768 KiB, and no more than a 64th of the server's
-//! limit, but for the least.
+//! Within an octave of elements the size goes with their number. Some are asked for again each tick, as many as have
+//! shown that to be wrong. A key has one slot. There are twice as many of them a tick later where keys push each other
+//! out. Memory: nothing before the first, then 4 KiB to 1 MiB, and no more than a 512th of the server's limit, but for
+//! the least.
 
 use tenure_core::units::KeyHash;
 
 /// Slots at first, and at the most.
 const SLOTS_MIN: usize = 1 << 10;
-const SLOTS_MAX: usize = 1 << 16;
+const SLOTS_MAX: usize = 1 << 18;
 /// All slots together may take this share of the server's limit.
-const LIMIT_SHARE: u64 = 64;
+const LIMIT_SHARE: u64 = 512;
 /// There are to be more slots where more than one in so many looks pushes another key out…
 const PUSHED_OUT_SHARE: usize = 8;
 /// … of so many looks in a tick, at the least.
@@ -23,22 +23,44 @@ const REFRESHED_MAX: u32 = 16;
 /// A remembered size is wrong from this share of itself on.
 const WRONG_FROM: u32 = 32;
 
-#[derive(Clone, Copy, Default)]
-struct Remembered {
-    fingerprint: u32,
-    elements: u32,
-    /// 0 = nothing is remembered.
-    size_bytes: u32,
-}
+/// A size in four bytes: the key's fingerprint, the octave of its elements, and bytes for each of them as a float with an
+/// exponent of five bits and a mantissa of eleven. All zero: nothing is remembered.
+#[derive(Clone, Copy, Default, PartialEq)]
+struct Remembered(u32);
 
 impl Remembered {
-    /// What it takes with so many elements, each as large as before: within a factor of two that comes close. `None`
-    /// beyond, and where nothing is remembered.
-    fn expected_bytes(&self, elements: u32) -> Option<u32> {
-        let is_near = self.elements / 2 <= elements && elements <= self.elements.saturating_mul(2);
-        (self.size_bytes > 0 && is_near).then(|| {
-            let bytes = u64::from(self.size_bytes) * u64::from(elements) / u64::from(self.elements.max(1));
-            bytes.clamp(1, u64::from(u32::MAX)) as u32
+    const OCTAVE_BITS: u32 = 5;
+    /// Of the bits of an `f32` from 1 up to 2^32 those from here on are kept.
+    const FLOAT_SHIFT: u32 = f32::MANTISSA_DIGITS - 1 - 11;
+    const ONE: u32 = 1.0_f32.to_bits() >> Self::FLOAT_SHIFT;
+
+    fn new(hash: KeyHash, elements: u32, size_bytes: u32) -> Self {
+        let each = (size_bytes as f32 / elements.max(1) as f32).max(1.0);
+        let rounded = (each.to_bits() + (1 << (Self::FLOAT_SHIFT - 1))) >> Self::FLOAT_SHIFT;
+        Remembered(Self::of_key(hash, elements) | (rounded - Self::ONE).min(u16::MAX.into()))
+    }
+
+    /// What it has in the upper half if it is of that key with so many elements, within their octave.
+    fn of_key(hash: KeyHash, elements: u32) -> u32 {
+        let fingerprint = (hash.0 >> 32) as u32 >> (16 + Self::OCTAVE_BITS);
+        (fingerprint << Self::OCTAVE_BITS | elements.max(1).ilog2()) << 16
+    }
+
+    fn is_some(self) -> bool {
+        self != Remembered::default()
+    }
+
+    fn is_of(self, hash: KeyHash) -> bool {
+        self.is_some() && (self.0 ^ Self::of_key(hash, 1)) >> (16 + Self::OCTAVE_BITS) == 0
+    }
+
+    /// What it takes with so many elements, each as large as before: within their octave that comes close. `None`
+    /// beyond, and of another key.
+    fn expected_bytes(self, hash: KeyHash, elements: u32) -> Option<u32> {
+        let is_it = self.is_some() && self.0 >> 16 == Self::of_key(hash, elements) >> 16;
+        is_it.then(|| {
+            let each = f32::from_bits((Self::ONE + (self.0 & u32::from(u16::MAX))) << Self::FLOAT_SHIFT);
+            (f64::from(each) * f64::from(elements.max(1))).round() as u32
         })
     }
 }
@@ -71,25 +93,30 @@ impl AskedSizes {
     }
 
     /// What the key takes, in bytes, that has so many elements or bytes now: as remembered, or as `ask` says.
-    pub fn of(&mut self, hash: KeyHash, elements: u32, ask: impl FnOnce() -> u32) -> u32 {
+    pub fn of(&mut self, hash: KeyHash, elements: u32, ask: impl FnOnce() -> Option<u32>) -> Option<u32> {
         if self.slots.is_empty() {
             self.slots = vec![Remembered::default(); SLOTS_MIN];
         }
-        self.looks += 1;
-        let fingerprint = (hash.0 >> 32) as u32;
         let slot = hash.0 as usize & (self.slots.len() - 1);
         let held = self.slots[slot];
-        let is_it = held.fingerprint == fingerprint;
-        let expected = if is_it { held.expected_bytes(elements) } else { None };
-        if let Some(expected) = expected.filter(|_| self.asks_left == 0) {
+        let expected = held.expected_bytes(hash, elements);
+        if expected.is_some() && self.asks_left == 0 {
+            self.looks += 1;
             return expected;
         }
         self.asks_left = self.asks_left.saturating_sub(u32::from(expected.is_some()));
-        self.pushed_out += usize::from(!is_it && held.size_bytes > 0);
-        let size_bytes = ask();
+        let size_bytes = ask()?;
+        self.looks += 1;
+        self.pushed_out += usize::from(held.is_some() && !held.is_of(hash));
         self.was_wrong |= expected.is_some_and(|bytes| bytes.abs_diff(size_bytes) > size_bytes / WRONG_FROM);
-        self.slots[slot] = Remembered { fingerprint, elements, size_bytes };
-        size_bytes
+        self.slots[slot] = Remembered::new(hash, elements, size_bytes);
+        Some(size_bytes)
+    }
+
+    /// What is remembered of the key, in bytes.
+    pub fn remembered(&self, hash: KeyHash, elements: u32) -> Option<u32> {
+        let slot = hash.0 as usize & self.slots.len().checked_sub(1)?;
+        self.slots[slot].expected_bytes(hash, elements)
     }
 
     /// Ten times a second: the next that are met are asked about though they are remembered, since elements may have
@@ -117,13 +144,28 @@ mod tests {
 
     #[test]
     fn a_collection_that_has_grown_is_as_large_as_its_elements() {
-        let remembered = Remembered { fingerprint: 1, elements: 100, size_bytes: 1000 };
+        let (key, other) = (KeyHash(0xab << 56), KeyHash(0xac << 56));
+        let remembered = Remembered::new(key, 100, 1000);
         let expected =
-            [(49, None), (50, Some(500)), (100, Some(1000)), (101, Some(1010)), (200, Some(2000)), (201, None)];
+            [(63, None), (64, Some(640)), (100, Some(1000)), (101, Some(1010)), (127, Some(1270)), (128, None)];
         for (elements, bytes) in expected {
-            assert_eq!(remembered.expected_bytes(elements), bytes, "{elements}");
+            assert_eq!(remembered.expected_bytes(key, elements), bytes, "{elements}");
         }
-        assert_eq!(Remembered::default().expected_bytes(0), None);
+        assert_eq!(remembered.expected_bytes(other, 100), None);
+        assert!(remembered.is_of(key) && !remembered.is_of(other));
+        assert_eq!(Remembered::default().expected_bytes(KeyHash(0), 0), None);
+    }
+
+    /// All sizes are told within a 2048th, and the largest and the least are.
+    #[test]
+    fn four_bytes_tell_a_size_well_enough() {
+        let key = KeyHash(u64::MAX);
+        for (elements, size_bytes) in
+            [(0, 57), (1, u32::MAX), (1, 1), (u32::MAX, u32::MAX), (7, 1_234_567), (300, 4_001)]
+        {
+            let told = Remembered::new(key, elements, size_bytes).expected_bytes(key, elements).unwrap();
+            assert!(told.abs_diff(size_bytes) <= size_bytes / 2048, "{told} for {size_bytes}");
+        }
     }
 
     #[test]
@@ -143,20 +185,22 @@ mod tests {
     /// round, and slots.
     fn rounds(keys: u64, limit_bytes: u64) -> (usize, usize) {
         let mut sizes = AskedSizes::new();
-        let mut asked = 0;
+        let (mut asked, mut wrong) = (0, 0);
         for _ in 0..20 {
             asked = 0;
             for key in 0..keys {
                 let bytes = 100 + key as u32;
                 let ask = || {
                     asked += 1;
-                    bytes
+                    Some(bytes)
                 };
-                assert_eq!(sizes.of(KeyHash::of_number(key), 10, ask), bytes);
+                let told = sizes.of(KeyHash::of_number(key), 10, ask).unwrap();
+                wrong += u64::from(told.abs_diff(bytes) > bytes / 2048 + 1);
             }
             sizes.tick(limit_bytes);
             sizes.asks_left = 0;
         }
+        assert!(wrong < keys * 20 / 1000 + 1, "{wrong} have another's");
         (asked, sizes.slots.len())
     }
 
@@ -168,7 +212,7 @@ mod tests {
         let (asked, slots) = rounds(10_000, 0);
         assert!(asked < 10_000 / 4 && slots > 10_000 && slots <= SLOTS_MAX, "{asked} with {slots} slots");
         assert_eq!(rounds(1_000_000, 0).1, SLOTS_MAX);
-        assert_eq!(rounds(10_000, 8 << 20).1, 8 << 10, "96 KiB of 128");
+        assert_eq!(rounds(10_000, 16 << 20).1, 8 << 10, "32 KiB");
         assert_eq!(rounds(10_000, 1 << 10).1, SLOTS_MIN);
     }
 }

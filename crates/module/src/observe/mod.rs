@@ -33,6 +33,7 @@ pub mod slots;
 pub mod slow_collections;
 pub mod tenants;
 pub mod turns;
+mod usual_sizes;
 
 use std::sync::Arc;
 
@@ -445,6 +446,7 @@ impl Observer {
         self.is_busy = true;
         self.clients.met(db);
         self.partitions.created(db, key, self.clients.user());
+        self.partitions.keys.accesses.created(|| in_database(KeyHash::of(key), db));
         if self.coverage.watched() != Watched::All {
             let hash = in_database(KeyHash::of(key), db);
             let waited = self.misses.table.any_waiting().then(|| self.misses.answered(hash, now_us));

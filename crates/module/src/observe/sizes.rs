@@ -2,12 +2,14 @@
 //!
 //! A string's length is known exactly and at once and rounded as jemalloc does; what else a key takes (headers, the
 //! entry in the dictionary) is learned per partition from the server's own `MEMORY USAGE` on a few keys. A collection
-//! or a large string is asked about with `MEMORY USAGE … SAMPLES 64`, which is bounded and up to 64 elements exact. The
-//! answer is remembered (`asked_sizes.rs`): each question is a line in the server's `MONITOR`, so there are few.
+//! or a large string is asked about with `MEMORY USAGE … SAMPLES 64`, which is bounded and up to 64 elements exact. Each
+//! question is a call, and a line in the server's `MONITOR`. So there are none where all are alike (`usual_sizes.rs`),
+//! and else the answer is remembered (`asked_sizes.rs`).
 
 use tenure_core::units::{KeyHash, PARTITIONS_MAX, PartitionId};
 
 use super::asked_sizes::AskedSizes;
+use super::usual_sizes::{Shape, UsualSizes};
 use crate::ffi::server::{Key, Kind, Server};
 
 /// How far back the mean of sizes looks, in keys.
@@ -25,7 +27,7 @@ const UNMET_BELOW: f64 = 64.0;
 /// A string from here on may lie in the buffer that it was received in, up to a tenth larger than itself.
 pub const LARGE_BYTES: usize = 32 << 10;
 /// Sizes that are apart from their mean by less than this share of it, on average, are taken for the mean.
-const ALIKE_BELOW: f64 = 1.0 / 32.0;
+pub(super) const ALIKE_BELOW: f64 = 1.0 / 32.0;
 /// A key's overhead until one was measured, in bytes.
 const OVERHEAD_GUESS_BYTES: f64 = 64.0;
 
@@ -46,7 +48,11 @@ impl Mean {
 
 /// Sizes of keys, and the mean size by partition.
 pub struct Sizes {
+    /// Of collections and large strings, without their names.
     asked: AskedSizes,
+    usual: UsualSizes,
+    /// By partition, how much more or less than usual they take that were asked about, as a factor.
+    than_usual: Vec<Mean>,
     overhead: Vec<Mean>,
     /// How many keys the partition had when they were measured.
     measured_among: Vec<u64>,
@@ -61,6 +67,8 @@ impl Sizes {
         let none = vec![Mean::default(); PARTITIONS_MAX];
         Sizes {
             asked: AskedSizes::new(),
+            usual: UsualSizes::default(),
+            than_usual: none.clone(),
             overhead: none.clone(),
             measured_among: vec![0; PARTITIONS_MAX],
             mean: none.clone(),
@@ -75,7 +83,7 @@ impl Sizes {
 
     /// Forgets what was learned of partitions that are no more.
     pub fn forget_partitions(&mut self) {
-        for means in [&mut self.overhead, &mut self.mean, &mut self.apart] {
+        for means in [&mut self.overhead, &mut self.mean, &mut self.apart, &mut self.than_usual] {
             means.fill(Mean::default());
         }
         self.measured_among.fill(0);
@@ -83,14 +91,14 @@ impl Sizes {
 
     /// Forgets what was learned of one.
     pub fn forget(&mut self, partition: PartitionId) {
-        for means in [&mut self.overhead, &mut self.mean, &mut self.apart] {
+        for means in [&mut self.overhead, &mut self.mean, &mut self.apart, &mut self.than_usual] {
             means[partition.index()] = Mean::default();
         }
         self.measured_among[partition.index()] = 0;
     }
 
-    /// What `key` of that name takes, in bytes. About 10 ns for a string; a collection that isn't remembered costs a
-    /// call.
+    /// What `key` of that name takes, in bytes. About 10 ns for a string; a collection costs a call where such differ
+    /// and it isn't remembered. One that has no elements yet is as the mean of its partition.
     pub fn of(
         &mut self,
         partition: PartitionId,
@@ -99,14 +107,50 @@ impl Sizes {
         key: &Key,
     ) -> u32 {
         let name = name.as_ref();
+        let known = self.known(partition, name, key).or_else(|| {
+            let (shape, Sizes { asked, usual, than_usual, .. }) = (shape_of(key), &mut *self);
+            let ask = || {
+                let size_bytes = saturate(key.memory_usage(name)? as f64).saturating_sub(named_bytes(name));
+                if let Some(mean_bytes) = usual.mean_bytes(shape) {
+                    than_usual[partition.index()].add(1.0, f64::from(size_bytes) / f64::from(mean_bytes), MEAN_OVER);
+                }
+                usual.learn(shape, size_bytes);
+                Some(size_bytes)
+            };
+            asked.of(hash(), shape.elements, ask).map(|size_bytes| size_bytes.saturating_add(named_bytes(name)))
+        });
+        known.unwrap_or_else(|| self.mean_bytes(partition))
+    }
+
+    /// The same without a call. One that would have to be asked about takes as much as others of its type with about as
+    /// many elements, by how much its partition's differ from those.
+    pub fn roughly(
+        &mut self,
+        partition: PartitionId,
+        name: &impl AsRef<[u8]>,
+        hash: impl FnOnce() -> KeyHash,
+        key: &Key,
+    ) -> u32 {
+        let name = name.as_ref();
+        let known = self.known(partition, name, key).or_else(|| {
+            let (shape, than_usual) = (shape_of(key), self.than_usual[partition.index()]);
+            let mean_bytes = || self.usual.mean_bytes(shape).filter(|_| than_usual.n > 0.0);
+            let guess = || Some(saturate(f64::from(mean_bytes()?) * than_usual.value));
+            let size_bytes = self.asked.remembered(hash(), shape.elements).or_else(guess)?;
+            Some(size_bytes.saturating_add(named_bytes(name)))
+        });
+        known.unwrap_or_else(|| self.mean_bytes(partition))
+    }
+
+    /// What needn't be asked for.
+    fn known(&mut self, partition: PartitionId, name: &[u8], key: &Key) -> Option<u32> {
         let length = key.length();
         if length < LARGE_BYTES && key.kind() == Kind::String {
-            return (string_bytes(name.len(), length) as u32).saturating_add(self.overhead_bytes(partition)).max(1);
+            let bytes = (string_bytes(name.len(), length) as u32).saturating_add(self.overhead_bytes(partition));
+            return Some(bytes.max(1));
         }
-        let elements = length.min(u32::MAX as usize) as u32;
-        self.asked.of(hash(), elements, || {
-            saturate(key.memory_usage(name).map_or(name.len() as f64 + OVERHEAD_GUESS_BYTES, |bytes| bytes as f64))
-        })
+        let size_bytes = self.usual.alike_bytes(shape_of(key))?;
+        Some(size_bytes.saturating_add(named_bytes(name)))
     }
 
     /// Learns the overhead of a string from the server's own word. Costs a call: for a few keys now and then.
@@ -177,11 +221,21 @@ impl Sizes {
     }
 }
 
+fn shape_of(key: &Key) -> Shape {
+    Shape { type_number: key.type_number() as usize, elements: key.length().min(u32::MAX as usize) as u32 }
+}
+
+/// What a collection's size has its name in it for, in bytes.
+fn named_bytes(name: &[u8]) -> u32 {
+    size_class(name.len() + AROUND) as u32
+}
+
+/// Around a string: a header of 1 to 9 bytes and a closing zero, as it is for most lengths.
+const AROUND: usize = 4;
+
 /// A string and its name as the allocator rounds them, less what every key has alike.
 #[inline]
 fn string_bytes(name_len: usize, length: usize) -> usize {
-    /// A header of 1 to 9 bytes and a closing zero, as it is for most lengths.
-    const AROUND: usize = 4;
     size_class(name_len + AROUND) + size_class(length + AROUND)
 }
 

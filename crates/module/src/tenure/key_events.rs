@@ -146,6 +146,9 @@ impl Tenure {
 
     /// A newcomer that is worth less than what was met goes before it. It was met without a search, too.
     fn offer_new_key(&mut self, server: &mut Server, (db, partition): (u16, PartitionId), name: &ScannedName) {
+        if self.volatile_only() && !self.evictor.most_expire() {
+            return;
+        }
         // More come in a turn than go by Tenure's doing.
         if self.pressure.load.runs_out() && self.evictor.has_met_enough(partition) {
             return;

@@ -151,7 +151,12 @@ impl Tenure {
             now_us,
         };
         let by_size = self.settings.policy == Policy::Density || rival.is_some_and(Rival::goes_by_size);
-        let sizes_of = if by_size { SizesOf::All } else { SizesOf::Account };
+        // A question takes as long as to look at five keys.
+        let sizes_of = match (by_size, thrifty) {
+            (false, _) => SizesOf::Account,
+            (true, None) => SizesOf::All,
+            (true, Some(_)) => SizesOf::Known,
+        };
         let mut guides = Guides { partitions, sizes, usage: &mut self.usage, sizes_of };
         let visited = self.walk.visited;
         let (evictor, walk) = (&mut self.evictor, &mut self.walk);

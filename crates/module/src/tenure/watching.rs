@@ -242,11 +242,11 @@ impl Tenure {
         self.pressure.has_maximum || self.pressure.room.is_short_within(SOON_US)
     }
 
-    /// True where keys may go without a search: there is no time for one, and any key may go. A burst shows by slices
-    /// that run out of time before the main thread's share of it does.
+    /// True where keys may go without a search: there is no time for one. A burst shows by slices that run out of time
+    /// before the main thread's share of it does.
     pub(super) fn is_thrifty(&self) -> bool {
         let has_no_time = self.is_busy() || self.pressure.load.runs_out();
-        self.settings.policy == Policy::Density && has_no_time && !self.volatile_only()
+        self.settings.policy == Policy::Density && has_no_time
     }
 
     /// True where only keys that expire may go.

@@ -497,6 +497,45 @@ fn write_new_keys(connection: &mut Connection, n: &mut u64) {
     writes.exec(connection).unwrap();
 }
 
+/// Under a volatile policy, too, and no key without a time to live: neither those that were there, nor where half of
+/// those that come have none.
+#[test]
+fn newcomers_that_expire_go_without_a_search() {
+    let options = options().set("tenure.watch-busy-percent", 0).set("maxmemory-policy", "volatile-lru");
+    on_oldest_and_newest(&options, |server| {
+        let (mut connection, mut n, value) = (server.connection().unwrap(), 0, "v".repeat(1000));
+        send::<()>(&mut connection, "DEBUG POPULATE 3000 old 1000");
+        limit_memory(server, 12 * MB);
+        let mut write_some = |lasting: &[String]| {
+            let mut writes = redis::pipe();
+            for _ in 0..500 {
+                n += 1;
+                writes.cmd("SET").arg(format!("short:{n}")).arg(&value).arg("EX").arg(1000).ignore();
+            }
+            lasting.iter().for_each(|name| _ = writes.cmd("SET").arg(name).arg(&value).ignore());
+            writes.exec(&mut connection).unwrap();
+            if !lasting.is_empty() {
+                let there: usize = redis::cmd("EXISTS").arg(lasting).query(&mut connection).unwrap();
+                assert_eq!(there, lasting.len());
+                redis::cmd("DEL").arg(lasting).exec(&mut connection).unwrap();
+            }
+        };
+        wait_for("keys to go without a search", || {
+            write_some(&[]);
+            info(server, "evictions_unsearched") > 5000.0
+        });
+        let (before, lasting) =
+            (info(server, "evictions"), (0..500).map(|i| format!("lasting:{i}")).collect::<Vec<_>>());
+        wait_for("keys to go where half of those that come may not", || {
+            write_some(&lasting);
+            info(server, "evictions") > before + 10_000.0
+        });
+        check_by_tenure(server);
+        let there: u64 = (0..3000).map(|i| send::<u64>(&mut connection, &format!("EXISTS old:{i}"))).sum();
+        assert_eq!(there, 3000);
+    });
+}
+
 /// A burst leaves no time for searches before the main thread counts as busy: 100 percent, which is never reached.
 #[test]
 fn who_is_never_read_goes_without_a_search_where_slices_run_out_of_time() {

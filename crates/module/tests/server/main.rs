@@ -9,6 +9,7 @@ mod auto_tenants;
 mod checked_reads;
 mod classes;
 mod cluster;
+mod collections;
 mod commands;
 mod config;
 mod density;

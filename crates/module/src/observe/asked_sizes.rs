@@ -3,7 +3,7 @@
 //!
 //! Within an octave of elements the size goes with their number. Some are asked for again each tick, as many as have
 //! shown that to be wrong. A key has one slot. There are twice as many of them a tick later where keys push each other
-//! out. Memory: nothing before the first, then 4 KiB to 1 MiB, and no more than a 512th of the server's limit, but for
+//! out. Memory: nothing before the first, then 4 KiB to 1 MiB, and no more than a 1024th of the server's limit, but for
 //! the least.
 
 use tenure_core::units::KeyHash;
@@ -12,7 +12,7 @@ use tenure_core::units::KeyHash;
 const SLOTS_MIN: usize = 1 << 10;
 const SLOTS_MAX: usize = 1 << 18;
 /// All slots together may take this share of the server's limit.
-const LIMIT_SHARE: u64 = 512;
+const LIMIT_SHARE: u64 = 1024;
 /// There are to be more slots where more than one in so many looks pushes another key out…
 const PUSHED_OUT_SHARE: usize = 8;
 /// … of so many looks in a tick, at the least.
@@ -212,7 +212,7 @@ mod tests {
         let (asked, slots) = rounds(10_000, 0);
         assert!(asked < 10_000 / 4 && slots > 10_000 && slots <= SLOTS_MAX, "{asked} with {slots} slots");
         assert_eq!(rounds(1_000_000, 0).1, SLOTS_MAX);
-        assert_eq!(rounds(10_000, 16 << 20).1, 8 << 10, "32 KiB");
+        assert_eq!(rounds(10_000, 32 << 20).1, 8 << 10, "32 KiB");
         assert_eq!(rounds(10_000, 1 << 10).1, SLOTS_MIN);
     }
 }

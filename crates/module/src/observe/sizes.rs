@@ -109,7 +109,9 @@ impl Sizes {
         let name = name.as_ref();
         let known = self.known(partition, name, key).or_else(|| {
             let (shape, Sizes { asked, usual, than_usual, .. }) = (shape_of(key), &mut *self);
-            let ask = || {
+            // Then one alone is of no use to remember.
+            let are_alike = usual.are_alike(shape);
+            let mut ask = || {
                 let size_bytes = saturate(key.memory_usage(name)? as f64).saturating_sub(named_bytes(name));
                 if let Some(mean_bytes) = usual.mean_bytes(shape) {
                     than_usual[partition.index()].add(1.0, f64::from(size_bytes) / f64::from(mean_bytes), MEAN_OVER);
@@ -117,7 +119,8 @@ impl Sizes {
                 usual.learn(shape, size_bytes);
                 Some(size_bytes)
             };
-            asked.of(hash(), shape.elements, ask).map(|size_bytes| size_bytes.saturating_add(named_bytes(name)))
+            let size_bytes = if are_alike { ask() } else { asked.of(hash(), shape.elements, ask) };
+            Some(size_bytes?.saturating_add(named_bytes(name)))
         });
         known.unwrap_or_else(|| self.mean_bytes(partition))
     }

@@ -94,6 +94,11 @@ impl UsualSizes {
         Some(usual.expected_bytes(shape.elements) as u32)
     }
 
+    /// True where one tells of the others.
+    pub fn are_alike(&self, shape: Shape) -> bool {
+        self.usual.get(shape.place()).is_some_and(Usual::are_alike)
+    }
+
     /// What it takes in the mean, whether they are alike or not; `None` where nobody was asked about.
     pub fn mean_bytes(&self, shape: Shape) -> Option<f32> {
         let usual = self.usual.get(shape.place()).filter(|usual| usual.asked > 0)?;

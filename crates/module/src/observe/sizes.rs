@@ -112,7 +112,7 @@ impl Sizes {
             // Then one alone is of no use to remember.
             let are_alike = usual.are_alike(shape);
             let mut ask = || {
-                let size_bytes = saturate(key.memory_usage(name)? as f64).saturating_sub(named_bytes(name));
+                let size_bytes = saturate(key.memory_usage(name)? as f64 - f64::from(named_bytes(name)));
                 if let Some(mean_bytes) = usual.mean_bytes(shape) {
                     than_usual[partition.index()].add(1.0, f64::from(size_bytes) / f64::from(mean_bytes), MEAN_OVER);
                 }

@@ -1,11 +1,11 @@
 //! What the module costs where a cache really runs: full. A row for each load, in pairs of stock and module.
 //!
-//! GETs hit a cache that is 90 % full, where the module watches and nothing has to go. SETs and HSETs are of new keys at
-//! the limit, so each evicts one; whoever evicts, the server or the module, the figures say. Both servers of a row are
-//! there at once, each full, and take turns of a tenth of a second: so a pair is measured before the machine has
+//! GETs hit a cache that is 90 % full, where the module watches and nothing has to go. SETs and HSETs are of new keys
+//! at the limit, so each evicts one; whoever evicts, the server or the module, the figures say. Both servers of a row
+//! are there at once, each full, and take turns of a tenth of a second: so a pair is measured before the machine has
 //! changed its speed. Who has no turn stands still. Its module would take that for an idle main thread, so it is told
-//! to call one busy from `BUSY_PERCENT` on, as under this load it is. While one is measured, a PING each millisecond
-//! on a connection of its own shows how long its turns take. What the figures mean:
+//! to call one busy from `BUSY_PERCENT` on, as under this load it is. While one is measured, a PING each millisecond on
+//! a connection of its own shows how long its turns take. What the figures mean:
 //! [`full_load`](crate::full_load).
 
 use std::fmt;
@@ -75,7 +75,8 @@ impl FromStr for Load {
         match (command, depth.parse()) {
             (Some(command), Ok(depth @ 1..=1000)) => Ok(Load { command, depth, is_large }),
             _ => bail!(
-                "'{text}' is none of get-DEPTH, set-DEPTH, hset-DEPTH, or large- and one of these, with 1 to 1000 at once"
+                "'{text}' is none of get-DEPTH, set-DEPTH, hset-DEPTH, nor large- and one of these, with 1 to 1000 at \
+                 once"
             ),
         }
     }

@@ -119,7 +119,8 @@ impl<'a> FullLoad<'a> {
         FullLoad::of(stream, parts, (depth, Written::String), n_connections)
     }
 
-    /// The same with other requests before the measurement, and in it: their places in the stream; and what writes make.
+    /// The same with other requests before the measurement, and in it: their places in the stream. And with what
+    /// writes make.
     ///
     /// # Errors
     /// As [`FullLoad::new`].

@@ -179,7 +179,8 @@ impl<B: Copy> AccessRing<B> {
         }
     }
 
-    /// A key came into being. Where the last access was of it, that was a write, and there was nothing to ask for before.
+    /// A key came into being. Where the last access was of it, that was a write, and there was nothing to ask for
+    /// before.
     #[inline]
     pub fn created(&mut self, key: impl FnOnce() -> KeyHash) {
         if let Some(last) = self.pending.last_mut().filter(|last| last.kind == Kind::Accessed)

@@ -1,8 +1,8 @@
 //! A cache that is full: keys that it holds, and GETs that hit or SETs or HSETs of keys that are new.
 //!
 //! Values are of 1,000 bytes; of a large cache, eight million keys in 4.6 GB, 400. Those of hashes, which have a field
-//! each, are between a tenth of that and nearly twice as large: sizes that are alike tell of one another. GETs draw uniformly, so that the
-//! server's own caches are no kinder than in use.
+//! each, are between a tenth of that and nearly twice as large: sizes that are alike tell of one another. GETs draw
+//! uniformly, so that the server's own caches are no kinder than in use.
 
 use super::keys::{Assignment, KeyTable};
 use super::zipfian::Random;

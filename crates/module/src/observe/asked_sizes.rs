@@ -23,8 +23,8 @@ const REFRESHED_MAX: u32 = 16;
 /// A remembered size is wrong from this share of itself on.
 const WRONG_FROM: u32 = 32;
 
-/// A size in four bytes: the key's fingerprint, the octave of its elements, and bytes for each of them as a float with an
-/// exponent of five bits and a mantissa of eleven. All zero: nothing is remembered.
+/// A size in four bytes: the key's fingerprint, the octave of its elements, and bytes for each of them as a float with
+/// an exponent of five bits and a mantissa of eleven. All zero: nothing is remembered.
 #[derive(Clone, Copy, Default, PartialEq)]
 struct Remembered(u32);
 

@@ -2,9 +2,9 @@
 //!
 //! A string's length is known exactly and at once and rounded as jemalloc does; what else a key takes (headers, the
 //! entry in the dictionary) is learned per partition from the server's own `MEMORY USAGE` on a few keys. A collection
-//! or a large string is asked about with `MEMORY USAGE … SAMPLES 64`, which is bounded and up to 64 elements exact. Each
-//! question is a call, and a line in the server's `MONITOR`. So there are none where all are alike (`usual_sizes.rs`),
-//! and else the answer is remembered (`asked_sizes.rs`).
+//! or a large string is asked about with `MEMORY USAGE … SAMPLES 64`, which is bounded and up to 64 elements exact.
+//! Each question is a call, and a line in the server's `MONITOR`. So there are none where all are alike
+//! (`usual_sizes.rs`), and else the answer is remembered (`asked_sizes.rs`).
 
 use tenure_core::units::{KeyHash, PARTITIONS_MAX, PartitionId};
 

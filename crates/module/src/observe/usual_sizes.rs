@@ -1,5 +1,5 @@
 //! What collections and large strings of one type with about as many elements usually take. Where those that were
-//! asked about are alike no others are: each question is a call of the server's, of some 9,000 instructions.
+//! asked about are alike no others are: each question is a call of the server's, of some 8,000 instructions.
 //!
 //! Alike are a type's values of a quarter of an octave of elements if they differ from what is expected by less than a
 //! 32nd on average: so no more than a 32nd of their memory is told wrong. One in 256 is asked about still. Memory:

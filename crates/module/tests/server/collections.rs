@@ -69,6 +69,38 @@ fn of_hashes_that_are_alike_few_are_asked_about() {
     });
 }
 
+/// Hashes that differ, of which none is ever read: there is no time to ask about each, or to search for it. That one was
+/// made by a command that changes what is there doesn't count as a read, whether that command was watched or not.
+#[test]
+fn on_a_busy_main_thread_hashes_that_differ_go_without_questions_and_searches() {
+    let options = with_module().set("maxmemory-policy", "allkeys-lru").set("tenure.watch-busy-percent", 0);
+    on_oldest_and_newest(&options, |server| {
+        limit_memory(server, 12 << 20);
+        let (mut connection, mut n) = (server.connection().unwrap(), 0);
+        let mut write_until = |keys: f64| {
+            wait_for("hashes to go", || {
+                let mut writes = redis::pipe();
+                (n..n + 500).for_each(|i| {
+                    let value = vec![b'v'; 20 + size_of_key(i) % 400];
+                    writes.cmd("HSET").arg(format!("hash:{i}")).arg("field").arg(value).ignore();
+                });
+                n += 500;
+                writes.exec(&mut connection).unwrap();
+                evicted(server) >= keys
+            });
+        };
+        let unsearched = || info(server, "evictions_unsearched");
+        wait_for("most to go without a search", || {
+            let (asked_before, unsearched_before, before) = (asked(server), unsearched(), evicted(server));
+            write_until(before + 20_000.0);
+            let evicted = evicted(server) - before;
+            let (asked, unsearched) = (asked(server) - asked_before, unsearched() - unsearched_before);
+            println!("{asked} questions for {evicted} hashes that went, {unsearched} without a search");
+            asked < evicted / 4.0 && unsearched > evicted / 2.0
+        });
+    });
+}
+
 /// A fiftieth of 64 MB, also where each takes something else, so that what they take is remembered one by one.
 #[test]
 fn sizes_of_collections_have_a_place_in_what_tenure_takes() {

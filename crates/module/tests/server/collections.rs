@@ -1,5 +1,6 @@
 //! Collections in a full cache: what it costs to know what they take, and what another module's values do.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -98,6 +99,29 @@ fn on_a_busy_main_thread_hashes_that_differ_go_without_questions_and_searches() 
             println!("{asked} questions for {evicted} hashes that went, {unsearched} without a search");
             asked < evicted / 4.0 && unsearched > evicted / 2.0
         });
+    });
+}
+
+/// Until somebody asks for it a hash is written, as a string is.
+#[test]
+fn what_makes_a_hash_asks_for_nothing() {
+    let options = with_module().set("maxmemory-policy", "allkeys-lru").set("tenure.watch-percent", 100);
+    on_oldest_and_newest(&options, |server| {
+        limit_memory(server, 8 << 20);
+        let mut hashes = Hashes::new(server, &|_| 900);
+        wait_for("hashes to go", || {
+            hashes.write_some();
+            evicted(server) > 1000.0
+        });
+        let mut connection = server.connection().unwrap();
+        let mut feature = |write: &str| {
+            send::<()>(&mut connection, write);
+            let why: BTreeMap<String, String> = send(&mut connection, "TENURE.WHY made");
+            why["feature"].clone()
+        };
+        let (made, changed) = (feature("HSET made field value"), feature("HSET made field other"));
+        assert!(made.starts_with("written once"), "{made}");
+        assert!(changed.starts_with("2 times"), "{changed}");
     });
 }
 

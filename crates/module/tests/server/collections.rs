@@ -70,8 +70,8 @@ fn of_hashes_that_are_alike_few_are_asked_about() {
     });
 }
 
-/// Hashes that differ, of which none is ever read: there is no time to ask about each, or to search for it. That one was
-/// made by a command that changes what is there doesn't count as a read, whether that command was watched or not.
+/// Hashes that differ, of which none is ever read: there is no time to ask about each, or to search for it. That one
+/// was made by a command that changes what is there doesn't count as a read, whether that command was watched or not.
 #[test]
 fn on_a_busy_main_thread_hashes_that_differ_go_without_questions_and_searches() {
     let options = with_module().set("maxmemory-policy", "allkeys-lru").set("tenure.watch-busy-percent", 0);

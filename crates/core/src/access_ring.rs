@@ -3,8 +3,8 @@
 //!
 //! The clock counts requests, in ticks of eight, as the simulator counts them: a stream that slows down at night
 //! makes no key older, and 32 bits of it last for 34 billion requests. While memory is far from its limit it stands
-//! still, and the table isn't touched. Accesses wait in a small ring until it is full, or a miss, a key's end or who
-//! asks about a key has to find them done. Then one word of each of their cache lines is read before any of them is
+//! still, and the table isn't touched. Accesses wait in a small ring until it is full, or a key's end or who asks about
+//! a key has to find them done. Then one word of each of their cache lines is read before any of them is
 //! worked on, so that the waits for memory overlap. Cost: `benches/access_ring.rs`. 512 bytes.
 
 use crate::departure::{Cause, Departure};
@@ -27,6 +27,8 @@ pub enum Kind {
     Accessed,
     /// The same by a write that replaces whatever is there, and answers no miss.
     Replaced,
+    /// A read that has found nothing: accessed, and not there.
+    Missed,
     /// The write that answers a miss, which was counted already.
     Filled,
     /// A delete.
@@ -190,6 +192,20 @@ impl<B: Copy> AccessRing<B> {
         }
     }
 
+    /// The last access was a read and has found nothing, where it waits and was of that key; else false.
+    #[inline]
+    pub fn has_missed(&mut self, key: KeyHash) -> bool {
+        let last = self.pending.last_mut().filter(|last| last.key == key && last.kind == Kind::Accessed);
+        last.map(|last| last.kind = Kind::Missed).is_some()
+    }
+
+    /// The last access, where it waits and is such a miss of that key, was no request: as if it had not been.
+    pub fn take_back_miss(&mut self, key: KeyHash) {
+        if self.pending.pop_if(|last| last.key == key && last.kind == Kind::Missed).is_some() {
+            self.requests -= u64::from(Kind::Missed.moves_clock());
+        }
+    }
+
     /// True where accesses wait.
     #[inline]
     pub fn are_waiting(&self) -> bool {
@@ -246,7 +262,7 @@ fn apply<B>(keys: &mut KeyTable, pending: &Pending<B>, fading: f32, beside: &mut
         beside.before(key, entry, tick, noted);
     }
     match kind {
-        Kind::Accessed | Kind::Replaced => {
+        Kind::Accessed | Kind::Replaced | Kind::Missed => {
             let (history, gap) = (entry.history(), u64::from(tick.wrapping_sub(entry.last)));
             entry.set_history(match kind {
                 Kind::Replaced => history.replaced(gap, tick, fading),
@@ -258,7 +274,12 @@ fn apply<B>(keys: &mut KeyTable, pending: &Pending<B>, fading: f32, beside: &mut
                 entry.set_placed(entry.placed().accessed());
             }
             entry.last = tick;
-            entry.n_requests = entry.n_requests.saturating_add(1);
+            match kind {
+                // It has gone without a word.
+                Kind::Missed if is_there => entry.leave(Departure::default()),
+                Kind::Missed => {}
+                _ => entry.n_requests = entry.n_requests.saturating_add(1),
+            }
         }
         Kind::Stored if is_there => {}
         Kind::Filled | Kind::Stored => {
@@ -320,6 +341,50 @@ mod tests {
         }
         accesses.settle(&mut keys);
         assert_eq!(feature(&keys, made), "2 times, every 2^0 ticks");
+    }
+
+    /// What a read has not found is asked for and isn't there, also where it was, for all that is known.
+    #[test]
+    fn a_read_that_finds_nothing_counts_and_its_key_is_not_there() {
+        let (mut accesses, mut keys) = accessed();
+        let [new, evicted, held] = [1, 2, 3].map(KeyHash::of_number);
+        accesses.note(&mut keys, held, Kind::Accessed);
+        accesses.note(&mut keys, evicted, Kind::Accessed);
+        accesses.settle(&mut keys);
+        keys.leave(evicted, Departure::by(Cause::Evicted), 0, true);
+        for key in [new, evicted, held] {
+            accesses.note(&mut keys, key, Kind::Accessed);
+            assert!(!accesses.has_missed(KeyHash::of_number(4)) && accesses.has_missed(key));
+            assert!(!accesses.has_missed(key), "once");
+        }
+        accesses.settle(&mut keys);
+        let shown = [new, evicted, held].map(|key| {
+            let entry = keys.get(key).unwrap();
+            (entry.n_requests, entry.history().n_requests(), entry.departure().cause())
+        });
+        assert_eq!(shown, [(0, 1, None), (0, 2, Some(Cause::Evicted)), (0, 2, None)]);
+        accesses.note(&mut keys, new, Kind::Filled);
+        accesses.settle(&mut keys);
+        assert!(!accesses.has_missed(new), "it doesn't wait any more");
+        accesses.take_back_miss(new);
+        assert_eq!(keys.get(new).map(|e| (e.n_requests, e.history().n_requests())), Some((1, 1)));
+    }
+
+    /// A command that looks at what it replaces.
+    #[test]
+    fn a_miss_that_was_no_request_is_taken_back() {
+        let (mut accesses, mut keys) = accessed();
+        let [key, other] = [1, 2].map(KeyHash::of_number);
+        accesses.note(&mut keys, key, Kind::Accessed);
+        accesses.take_back_miss(key);
+        assert_eq!((accesses.requests, accesses.has_missed(key)), (1, true));
+        accesses.take_back_miss(other);
+        assert_eq!(accesses.requests, 1);
+        accesses.take_back_miss(key);
+        assert_eq!(accesses.requests, 0);
+        accesses.note(&mut keys, key, Kind::Replaced);
+        accesses.settle(&mut keys);
+        assert_eq!(keys.get(key).unwrap().history().feature(0).to_string(), "written once, group 0");
     }
 
     /// A miss and its answer are one request.

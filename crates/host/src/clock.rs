@@ -1,5 +1,7 @@
 //! The clocks that a module goes by.
 
+use valkey_module::raw;
+
 use super::api;
 
 /// Microseconds of a clock that never goes back. About 25 ns.
@@ -7,6 +9,14 @@ use super::api;
 pub fn now_us() -> u64 {
     // SAFETY: takes nothing.
     unsafe { api!(RedisModule_MonotonicMicroseconds()) }
+}
+
+/// When the command that runs now began, as the server has it, in µs: what it does to keys is told with the same. `None`
+/// before Redis 7.2, which doesn't tell.
+#[inline]
+pub fn command_began_us() -> Option<u64> {
+    // SAFETY: written when the module was loaded; the function takes nothing.
+    unsafe { raw::RedisModule_CachedMicroseconds.map(|cached_us| cached_us() as u64) }
 }
 
 /// Processor time that the calling thread has used, in µs. A system call of some 300 ns.

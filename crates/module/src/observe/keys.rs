@@ -267,6 +267,14 @@ impl Keys {
         }
     }
 
+    /// A read of the key that went unseen has found nothing, and nobody asks why: that goes into the table with others.
+    pub fn missed_unseen(&mut self, (key, name): (KeyHash, &[u8]), place: (u16, PartitionId), tick: u32) {
+        self.used((key, name), place, Effect::Read, false, tick);
+        if !self.accesses.has_missed(key) {
+            self.missed(key, tick);
+        }
+    }
+
     /// The time that entries are dated by: `now`, or Tenure's own clock.
     fn time(&self, now: u32) -> u32 {
         if self.remembers == Remembers::History { self.accesses.now() as u32 } else { now }

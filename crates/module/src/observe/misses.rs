@@ -150,6 +150,10 @@ impl MissTable {
     }
 }
 
+/// Where the server doesn't tell when a command began: an answer sooner than this, in µs, is of the miss's own command.
+/// A client's own has to cross a socket twice.
+const SAME_COMMAND_US: u64 = 8;
+
 /// The longest penalty before any setting says so, in µs.
 const PENALTY_US_MAX: u64 = 10_000_000;
 
@@ -166,6 +170,8 @@ pub struct Misses {
     /// How many misses the command that runs now may still bring: as many as it has reads. Others (a `GETSET`'s look
     /// at the old value) belong to no read. Queued commands were seen earlier, so `EXEC` may bring any number.
     pub due: u32,
+    /// The last miss of a command that went unseen: its key, and when the command began, where the server tells.
+    last_unseen: (KeyHash, Option<u64>),
 }
 
 impl Misses {
@@ -177,6 +183,7 @@ impl Misses {
             delays: Delays::default(),
             penalty_us_max: PENALTY_US_MAX,
             due: 0,
+            last_unseen: (KeyHash(0), None),
         }
     }
 
@@ -184,6 +191,22 @@ impl Misses {
     pub fn begins(&mut self, key: KeyHash, now_us: u64, is_regretted: bool) {
         let is_first = self.table.note(key, now_us, is_regretted);
         self.delays.count(!is_first);
+    }
+
+    /// A command that went unseen, and began at `began_us`, found nothing.
+    pub fn begins_unseen(&mut self, key: KeyHash, now_us: u64, began_us: Option<u64>) {
+        self.table.note(key, now_us, false);
+        self.last_unseen = (key, began_us);
+    }
+
+    /// True where the answer comes by the same command that missed unseen, as of `SET … GET`: it fetched nothing.
+    pub fn is_own(&self, key: KeyHash, answer: Answer, began_us: Option<u64>) -> bool {
+        let (last, last_began_us) = self.last_unseen;
+        let is_same = || match began_us {
+            Some(_) => began_us == last_began_us,
+            None => answer.penalty_us < SAME_COMMAND_US,
+        };
+        last == key && is_same()
     }
 
     /// The key is written: what that tells of a miss that waits for it.
@@ -252,6 +275,22 @@ mod tests {
         assert!(answered(&mut table, 2_000) > 1_800 && !table.any_waiting());
         assert!(answered(&mut table, 50_000) > SLOTS_MAX * 9 / 10);
         assert_eq!(table.slots.len(), SLOTS_MAX);
+    }
+
+    /// Before Redis 7.2 nobody tells when a command began, and the time that passed has to do.
+    #[test]
+    fn a_command_does_not_answer_itself() {
+        let mut misses = Misses::new();
+        let (a, b) = (KeyHash::of(b"a"), KeyHash::of(b"b"));
+        let mut is_own = |key: KeyHash, (missed_us, began_us): (u64, Option<u64>), (now_us, now_began_us)| {
+            misses.begins_unseen(a, missed_us, began_us);
+            misses.begins(b, missed_us, false);
+            let answers = [a, b].map(|key| misses.answered(key, || now_us).unwrap());
+            misses.is_own(key, answers[usize::from(key == b)], now_began_us)
+        };
+        assert!(is_own(a, (1_000, Some(7)), (1_100, Some(7))) && !is_own(a, (1_000, Some(7)), (1_001, Some(8))));
+        assert!(is_own(a, (2_000, None), (2_002, None)) && !is_own(a, (2_000, None), (2_020, None)));
+        assert!(!is_own(b, (3_000, Some(9)), (3_001, Some(9))), "it was seen, and waits for a client");
     }
 
     #[test]

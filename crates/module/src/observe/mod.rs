@@ -57,6 +57,7 @@ use self::served::ServedSlots;
 use self::sizes::Sizes;
 use self::turns::Turns;
 
+use crate::ffi::clock::command_began_us;
 use crate::ffi::filter::{FilterCall, Words};
 use crate::ffi::module::Next;
 use crate::ffi::server::Server;
@@ -385,11 +386,10 @@ impl Observer {
         if self.coverage.watched() != Watched::All {
             let named = in_database(KeyHash::of(key), db);
             self.coverage.unseen_misses += u64::from(self.coverage.watched() == Watched::Writes);
-            self.misses.table.note(named, now_us, false);
+            self.misses.begins_unseen(named, now_us, command_began_us());
             if self.notes_unseen() {
                 let partition = self.partitions.of(db, key);
-                self.partitions.keys.used((named, key), (db, partition), Effect::Read, false, self.tick);
-                self.partitions.keys.missed(named, self.tick);
+                self.partitions.keys.missed_unseen((named, key), (db, partition), self.tick);
             }
             return;
         }
@@ -449,12 +449,16 @@ impl Observer {
         self.partitions.keys.accesses.created(|| in_database(KeyHash::of(key), db));
         if self.coverage.watched() != Watched::All {
             let hash = in_database(KeyHash::of(key), db);
-            let waited = self.misses.table.any_waiting().then(|| self.misses.answered(hash, now_us));
+            let waited = self.misses.table.any_waiting().then(|| self.misses.answered(hash, now_us)).flatten();
+            let answer = waited.filter(|answer| !self.misses.is_own(hash, *answer, command_began_us()));
             if self.notes_unseen() {
-                let (is_answer, partition) = (waited.flatten().is_some(), self.partitions.of(db, key));
+                if waited != answer {
+                    self.partitions.keys.accesses.take_back_miss(hash);
+                }
+                let (is_answer, partition) = (answer.is_some(), self.partitions.of(db, key));
                 self.partitions.keys.used((hash, key), (db, partition), Effect::Replace, is_answer, self.tick);
             }
-            let Some(answer) = waited.flatten() else { return self.partitions.of(db, key) };
+            let Some(answer) = answer else { return self.partitions.of(db, key) };
             self.partitions.learn(hash, answer.penalty_us, self.tick);
             let partition = self.partitions.of(db, key);
             self.counters[partition.index()].count_answer(answer);

@@ -345,15 +345,15 @@ fn malformed_commands_do_no_harm() {
     });
 }
 
-/// A client's database is known to the filter where it is told who sends (API 7.2). Redis 7.0 doesn't tell.
-fn tells_clients(server: &Server) -> bool {
+/// API 7.2 tells the filter who sends, and so which database is meant, and events when their command began.
+fn has_api_7_2(server: &Server) -> bool {
     server.binary().product == Product::Valkey || server.binary().version >= (7, 2, 0)
 }
 
 #[test]
 fn clients_of_several_databases_at_once() {
     on_every_server(&with_module(), |server| {
-        if !tells_clients(server) {
+        if !has_api_7_2(server) {
             return;
         }
         let mut connections: Vec<Connection> = (0..4).map(|db| connection_to(server, db)).collect();
@@ -385,7 +385,7 @@ fn clients_of_several_databases_at_once() {
 #[test]
 fn a_client_that_changes_its_database() {
     on_every_server(&with_module(), |server| {
-        if !tells_clients(server) {
+        if !has_api_7_2(server) {
             return;
         }
         let mut connection = server.connection().unwrap();
@@ -424,7 +424,7 @@ fn a_client_that_changes_its_database() {
 #[test]
 fn several_databases_where_the_server_does_not_tell_whose_command_it_is() {
     on_every_server(&with_module().set("tenure.sample-percent", 100), |server| {
-        if tells_clients(server) {
+        if has_api_7_2(server) {
             return;
         }
         let mut connections: Vec<Connection> = (0..3).map(|db| connection_to(server, db)).collect();
@@ -548,6 +548,43 @@ fn a_busy_thread_at_its_limit_watches_slices() {
         let before = counts_of(&mut connection, "db0");
         (0..300).for_each(|i| send(&mut connection, &format!("GET k:{i}")));
         assert_eq!(counts_of(&mut connection, "db0")[0], before[0] + 300);
+    });
+}
+
+/// `SET … GET` and `GETSET` look at what they replace, and the server tells of a miss where there is nothing. Nobody has
+/// fetched anything then, so no penalty is measured, and such newcomers go as others that nobody has read.
+#[test]
+fn a_command_that_looks_at_what_it_replaces_answers_no_miss() {
+    let options = evicting_in_time().set("maxmemory", "4mb").set("tenure.watch-busy-percent", 0);
+    on_oldest_and_newest(&options.set("tenure.watch-percent", 1), |server| {
+        let mut connection = server.connection().unwrap();
+        let mut sent = 0;
+        let mut send_some = |connection: &mut redis::Connection| {
+            let mut pipeline = redis::pipe();
+            for i in sent..sent + 25 {
+                pipeline.cmd("SET").arg(format!("set:{i}")).arg([b'v'; 100].as_slice()).arg("GET").ignore();
+                pipeline.cmd("GETSET").arg(format!("getset:{i}")).arg([b'v'; 100].as_slice()).ignore();
+            }
+            pipeline.exec(connection).unwrap();
+            sent += 25;
+        };
+        wait_for("writes to pass unseen, and newcomers to go without a search", || {
+            (0..20).for_each(|_| send_some(&mut connection));
+            info(server, "watched_time_share") < 0.5 && info(server, "evictions_unsearched") > 1000.0
+        });
+        let before = [info(server, "writes"), info(server, "evictions"), info(server, "evictions_unsearched")];
+        (0..800).for_each(|_| send_some(&mut connection));
+        let writes = info(server, "writes") - before[0];
+        let [evicted, unsearched] = ["evictions", "evictions_unsearched"].map(|name| info(server, name));
+        let share = (unsearched - before[2]) / (evicted - before[1]);
+        assert!(writes < 0.5 * 40_000.0, "{writes} were seen");
+        assert!(share > 0.1, "{share} went without a search");
+        let (measured, all) = (info(server, "penalties_measured"), f64::from(2 * sent));
+        // Before Redis 7.2 a command that another program has interrupted can't be told from a client's answer.
+        assert!(measured < 0.25 * all, "{measured} penalties of {all}");
+        if has_api_7_2(server) {
+            assert_eq!(measured, 0.0);
+        }
     });
 }
 

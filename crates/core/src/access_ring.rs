@@ -31,6 +31,8 @@ pub enum Kind {
     Missed,
     /// The write that answers a miss, which was counted already.
     Filled,
+    /// The write of a command that has missed itself, as `SET … GET` does: nobody has waited for it.
+    FilledItself,
     /// A delete.
     Deleted,
     /// A write while reads go unseen. The key is there, but the clock stands still and it counts as no request: else
@@ -40,7 +42,7 @@ pub enum Kind {
 
 impl Kind {
     fn moves_clock(self) -> bool {
-        !matches!(self, Kind::Filled | Kind::Stored)
+        !matches!(self, Kind::Filled | Kind::FilledItself | Kind::Stored)
     }
 }
 
@@ -199,13 +201,6 @@ impl<B: Copy> AccessRing<B> {
         last.map(|last| last.kind = Kind::Missed).is_some()
     }
 
-    /// The last access, where it waits and is such a miss of that key, was no request: as if it had not been.
-    pub fn take_back_miss(&mut self, key: KeyHash) {
-        if self.pending.pop_if(|last| last.key == key && last.kind == Kind::Missed).is_some() {
-            self.requests -= u64::from(Kind::Missed.moves_clock());
-        }
-    }
-
     /// True where accesses wait.
     #[inline]
     pub fn are_waiting(&self) -> bool {
@@ -282,9 +277,12 @@ fn apply<B>(keys: &mut KeyTable, pending: &Pending<B>, fading: f32, beside: &mut
             }
         }
         Kind::Stored if is_there => {}
-        Kind::Filled | Kind::Stored => {
+        Kind::Filled | Kind::FilledItself | Kind::Stored => {
             entry.n_requests = 1;
             entry.set_placed(Placed::default());
+            if kind == Kind::FilledItself && entry.history().n_requests() <= 1 {
+                entry.set_history(History::default().replaced(0, tick, fading));
+            }
             // Its miss may have been forgotten meanwhile.
             if entry.history() == History::default() {
                 entry.set_history(History::default().accessed(0, tick, fading));
@@ -366,25 +364,28 @@ mod tests {
         accesses.note(&mut keys, new, Kind::Filled);
         accesses.settle(&mut keys);
         assert!(!accesses.has_missed(new), "it doesn't wait any more");
-        accesses.take_back_miss(new);
         assert_eq!(keys.get(new).map(|e| (e.n_requests, e.history().n_requests())), Some((1, 1)));
     }
 
-    /// A command that looks at what it replaces.
+    /// A command that looks at what it replaces: a key of which nothing was known is as one that was written.
     #[test]
-    fn a_miss_that_was_no_request_is_taken_back() {
+    fn who_misses_and_writes_in_one_go_has_asked_for_nothing() {
         let (mut accesses, mut keys) = accessed();
-        let [key, other] = [1, 2].map(KeyHash::of_number);
-        accesses.note(&mut keys, key, Kind::Accessed);
-        accesses.take_back_miss(key);
-        assert_eq!((accesses.requests, accesses.has_missed(key)), (1, true));
-        accesses.take_back_miss(other);
-        assert_eq!(accesses.requests, 1);
-        accesses.take_back_miss(key);
-        assert_eq!(accesses.requests, 0);
-        accesses.note(&mut keys, key, Kind::Replaced);
+        let [new, known] = [1, 2].map(KeyHash::of_number);
+        (0..2).for_each(|_| _ = accesses.note(&mut keys, known, Kind::Accessed));
         accesses.settle(&mut keys);
-        assert_eq!(keys.get(key).unwrap().history().feature(0).to_string(), "written once, group 0");
+        keys.leave(known, Departure::by(Cause::Deleted), 0, true);
+        for key in [new, known] {
+            accesses.note(&mut keys, key, Kind::Accessed);
+            accesses.has_missed(key);
+            let before = accesses.requests;
+            accesses.note(&mut keys, key, Kind::FilledItself);
+            assert_eq!(accesses.requests, before);
+        }
+        accesses.settle(&mut keys);
+        let entries = [new, known].map(|key| *keys.get(key).unwrap());
+        assert_eq!(entries[0].history().feature(0).to_string(), "written once, group 0");
+        assert_eq!(entries.map(|entry| (entry.n_requests, entry.history().n_requests())), [(1, 1), (1, 3)]);
     }
 
     /// A miss and its answer are one request.

@@ -14,6 +14,7 @@ use tenure_core::units::{KeyHash, PartitionId};
 
 use super::classes::Class;
 use super::command_table::Effect;
+use super::misses::Filled;
 use super::placements::{Noted, Placements};
 use super::slow_collections::SlowCollections;
 
@@ -137,22 +138,23 @@ impl Keys {
         self.remembers
     }
 
-    /// The key of that name is accessed, written or deleted; `is_answer` says that the write answers a miss.
+    /// The key of that name is accessed, written or deleted; `filled` says what a write is to misses.
     #[inline]
     pub fn used(
         &mut self,
         (key, name): (KeyHash, &[u8]),
         place: (u16, PartitionId),
         effect: Effect,
-        is_answer: bool,
+        filled: Filled,
         now: u32,
     ) {
         if self.remembers == Remembers::History {
-            let kind = match effect {
-                Effect::Delete => Kind::Deleted,
-                Effect::Change | Effect::Replace if is_answer => Kind::Filled,
-                Effect::Replace => Kind::Replaced,
-                Effect::Read | Effect::Change => Kind::Accessed,
+            let kind = match (effect, filled) {
+                (Effect::Delete, _) => Kind::Deleted,
+                (Effect::Change | Effect::Replace, Filled::Answers(_) | Filled::Late) => Kind::Filled,
+                (Effect::Change | Effect::Replace, Filled::ByItself) => Kind::FilledItself,
+                (Effect::Replace, Filled::New) => Kind::Replaced,
+                (Effect::Read, _) | (Effect::Change, Filled::New) => Kind::Accessed,
             };
             return self.ask((key, name), place, effect, kind);
         }
@@ -269,7 +271,7 @@ impl Keys {
 
     /// A read of the key that went unseen has found nothing, and nobody asks why: that goes into the table with others.
     pub fn missed_unseen(&mut self, (key, name): (KeyHash, &[u8]), place: (u16, PartitionId), tick: u32) {
-        self.used((key, name), place, Effect::Read, false, tick);
+        self.used((key, name), place, Effect::Read, Filled::New, tick);
         if !self.accesses.has_missed(key) {
             self.missed(key, tick);
         }
@@ -359,7 +361,7 @@ mod tests {
         let (key, down) = (KeyHash::of(b"k"), Placed::moved(Tier::Slow, 3));
         keys.set_placed(key, down);
         assert_eq!(keys.entry(key).map(|entry| (entry.n_requests, entry.placed())), Some((1, down)));
-        keys.used((key, b"k"), (0, PartitionId::default()), Effect::Read, false, 0);
+        keys.used((key, b"k"), (0, PartitionId::default()), Effect::Read, Filled::New, 0);
         keys.settle();
         assert_eq!(keys.entry(key).map(|entry| entry.placed().tier()), Some(Tier::Slow));
     }

@@ -51,6 +51,29 @@ pub struct Answer {
     pub is_regretted: bool,
 }
 
+/// What a write is to the misses that wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Filled {
+    /// Nothing: nobody has missed the key.
+    New,
+    /// An answer.
+    Answers(Answer),
+    /// What another client has fetched meanwhile.
+    Late,
+    /// Nobody's answer: its own command has missed.
+    ByItself,
+}
+
+impl Filled {
+    /// The answer that it is.
+    pub fn answer(self) -> Option<Answer> {
+        match self {
+            Filled::Answers(answer) => Some(answer),
+            Filled::New | Filled::Late | Filled::ByItself => None,
+        }
+    }
+}
+
 impl Answer {
     /// What all who waited have lost, in µs: those who joined came in the middle, on average.
     pub fn lost_us(self) -> f64 {
@@ -170,8 +193,8 @@ pub struct Misses {
     /// How many misses the command that runs now may still bring: as many as it has reads. Others (a `GETSET`'s look
     /// at the old value) belong to no read. Queued commands were seen earlier, so `EXEC` may bring any number.
     pub due: u32,
-    /// The last miss of a command that went unseen: its key, and when the command began, where the server tells.
-    last_unseen: (KeyHash, Option<u64>),
+    /// The last miss that joined no other: its key, and when its command began, where the server tells.
+    last: (KeyHash, Option<u64>),
 }
 
 impl Misses {
@@ -183,36 +206,50 @@ impl Misses {
             delays: Delays::default(),
             penalty_us_max: PENALTY_US_MAX,
             due: 0,
-            last_unseen: (KeyHash(0), None),
+            last: (KeyHash(0), None),
         }
     }
 
-    /// A read found nothing: it waits, or joins who waits already.
-    pub fn begins(&mut self, key: KeyHash, now_us: u64, is_regretted: bool) {
+    /// A read found nothing, by a command that began at `began_us`: it waits, or joins who waits already.
+    pub fn begins(&mut self, key: KeyHash, (now_us, began_us): (u64, Option<u64>), is_regretted: bool) {
         let is_first = self.table.note(key, now_us, is_regretted);
         self.delays.count(!is_first);
+        if is_first {
+            self.last = (key, began_us);
+        }
     }
 
-    /// A command that went unseen, and began at `began_us`, found nothing.
-    pub fn begins_unseen(&mut self, key: KeyHash, now_us: u64, began_us: Option<u64>) {
-        self.table.note(key, now_us, false);
-        self.last_unseen = (key, began_us);
-    }
-
-    /// True where the answer comes by the same command that missed unseen, as of `SET … GET`: it fetched nothing.
-    pub fn is_own(&self, key: KeyHash, answer: Answer, began_us: Option<u64>) -> bool {
-        let (last, last_began_us) = self.last_unseen;
-        let is_same = || match began_us {
-            Some(_) => began_us == last_began_us,
-            None => answer.penalty_us < SAME_COMMAND_US,
-        };
-        last == key && is_same()
+    /// The same of a command that went unseen.
+    pub fn begins_unseen(&mut self, key: KeyHash, (now_us, began_us): (u64, Option<u64>)) {
+        if self.table.note(key, now_us, false) {
+            self.last = (key, began_us);
+        }
     }
 
     /// The key is written: what that tells of a miss that waits for it.
     #[inline]
     pub fn answered(&mut self, key: KeyHash, now_us: impl Fn() -> u64) -> Option<Answer> {
         self.table.take(key, now_us, self.penalty_us_max)
+    }
+
+    /// The same by a command that began at `began_us`, or runs next. What has missed just before by the same command or
+    /// script, as `SET … GET` does where there is nothing, has fetched nothing.
+    #[inline]
+    pub fn filled(&mut self, key: KeyHash, now_us: impl Fn() -> u64, began_us: impl Fn() -> Option<u64>) -> Filled {
+        match self.answered(key, now_us) {
+            Some(answer) if self.is_own(key, answer, began_us()) => Filled::ByItself,
+            Some(answer) => Filled::Answers(answer),
+            None => Filled::New,
+        }
+    }
+
+    fn is_own(&self, key: KeyHash, answer: Answer, began_us: Option<u64>) -> bool {
+        let (last, last_began_us) = self.last;
+        let is_same = || match began_us {
+            Some(_) => began_us == last_began_us,
+            None => answer.penalty_us < SAME_COMMAND_US,
+        };
+        last == key && is_same()
     }
 }
 
@@ -282,15 +319,21 @@ mod tests {
     fn a_command_does_not_answer_itself() {
         let mut misses = Misses::new();
         let (a, b) = (KeyHash::of(b"a"), KeyHash::of(b"b"));
-        let mut is_own = |key: KeyHash, (missed_us, began_us): (u64, Option<u64>), (now_us, now_began_us)| {
-            misses.begins_unseen(a, missed_us, began_us);
-            misses.begins(b, missed_us, false);
-            let answers = [a, b].map(|key| misses.answered(key, || now_us).unwrap());
-            misses.is_own(key, answers[usize::from(key == b)], now_began_us)
+        let mut filled = |key: KeyHash, missed: (u64, Option<u64>), (now_us, began_us): (u64, Option<u64>)| {
+            misses.begins(b, missed, false);
+            misses.begins_unseen(a, missed);
+            [a, b].map(|each| misses.filled(each, || now_us, || began_us))[usize::from(key == b)]
         };
-        assert!(is_own(a, (1_000, Some(7)), (1_100, Some(7))) && !is_own(a, (1_000, Some(7)), (1_001, Some(8))));
-        assert!(is_own(a, (2_000, None), (2_002, None)) && !is_own(a, (2_000, None), (2_020, None)));
-        assert!(!is_own(b, (3_000, Some(9)), (3_001, Some(9))), "it was seen, and waits for a client");
+        assert_eq!(filled(a, (1_000, Some(7)), (1_100, Some(7))), Filled::ByItself);
+        assert!(filled(a, (1_000, Some(7)), (1_001, Some(8))).answer().is_some());
+        assert_eq!(filled(a, (2_000, None), (2_002, None)), Filled::ByItself);
+        assert!(filled(a, (2_000, None), (2_020, None)).answer().is_some());
+        assert!(filled(b, (3_000, Some(9)), (3_001, Some(9))).answer().is_some(), "another has missed since");
+        assert_eq!(misses.filled(a, || 4_000, || None), Filled::New);
+        // A client waits for it already, and answers by a command that looks at what it replaces.
+        misses.begins(a, (5_000, Some(1)), false);
+        misses.begins_unseen(a, (5_500, Some(2)));
+        assert_eq!(misses.filled(a, || 5_500, || Some(2)).answer().map(|answer| answer.penalty_us), Some(500));
     }
 
     #[test]

@@ -47,7 +47,7 @@ use self::command_table::{CommandTable, Effect, Entry, KeyUse, Sets};
 pub use self::counters::Counters;
 use self::duty::{Coverage, Watched};
 use self::known_commands::KnownCommands;
-use self::misses::Misses;
+use self::misses::{Filled, Misses};
 use self::owners::{Owners, User};
 use self::partitions::{Partitions, in_database};
 pub use self::sample_queue::{QUEUE_LEN, SampleQueue};
@@ -309,30 +309,31 @@ impl Observer {
                 self.answer_anywhere(key, hash, now_us);
             }
         }
-        let mut is_answer = false;
+        let mut filled = Filled::New;
         let place = db.map(|db| {
-            let mut answer = None;
             if effect.writes() {
                 if self.misses.table.any_waiting() {
-                    answer = self.misses.answered(in_database(hash, db), now_us);
-                    is_answer = answer.is_some() || self.misses.table.take_late(in_database(hash, db));
+                    filled = self.misses.filled(in_database(hash, db), now_us, command_began_us);
+                    if filled == Filled::New && self.misses.table.take_late(in_database(hash, db)) {
+                        filled = Filled::Late;
+                    }
                 }
-                self.on_write(call, in_database(hash, db), answer.map(|answer| answer.penalty_us));
+                self.on_write(call, in_database(hash, db), filled.answer().map(|answer| answer.penalty_us));
             }
             let user = self.clients.user();
             let partition = self.partitions.of_counted(db, key, || hash, user);
             let counted = &mut self.counters[partition.index() % PARTITIONS_MAX];
             counted.count(effect, 1);
-            if let Some(answer) = answer {
+            if let Some(answer) = filled.answer() {
                 counted.count_answer(answer);
             }
             let requests = counted.requests();
             let named = (in_database(hash, db), key);
-            self.partitions.keys.used(named, (db, partition), effect, is_answer, self.tick);
+            self.partitions.keys.used(named, (db, partition), effect, filled, self.tick);
             (db, partition, requests)
         });
         let at = self.partitions.keys.accesses.now();
-        self.sampler.note((key, hash), place, effect, (at, is_answer));
+        self.sampler.note((key, hash), place, effect, (at, filled != Filled::New));
     }
 
     /// This node of a cluster is a replica, or is none any more.
@@ -386,7 +387,7 @@ impl Observer {
         if self.coverage.watched() != Watched::All {
             let named = in_database(KeyHash::of(key), db);
             self.coverage.unseen_misses += u64::from(self.coverage.watched() == Watched::Writes);
-            self.misses.begins_unseen(named, now_us, command_began_us());
+            self.misses.begins_unseen(named, (now_us, command_began_us()));
             if self.notes_unseen() {
                 let partition = self.partitions.of(db, key);
                 self.partitions.keys.missed_unseen((named, key), (db, partition), self.tick);
@@ -409,7 +410,7 @@ impl Observer {
         }
         let origin = self.partitions.keys.missed(in_database(hash, db), self.tick);
         let is_regretted = self.counters[partition.index()].origins.count(origin);
-        self.misses.begins(in_database(hash, db), now_us, is_regretted);
+        self.misses.begins(in_database(hash, db), (now_us, command_began_us()), is_regretted);
     }
 
     /// The event loop's turn is over and its commands have run: the sampled keys are looked at and passed on. Returns
@@ -449,16 +450,15 @@ impl Observer {
         self.partitions.keys.accesses.created(|| in_database(KeyHash::of(key), db));
         if self.coverage.watched() != Watched::All {
             let hash = in_database(KeyHash::of(key), db);
-            let waited = self.misses.table.any_waiting().then(|| self.misses.answered(hash, now_us)).flatten();
-            let answer = waited.filter(|answer| !self.misses.is_own(hash, *answer, command_began_us()));
+            let filled = match self.misses.table.any_waiting() {
+                true => self.misses.filled(hash, now_us, command_began_us),
+                false => Filled::New,
+            };
             if self.notes_unseen() {
-                if waited != answer {
-                    self.partitions.keys.accesses.take_back_miss(hash);
-                }
-                let (is_answer, partition) = (answer.is_some(), self.partitions.of(db, key));
-                self.partitions.keys.used((hash, key), (db, partition), Effect::Replace, is_answer, self.tick);
+                let partition = self.partitions.of(db, key);
+                self.partitions.keys.used((hash, key), (db, partition), Effect::Replace, filled, self.tick);
             }
-            let Some(answer) = answer else { return self.partitions.of(db, key) };
+            let Some(answer) = filled.answer() else { return self.partitions.of(db, key) };
             self.partitions.learn(hash, answer.penalty_us, self.tick);
             let partition = self.partitions.of(db, key);
             self.counters[partition.index()].count_answer(answer);

@@ -1,11 +1,11 @@
 //! What the module costs where a cache really runs: full. A row for each load, in pairs of stock and module.
 //!
-//! GETs hit a cache that is 90 % full, where the module watches and nothing has to go. SETs and HSETs are of new keys
-//! at the limit, so each evicts one; whoever evicts, the server or the module, the figures say. Both servers of a row
-//! are there at once, each full, and take turns of a tenth of a second: so a pair is measured before the machine has
-//! changed its speed. Who has no turn stands still. Its module would take that for an idle main thread, so it is told
-//! to call one busy from `BUSY_PERCENT` on, as under this load it is. While one is measured, a PING each millisecond on
-//! a connection of its own shows how long its turns take. What the figures mean:
+//! GETs hit or miss a cache that is 90 % full, where the module watches and nothing has to go. SETs and HSETs are of
+//! new keys at the limit, so each evicts one; whoever evicts, the server or the module, the figures say. Both servers
+//! of a row are there at once, each full, and take turns of a tenth of a second: so a pair is measured before the
+//! machine has changed its speed. Who has no turn stands still. Its module would take that for an idle main thread, so
+//! it is told to call one busy from `BUSY_PERCENT` on, as under this load it is. While one is measured, a PING each
+//! millisecond on a connection of its own shows how long its turns take. What the figures mean:
 //! [`full_load`](crate::full_load).
 
 use std::fmt;
@@ -36,7 +36,7 @@ const TURN_PART: usize = 15;
 /// One row: what is sent to which cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Load {
-    /// GETs that hit, or SETs or HSETs of new keys.
+    /// GETs that hit or miss, or SETs or HSETs of new keys.
     pub command: Command,
     /// Commands that each connection sends at once.
     pub depth: usize,
@@ -46,9 +46,11 @@ pub struct Load {
 
 impl Load {
     /// The rows of a cache that fits anywhere.
-    pub const SMALL: [Load; 6] = [
+    pub const SMALL: [Load; 8] = [
         Load { command: Command::Get, depth: 16, is_large: false },
         Load { command: Command::Get, depth: 1, is_large: false },
+        Load { command: Command::Miss, depth: 16, is_large: false },
+        Load { command: Command::Miss, depth: 1, is_large: false },
         Load { command: Command::Set, depth: 16, is_large: false },
         Load { command: Command::Set, depth: 1, is_large: false },
         Load { command: Command::Hset, depth: 16, is_large: false },
@@ -68,6 +70,7 @@ impl FromStr for Load {
         let (command, depth) = name.split_once('-').unwrap_or((name, ""));
         let command = match command {
             "get" => Some(Command::Get),
+            "miss" => Some(Command::Miss),
             "set" => Some(Command::Set),
             "hset" => Some(Command::Hset),
             _ => None,
@@ -75,8 +78,8 @@ impl FromStr for Load {
         match (command, depth.parse()) {
             (Some(command), Ok(depth @ 1..=1000)) => Ok(Load { command, depth, is_large }),
             _ => bail!(
-                "'{text}' is none of get-DEPTH, set-DEPTH, hset-DEPTH, nor large- and one of these, with 1 to 1000 at \
-                 once"
+                "'{text}' is none of get-DEPTH, miss-DEPTH, set-DEPTH, hset-DEPTH, nor large- and one of these, with 1 \
+                 to 1000 at once"
             ),
         }
     }
@@ -86,6 +89,7 @@ impl fmt::Display for Load {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let command = match self.command {
             Command::Get => "get",
+            Command::Miss => "miss",
             Command::Set => "set",
             Command::Hset => "hset",
         };
@@ -186,7 +190,7 @@ impl FullCache<'_> {
     /// Runs all pairs of all rows. Pins this thread to the clients' core.
     ///
     /// # Errors
-    /// When a server fails or a read misses, or the user interrupts.
+    /// When a server fails, a read misses that should hit or hits that should miss, or the user interrupts.
     pub fn run(&self, interrupted: &AtomicBool) -> anyhow::Result<FullReport> {
         let mut setup = self.setup.clone();
         setup.settings.insert(0, ("tenure.watch-busy-percent".into(), BUSY_PERCENT.into()));
@@ -250,13 +254,14 @@ fn turn(standing: &mut Standing, command: Command, load: &FullLoad) -> anyhow::R
         let before = Counters::read(server)?;
         let (side, pings_ns) = while_pinged(server.port(), || {
             let (side, n_misses) = load.measure_with_misses(server, connections, None)?;
-            ensure!(n_misses == 0, "{n_misses} reads missed, though all keys were there");
+            ensure!(command == Command::Miss || n_misses == 0, "{n_misses} reads missed, though all keys were there");
+            ensure!(command != Command::Miss || n_misses > 0, "no read missed, though no key was there");
             Ok(side)
         })?;
         Ok((side, Counters::read(server)?.since(before), pings_ns))
     })?;
     let n_evicted = counters.n_evicted_by_server + counters.n_evicted_by_module;
-    ensure!(command == Command::Get || n_evicted > 0, "nothing was evicted: the cache isn't full");
+    ensure!(command.is_read() || n_evicted > 0, "nothing was evicted: the cache isn't full");
     Ok(FullSide {
         side,
         n_evicted_by_server: counters.n_evicted_by_server,
@@ -268,7 +273,7 @@ fn turn(standing: &mut Standing, command: Command, load: &FullLoad) -> anyhow::R
 /// Sets the limit by what the keys take, so that the cache is as full as the load needs.
 pub(crate) fn limit(server: &Server, command: Command) -> anyhow::Result<()> {
     let used_bytes: u64 = server.info("memory")?.get("used_memory").context("INFO has no used_memory")?.parse()?;
-    let limit_bytes = if command == Command::Get { used_bytes * 100 / FULL_PERCENT } else { used_bytes };
+    let limit_bytes = if command.is_read() { used_bytes * 100 / FULL_PERCENT } else { used_bytes };
     set(server, "maxmemory", &limit_bytes.to_string())
 }
 
@@ -363,7 +368,7 @@ mod tests {
 
     #[test]
     fn loads_are_known_by_name() {
-        for name in ["get-16", "set-1", "large-get-16", "large-set-1000"] {
+        for name in ["get-16", "miss-16", "set-1", "large-get-16", "large-set-1000"] {
             assert_eq!(name.parse::<Load>().unwrap().to_string(), name);
         }
         for name in ["get", "get-0", "set-1001", "del-1", "small-get-1", ""] {

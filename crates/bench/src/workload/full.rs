@@ -1,8 +1,8 @@
-//! A cache that is full: keys that it holds, and GETs that hit or SETs or HSETs of keys that are new.
+//! A cache that is full: keys that it holds, and GETs that hit or miss, or SETs or HSETs of keys that are new.
 //!
 //! Values are of 1,000 bytes; of a large cache, eight million keys in 4.6 GB, 400. Those of hashes, which have a field
 //! each, are between a tenth of that and nearly twice as large: sizes that are alike tell of one another. GETs draw
-//! uniformly, so that the server's own caches are no kinder than in use.
+//! uniformly, of as many keys, so that the server's own caches are no kinder than in use.
 
 use super::keys::{Assignment, KeyTable};
 use super::zipfian::Random;
@@ -13,10 +13,19 @@ use super::{Operation, Request, Stream};
 pub enum Command {
     /// GETs of keys that are there.
     Get,
+    /// GETs of keys that aren't, and that nobody writes.
+    Miss,
     /// SETs of keys that aren't.
     Set,
     /// HSETs of keys that aren't.
     Hset,
+}
+
+impl Command {
+    /// True where nothing is written, and so nothing has to go.
+    pub fn is_read(self) -> bool {
+        matches!(self, Command::Get | Command::Miss)
+    }
 }
 
 /// How large a load is.
@@ -38,8 +47,8 @@ impl Size {
     pub fn of(command: Command, depth: usize, is_large: bool) -> Size {
         let (n_keys, value_bytes) = if is_large { (8_000_000, 400) } else { (100_000, 1_000) };
         let (n_warmup, n_requests) = match (command, depth) {
-            (Command::Get, 1) => (150_000, 150_000),
-            (Command::Get, _) => (1_000_000, 1_500_000),
+            (Command::Get | Command::Miss, 1) => (150_000, 150_000),
+            (Command::Get | Command::Miss, _) => (1_000_000, 1_500_000),
             (Command::Set | Command::Hset, 1) => (100_000, 120_000),
             (Command::Set | Command::Hset, _) => (300_000, 300_000),
         };
@@ -70,10 +79,11 @@ pub fn streams(command: Command, size: Size, seed: u64) -> (Stream, Stream) {
     let n = size.n_warmup + size.n_requests;
     let held = stream(keys(0..size.n_keys), Vec::new(), 0);
     let asked = match command {
-        Command::Get => {
+        Command::Get | Command::Miss => {
             let mut random = Random::new(seed);
             let get = |_| Request::on(Operation::Read, random.below(size.n_keys as u64) as u32, 0);
-            stream(held.keys.clone(), (0..n).map(get).collect(), size.n_warmup)
+            let first = if command == Command::Miss { size.n_keys } else { 0 };
+            stream(keys(first..first + size.n_keys), (0..n).map(get).collect(), size.n_warmup)
         }
         Command::Set | Command::Hset => {
             let mut random = Random::new(seed);
@@ -93,9 +103,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn gets_are_of_keys_that_are_there_and_sets_of_others() {
+    fn gets_that_hit_are_of_keys_that_are_there_and_others_are_not() {
         let size = Size { n_keys: 100, value_bytes: 10, n_warmup: 50, n_requests: 150 };
-        for command in [Command::Get, Command::Set, Command::Hset] {
+        for command in [Command::Get, Command::Miss, Command::Set, Command::Hset] {
             let (held, asked) = streams(command, size, 1);
             let names: std::collections::HashSet<_> = (0..100).map(|key| held.keys.name(key).to_vec()).collect();
             let is_held = |request: &Request| names.contains(asked.keys.name(request.key));

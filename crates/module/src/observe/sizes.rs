@@ -76,9 +76,10 @@ impl Sizes {
         }
     }
 
-    /// Ten times a second, under that limit of the server's: see [`AskedSizes::tick`].
+    /// Ten times a second, under that limit of the server's: see [`AskedSizes::tick`] and [`UsualSizes::tick`].
     pub fn tick(&mut self, limit_bytes: u64) {
         self.asked.tick(limit_bytes);
+        self.usual.tick();
     }
 
     /// Forgets what was learned of partitions that are no more.

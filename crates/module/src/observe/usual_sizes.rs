@@ -2,8 +2,8 @@
 //! asked about are alike no others are: each question is a call of the server's, of some 8,000 instructions.
 //!
 //! Alike are a type's values of a quarter of an octave of elements if they differ from what is expected by less than a
-//! 32nd on average: so no more than a 32nd of their memory is told wrong. One in 256 is asked about still. Memory:
-//! nothing before the first, then 16 KB.
+//! 32nd on average: so no more than a 32nd of their memory is told wrong. One in 256 is asked about still, and one each
+//! tick. Memory: nothing before the first, then 16 KB.
 
 use tenure_core::log_linear::bucket_of;
 
@@ -15,6 +15,10 @@ const ASKED_MIN: u16 = 64;
 const MEAN_OVER: u16 = 256;
 /// One in so many is asked about where they are alike.
 const ASKED_ONE_IN: u16 = 256;
+/// Where that one is so many times further off than alike ones are on average, all may have grown: what was found
+/// before counts as so many values then. It is further than two neighbouring sizes of the allocator are apart.
+const FAR_FROM: f32 = 8.0;
+const COUNTS_STILL: u16 = 8;
 /// Types of values that the server has.
 const TYPES: usize = 8;
 const PER_OCTAVE: u64 = 4;
@@ -55,11 +59,18 @@ impl Usual {
     }
 
     fn are_alike(&self) -> bool {
-        self.asked >= ASKED_MIN && self.off_bytes < ALIKE_BELOW as f32 * self.bytes
+        self.asked >= ASKED_MIN && self.off_bytes < self.alike_below_bytes()
+    }
+
+    fn alike_below_bytes(&self) -> f32 {
+        ALIKE_BELOW as f32 * self.bytes
     }
 
     fn learn(&mut self, elements: u32, bytes: f32) {
         let off_bytes = if self.asked == 0 { 0.0 } else { (bytes - self.expected_bytes(elements)).abs() };
+        if self.are_alike() && off_bytes > FAR_FROM * self.alike_below_bytes() {
+            self.asked = COUNTS_STILL;
+        }
         self.asked = (self.asked + 1).min(MEAN_OVER);
         self.unasked = 0;
         let weight = 1.0 / f32::from(self.asked);
@@ -74,6 +85,8 @@ impl Usual {
 pub struct UsualSizes {
     /// By type, then by number of elements.
     usual: Vec<Usual>,
+    /// The next is asked about, though others tell of it.
+    is_question_due: bool,
 }
 
 impl UsualSizes {
@@ -84,10 +97,16 @@ impl UsualSizes {
         &mut self.usual[shape.place()]
     }
 
+    /// Ten times a second: where few are met, one in so many would come too late to tell that they have grown.
+    pub fn tick(&mut self) {
+        self.is_question_due = true;
+    }
+
     /// What a value of that shape takes, in bytes; `None` where it has to be asked about.
     pub fn alike_bytes(&mut self, shape: Shape) -> Option<u32> {
+        let is_due = std::mem::take(&mut self.is_question_due);
         let usual = self.of(shape);
-        if !usual.are_alike() || usual.unasked >= ASKED_ONE_IN {
+        if !usual.are_alike() || usual.unasked >= ASKED_ONE_IN || is_due {
             return None;
         }
         usual.unasked += 1;
@@ -145,6 +164,23 @@ mod tests {
         assert_eq!(sizes.alike_bytes(shape(5)), None, "other elements");
         let (bytes_of_11, bytes_of_10) = (sizes.alike_bytes(shape(11)), sizes.alike_bytes(shape(10)));
         assert_eq!((bytes_of_11.map(|bytes| bytes / 100), bytes_of_10.map(|bytes| bytes / 100)), (Some(10), Some(9)));
+    }
+
+    /// All have grown by a half, and nothing else tells: that is found out by the first that is asked about.
+    #[test]
+    fn values_that_have_grown_are_asked_about_again() {
+        let mut sizes = UsualSizes::default();
+        meet(&mut sizes, shape(10), |_| 1000);
+        let (_, asked) = meet(&mut sizes, shape(10), |_| 1500);
+        assert!(asked >= u32::from(ASKED_MIN), "{asked}");
+        let (told, asked) = meet(&mut sizes, shape(10), |_| 1500);
+        assert!(told.abs_diff(1_500_000) < 1_500_000 / 32 && asked < 500, "{told} of {asked}");
+        sizes.tick();
+        assert_eq!([(); 2].map(|()| sizes.alike_bytes(shape(10)).is_some()), [false, true]);
+        // One alone that is large is soon forgotten.
+        meet(&mut sizes, shape(10), |i| if i == 500 { 10_000 } else { 1500 });
+        let (told, asked) = meet(&mut sizes, shape(10), |_| 1500);
+        assert!(told.abs_diff(1_500_000) < 1_500_000 / 32 && asked < 500, "{told} of {asked}");
     }
 
     /// Where one in twenty is ten times as large, each is asked about; and so it is soon once that begins.

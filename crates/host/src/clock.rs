@@ -11,8 +11,8 @@ pub fn now_us() -> u64 {
     unsafe { api!(RedisModule_MonotonicMicroseconds()) }
 }
 
-/// When the command that runs now began, as the server has it, in µs: what it does to keys is told with the same. `None`
-/// before Redis 7.2, which doesn't tell.
+/// When the command that runs now began, as the server has it, in µs: what it does to keys is told with the same.
+/// `None` before Redis 7.2, which doesn't tell.
 #[inline]
 pub fn command_began_us() -> Option<u64> {
     // SAFETY: written when the module was loaded; the function takes nothing.

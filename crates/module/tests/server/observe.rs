@@ -551,9 +551,9 @@ fn a_busy_thread_at_its_limit_watches_slices() {
     });
 }
 
-/// `SET … GET` and `GETSET` look at what they replace, and the server tells of a miss where there is nothing. So it does
-/// of a script that writes what it hasn't found. Nobody has fetched anything then: no penalty is measured, and such
-/// newcomers go as others that nobody has read.
+/// `SET … GET` and `GETSET` look at what they replace, and the server tells of a miss where there is nothing. So it
+/// does of a script that writes what it hasn't found. Nobody has fetched anything then: no penalty is measured, and
+/// such newcomers go as others that nobody has read.
 #[test]
 fn a_command_that_looks_at_what_it_replaces_answers_no_miss() {
     const GET_OR_SET: &str = "return redis.call('GET', KEYS[1]) or redis.call('SET', KEYS[1], ARGV[1])";

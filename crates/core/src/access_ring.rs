@@ -194,9 +194,9 @@ impl<B: Copy> AccessRing<B> {
         }
     }
 
-    /// The last access was a read and has found nothing, where it waits and was of that key; else false.
+    /// The last access, a read, has found nothing. False where it doesn't wait any more, or was of another key.
     #[inline]
-    pub fn has_missed(&mut self, key: KeyHash) -> bool {
+    pub fn found_nothing(&mut self, key: KeyHash) -> bool {
         let last = self.pending.last_mut().filter(|last| last.key == key && last.kind == Kind::Accessed);
         last.map(|last| last.kind = Kind::Missed).is_some()
     }
@@ -352,8 +352,8 @@ mod tests {
         keys.leave(evicted, Departure::by(Cause::Evicted), 0, true);
         for key in [new, evicted, held] {
             accesses.note(&mut keys, key, Kind::Accessed);
-            assert!(!accesses.has_missed(KeyHash::of_number(4)) && accesses.has_missed(key));
-            assert!(!accesses.has_missed(key), "once");
+            assert!(!accesses.found_nothing(KeyHash::of_number(4)) && accesses.found_nothing(key));
+            assert!(!accesses.found_nothing(key), "once");
         }
         accesses.settle(&mut keys);
         let shown = [new, evicted, held].map(|key| {
@@ -363,7 +363,7 @@ mod tests {
         assert_eq!(shown, [(0, 1, None), (0, 2, Some(Cause::Evicted)), (0, 2, None)]);
         accesses.note(&mut keys, new, Kind::Filled);
         accesses.settle(&mut keys);
-        assert!(!accesses.has_missed(new), "it doesn't wait any more");
+        assert!(!accesses.found_nothing(new), "it doesn't wait any more");
         assert_eq!(keys.get(new).map(|e| (e.n_requests, e.history().n_requests())), Some((1, 1)));
     }
 
@@ -377,7 +377,7 @@ mod tests {
         keys.leave(known, Departure::by(Cause::Deleted), 0, true);
         for key in [new, known] {
             accesses.note(&mut keys, key, Kind::Accessed);
-            accesses.has_missed(key);
+            accesses.found_nothing(key);
             let before = accesses.requests;
             accesses.note(&mut keys, key, Kind::FilledItself);
             assert_eq!(accesses.requests, before);

@@ -272,7 +272,7 @@ impl Keys {
     /// A read of the key that went unseen has found nothing, and nobody asks why: that goes into the table with others.
     pub fn missed_unseen(&mut self, (key, name): (KeyHash, &[u8]), place: (u16, PartitionId), tick: u32) {
         self.used((key, name), place, Effect::Read, Filled::New, tick);
-        if !self.accesses.has_missed(key) {
+        if !self.accesses.found_nothing(key) {
             self.missed(key, tick);
         }
     }

@@ -210,20 +210,25 @@ impl Misses {
         }
     }
 
-    /// A read found nothing, by a command that began at `began_us`: it waits, or joins who waits already.
-    pub fn begins(&mut self, key: KeyHash, (now_us, began_us): (u64, Option<u64>), is_regretted: bool) {
-        let is_first = self.table.note(key, now_us, is_regretted);
+    /// A read found nothing just now, by a command that began then, as far as the server tells, both in µs: it waits,
+    /// or joins who waits already.
+    pub fn begins(&mut self, key: KeyHash, at: (u64, Option<u64>), is_regretted: bool) {
+        let is_first = self.note(key, at, is_regretted);
         self.delays.count(!is_first);
-        if is_first {
-            self.last = (key, began_us);
-        }
     }
 
     /// The same of a command that went unseen.
-    pub fn begins_unseen(&mut self, key: KeyHash, (now_us, began_us): (u64, Option<u64>)) {
-        if self.table.note(key, now_us, false) {
+    pub fn begins_unseen(&mut self, key: KeyHash, at: (u64, Option<u64>)) {
+        self.note(key, at, false);
+    }
+
+    /// False where a miss of it waits already.
+    fn note(&mut self, key: KeyHash, (now_us, began_us): (u64, Option<u64>), is_regretted: bool) -> bool {
+        let is_first = self.table.note(key, now_us, is_regretted);
+        if is_first {
             self.last = (key, began_us);
         }
+        is_first
     }
 
     /// The key is written: what that tells of a miss that waits for it.

@@ -58,8 +58,9 @@ const LONG_AGO_MS: u64 = 1 << 32;
 /// Under a volatile policy newcomers are victims where so many of the last have a time to live, which they get once
 /// they are there…
 const EXPIRING_MIN: f32 = 0.75;
-/// … by a mean in which the last weighs so much. Where fewer have, one in so many victims is tried as one.
+/// … by a mean in which the last weighs so much.
 const EXPIRING_WEIGHT: f32 = 1.0 / 16.0;
+/// Where newcomers are no victims, for they don't expire or free too little, one in so many is taken all the same.
 const TRIED_ONE_IN: u32 = 16;
 
 /// From this K on, of the four that are planned with, the oldest key is as good as the oldest of a sample.
@@ -416,7 +417,8 @@ impl Evictor {
         };
         // What is searched for keeps to know how old such victims are.
         self.searches_in = if self.searches_in == 0 { SEARCHED_ONE_IN } else { self.searches_in } - 1;
-        let is_tried = !orders.volatile_only || self.most_expire() || self.searches_in.is_multiple_of(TRIED_ONE_IN);
+        let pays = !self.thrift.finds_larger() && (!orders.volatile_only || self.most_expire());
+        let is_tried = pays || self.searches_in.is_multiple_of(TRIED_ONE_IN);
         if self.searches_in == 0 || !is_tried {
             return None;
         }
@@ -517,6 +519,7 @@ impl Evictor {
         }
         if let Some((subject, now)) = subject {
             self.ages.evicted(&subject, now);
+            self.thrift.freed(size_bytes, victim.found != Found::Unsearched);
             if victim.found == Found::Met {
                 self.thrift.searched(now.saturating_sub(subject.last));
             }

@@ -555,6 +555,38 @@ fn who_is_never_read_goes_without_a_search_where_slices_run_out_of_time() {
     });
 }
 
+/// Values that grow, of which none is read, after a stream of keys that go without a search: one search finds a large
+/// value, where many that have just begun would have to go for as much memory.
+#[test]
+fn few_large_values_go_for_many_small_newcomers_on_a_busy_thread() {
+    let options = options().set("tenure.watch-busy-percent", 0).set("tenure.window-requests", 5000);
+    on_oldest_and_newest(&options, |server| {
+        limit_memory(server, 12 * MB);
+        let (mut connection, mut n, mut random) = (server.connection().unwrap(), 0, Random::new(1));
+        wait_for("keys to go without a search", || {
+            write_new_keys(&mut connection, &mut n);
+            info(server, "evictions_unsearched") > 5000.0
+        });
+        let mut evicted_for = |appends: usize| {
+            let before = info(server, "evictions");
+            for _ in 0..appends / 1000 {
+                let mut writes = redis::pipe();
+                for _ in 0..1000 {
+                    let name = format!("log:{}", random.next() % 20_000);
+                    writes.cmd("APPEND").arg(name).arg("v".repeat(100)).ignore();
+                }
+                writes.exec(&mut connection).unwrap();
+            }
+            info(server, "evictions") - before
+        };
+        evicted_for(300_000);
+        let evicted = evicted_for(200_000);
+        println!("{evicted} values went for 200,000 that grew");
+        assert!(evicted < 80_000.0, "{evicted} values went for 200,000 that grew");
+        check_by_tenure(server);
+    });
+}
+
 /// Where hardly any key is ever read again, those that come go without a search; where they are read, each victim is
 /// searched for. `watch-busy-percent` makes the main thread count as busy.
 #[test]

@@ -4,8 +4,9 @@
 //! that. What it can save is no more than the reads that the key at hand would still have had, times what a miss of it
 //! costs. Where hardly any key is ever read again, as in a stream of new keys, that is less. Reads are those that the
 //! learned densities lead to expect until the age at which keys go that were searched for, and for at least as long
-//! again as the key was there. An own idea; S3-FIFO (Yang et al., SOSP'23) lets newcomers go early too, by a queue of
-//! fixed length. Cost: a comparison for a key that is like the last one, and O(ages) else.
+//! again as the key was there. And a search may free more: where values grow, newcomers are the smallest of all, and
+//! ten of them have to go for one that has been there. An own idea; S3-FIFO (Yang et al., SOSP'23) lets newcomers go
+//! early too, by a queue of fixed length. Cost: a comparison for a key that is like the last one, and O(ages) else.
 
 use super::history::Feature;
 use super::ranking::Subject;
@@ -21,6 +22,11 @@ const READS_MAX: f32 = 1.0 / 32.0;
 const AGE_WEIGHT: f32 = 1.0 / 32.0;
 /// So many are searched for before the mean is believed.
 const VICTIMS_MIN: u32 = 64;
+/// A victim that is searched for takes the main thread so many times as long as one that isn't: 13,000 instructions
+/// for 5,000 to 7,000 (docs/results/costs.md).
+const SEARCHED_TAKES: f32 = 2.0;
+/// What a victim moves the mean of what it frees by, of the difference: sizes vary more than ages.
+const BYTES_WEIGHT: f32 = 1.0 / 128.0;
 
 /// What keys are alike in, as far as reads go.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -35,6 +41,9 @@ pub struct Thrift {
     /// Mean age of the victims that were searched for, in ticks, and how many they were.
     age: f32,
     victims: u32,
+    /// What a victim frees that was ranked, and one that wasn't, in bytes on average; 0 where none has gone.
+    ranked_bytes: f32,
+    unranked_bytes: f32,
     /// Reads to be expected of keys like the last one.
     last: Option<(Alike, f32)>,
 }
@@ -45,6 +54,20 @@ impl Thrift {
         self.victims = self.victims.saturating_add(1);
         let weight = (1.0 / self.victims as f32).max(AGE_WEIGHT);
         self.age += weight * (age as f32 - self.age);
+    }
+
+    /// A victim of so many bytes went: the lowest of those that were ranked, or one that nobody compared with others.
+    pub fn freed(&mut self, bytes: u32, was_ranked: bool) {
+        let mean_bytes = if was_ranked { &mut self.ranked_bytes } else { &mut self.unranked_bytes };
+        let weight = if *mean_bytes == 0.0 { 1.0 } else { BYTES_WEIGHT };
+        *mean_bytes += weight * (bytes as f32 - *mean_bytes);
+    }
+
+    /// True where as much is freed sooner by searches: newcomers are so small that many have to go for one that would
+    /// be found.
+    #[inline]
+    pub fn finds_larger(&self) -> bool {
+        self.unranked_bytes > 0.0 && self.ranked_bytes > SEARCHED_TAKES * self.unranked_bytes
     }
 
     /// Others were learned: what was expected of the last key holds no more.
@@ -129,6 +152,21 @@ mod tests {
         assert!(!goes(4, 100.0, VICTIMS_MIN), "one in four is read again");
         assert!(!goes(4, 0.0, VICTIMS_MIN), "also where no miss was ever repaired");
         assert!(!goes(u64::MAX, 100.0, VICTIMS_MIN - 1), "too few were searched for");
+    }
+
+    #[test]
+    fn small_newcomers_are_no_savings_where_a_search_finds_what_frees_more() {
+        let thrift = |ranked: &[u32], unranked: &[u32]| {
+            let mut thrift = Thrift::default();
+            ranked.iter().for_each(|&bytes| thrift.freed(bytes, true));
+            unranked.iter().for_each(|&bytes| thrift.freed(bytes, false));
+            thrift.finds_larger()
+        };
+        assert!(!thrift(&[1_000], &[]), "none has gone without a search");
+        assert!(!thrift(&[], &[100]), "none was searched for");
+        assert!(!thrift(&[1_900], &[1_000]) && thrift(&[2_100], &[1_000]));
+        assert!(!thrift(&[&[1_000; 500][..], &[10_000]].concat(), &[1_000]), "one large one is no rule");
+        assert!(thrift(&[&[1_000; 500][..], &[10_000; 500]].concat(), &[1_000]), "others come than did");
     }
 
     #[test]

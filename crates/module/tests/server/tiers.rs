@@ -236,24 +236,23 @@ fn values_that_move_while_clients_change_them_are_right() {
     }
 }
 
-/// Until nothing moves any more. Between two looks no command comes for a while, so that moves may take all of the
-/// time: by a fiftieth of it they would last for minutes where memory is slow.
+/// Until nothing moves any more.
 ///
 /// Collecting ends once a twentieth of the fast tier is free. Where Tenure itself or a client has taken some of that
 /// since, it begins again once less than a fiftieth is. Until then only time tells that it is over: it pauses for a
-/// second at the most.
+/// second at the most, since it owes the main thread 20 ms at the most, a fiftieth of that.
 pub fn wait_until_at_rest(server: &Server) {
-    let (mut before, mut rests) = (-1.0, 0);
+    let (mut before, mut since) = (-1.0, Instant::now());
     wait_for("the moves to end", || {
-        std::thread::sleep(std::time::Duration::from_millis(200));
         let moves = info(server, "tier_demotions") + info(server, "tier_promotions");
-        rests = if std::mem::replace(&mut before, moves) == moves { rests + 1 } else { 0 };
-        rests
-            >= match info(server, "tier_fast_bytes") / info(server, "tier_fast_limit_bytes") {
-                ..0.955 => 2,
-                ..1.0 => 15,
-                _ => usize::MAX,
-            }
+        if std::mem::replace(&mut before, moves) != moves {
+            since = Instant::now();
+        }
+        match info(server, "tier_fast_bytes") / info(server, "tier_fast_limit_bytes") {
+            ..0.955 => since.elapsed() >= Duration::from_millis(250),
+            ..1.0 => since.elapsed() >= Duration::from_secs(3),
+            _ => false,
+        }
     });
 }
 

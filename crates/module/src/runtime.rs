@@ -272,7 +272,7 @@ impl Runtime {
         let before = features.wants;
         features.each(is_meant, |feature| body(feature, &mut Turn { server, now_us, tenure }));
         if features.wants != before {
-            tenure.heed(server, features.wants);
+            tenure.heed(server, features.wants, now_us);
         }
     }
 

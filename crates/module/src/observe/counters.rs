@@ -14,6 +14,8 @@ pub struct Counters {
     pub reads: u64,
     /// Writes of one key.
     pub writes: u64,
+    /// Of them, those that answered a miss.
+    pub prompted: u64,
     /// Deletes of one key.
     pub deletes: u64,
     /// Reads that found nothing.
@@ -40,7 +42,7 @@ impl Counters {
 
     /// Reads, and writes that answer no miss: how much the partition is accessed, however much of it is in memory.
     pub fn unprompted(&self) -> u64 {
-        self.reads + self.writes.saturating_sub(self.penalties)
+        self.reads + self.writes - self.prompted
     }
 
     /// So many accesses of one kind.
@@ -53,7 +55,14 @@ impl Counters {
         }
     }
 
-    /// A miss was answered.
+    /// A write that is counted has answered a miss.
+    #[inline]
+    pub(super) fn count_prompted(&mut self, answer: Answer) {
+        self.prompted += 1;
+        self.count_answer(answer);
+    }
+
+    /// A miss was answered, by a write that may have gone unseen.
     pub(super) fn count_answer(&mut self, answer: Answer) {
         let (penalty_us, lost_us) = (answer.penalty_us as f64, answer.lost_us());
         self.miss_us += lost_us;

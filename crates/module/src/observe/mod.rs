@@ -141,8 +141,8 @@ impl Observer {
     }
 
     /// Other commands are seen from now on; after some turns alone, in slices.
-    pub fn watch(&mut self, watched: Watched, in_slices: bool) {
-        let before = self.coverage.change(watched);
+    pub fn watch(&mut self, watched: Watched, in_slices: bool, now_us: u64) {
+        let before = self.coverage.change(watched, now_us);
         if before == Watched::Nothing && watched != Watched::Nothing {
             // Clients may have gone to other databases meanwhile.
             if in_slices { self.clients.forget_places() } else { self.clients.forget() }
@@ -325,7 +325,7 @@ impl Observer {
             let counted = &mut self.counters[partition.index() % PARTITIONS_MAX];
             counted.count(effect, 1);
             if let Some(answer) = filled.answer() {
-                counted.count_answer(answer);
+                counted.count_prompted(answer);
             }
             let requests = counted.requests();
             let named = (in_database(hash, db), key);

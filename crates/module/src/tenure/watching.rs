@@ -96,12 +96,14 @@ impl Tenure {
     }
 
     /// Features want other things to be heard than before.
-    pub fn heed(&mut self, server: &mut Server, wants: Wants) {
+    pub fn heed(&mut self, server: &mut Server, wants: Wants, now_us: u64) {
         self.watching.wanted = wants;
+        // Who needs each command from now on can't wait for the next tick.
+        self.allow_slices();
         let sampled = self.observer.sampler.kept.take();
         self.observer.sampler.kept = wants.has(Wants::SAMPLES).then(|| sampled.unwrap_or_default());
         let wanted = if wants.has(Wants::OBSERVED) { Watched::All } else { self.observer.coverage.watched() };
-        self.watch(server, wanted);
+        self.watch(server, wanted, now_us);
         if wants != Wants::NOTHING {
             turns::hear(server, true);
         }
@@ -181,7 +183,7 @@ impl Tenure {
     }
 
     /// What is to be seen of commands from now on. The filter stays for features too.
-    fn watch(&mut self, server: &mut Server, wanted: Watched) {
+    fn watch(&mut self, server: &mut Server, wanted: Watched, now_us: u64) {
         let sees = if wanted != Watched::Nothing || self.watching.wanted.has(Wants::COMMANDS) {
             Sees::Commands
         } else if self.times.ticked_at_us < self.watching.timers_until_us {
@@ -190,7 +192,7 @@ impl Tenure {
             Sees::Nothing
         };
         if filtering::watch(server, sees) {
-            self.observer.watch(wanted, self.watching.slices.are_on());
+            self.observer.watch(wanted, self.watching.slices.are_on(), now_us);
         }
     }
 
@@ -219,12 +221,17 @@ impl Tenure {
             may_pause.then_some(unwatched),
             enough_per_second,
         );
-        let may_slice = self.is_busy() && self.may_slice();
-        self.watching.slices.allow(may_slice, self.watching_share());
+        self.allow_slices();
         if !self.watching.slices.is_pausing() {
-            self.watch(server, wanted);
+            self.watch(server, wanted, now_us);
         }
         self.choose_turns(server, now_us, used_bytes);
+    }
+
+    /// Slices are cut where the main thread is busy and nobody needs each command.
+    fn allow_slices(&mut self) {
+        let may_slice = self.is_busy() && self.may_slice();
+        self.watching.slices.allow(may_slice, self.watching_share());
     }
 
     /// True where the main thread has no time for all that is worth some.
@@ -257,7 +264,7 @@ impl Tenure {
     /// Where keys go by rank, misses and new keys that the server tells of and the ages that it keeps will do for a
     /// while; where others need each command, they won't.
     fn may_slice(&self) -> bool {
-        let others_need = Wants::OBSERVED | Wants::WRITES_OBSERVED | Wants::NEW_KEYS | Wants::HEARS_COMMANDS;
+        let others_need = Wants::OBSERVED | Wants::WRITES_OBSERVED | Wants::COMMANDS | Wants::READS;
         self.pressure.may_be_short
             && self.settings.policy == Policy::Density
             && self.pressure.status == EvictionStatus::Ready
@@ -269,7 +276,7 @@ impl Tenure {
     pub fn end_slice(&mut self, server: &mut Server, now_us: u64) {
         let seen = self.observer.partitions.keys.accesses.now() * REQUESTS_PER_TICK;
         if let Some(is_watched) = self.watching.slices.turn(now_us, seen, thread_cpu_us) {
-            self.watch(server, if is_watched { Watched::All } else { Watched::Nothing });
+            self.watch(server, if is_watched { Watched::All } else { Watched::Nothing }, now_us);
         }
         // Within a pause few turns are heard of, or none.
         if self.watching.slices.is_pausing() && !turns::are_heard() {

@@ -216,6 +216,49 @@ fn transactions_find_keys_that_fell_asleep_meanwhile() {
     });
 }
 
+/// Of a transaction that was seen to begin commands may go by unseen: far from the limit, where a fast stream is
+/// watched in part, and on a busy main thread at its limit, where slices of it are.
+#[test]
+fn nothing_comes_back_of_what_a_transaction_has_changed_unseen() {
+    const AT_ITS_LIMIT: [(&str, &str); 3] =
+        [("maxmemory", "1gb"), ("tenure.tenants", "db0=db:0,max=900mb"), ("tenure.watch-busy-percent", "0")];
+    let ways = [
+        ("paused", [].as_slice(), "tenure.watched-per-second", [0, 100]),
+        ("slices", &AT_ITS_LIMIT, "tenure.watch-percent", [100, 1]),
+    ];
+    for (binary, (watching, settings, how_much, [all, few])) in
+        two().into_iter().flat_map(|binary| ways.map(|way| (binary.clone(), way)))
+    {
+        println!("on {}, {watching}", binary.label);
+        let folder = TempDir::new().unwrap();
+        let options = sleeping_in(folder.path()).set(how_much, all);
+        let server = start(&binary, &settings.iter().fold(options, |options, (name, value)| options.set(name, value)));
+        let watches = |what| server.info("tenure").unwrap()["tenure_watching"] == what;
+        let (mut connection, mut other) = (server.connection().unwrap(), server.connection().unwrap());
+        ["MSET a 1 b 2 c 3", "MULTI"].iter().for_each(|line| send::<()>(&mut connection, line));
+        assert!(watches("all"), "the transaction is seen to begin");
+        config_set(&mut other, how_much, few);
+        let mut reads = redis::pipe();
+        (0..2000).for_each(|i| _ = reads.cmd("GET").arg(format!("absent:{i}")).ignore());
+        wait_for("commands to go unseen", || {
+            reads.exec(&mut other).unwrap();
+            watches(watching)
+        });
+        for line in ["INCR a", "DEL b", "GET c"] {
+            // Of those that come beside a burst few are in a slice.
+            reads.exec(&mut other).unwrap();
+            send::<()>(&mut connection, line);
+        }
+        assert!(watches(watching));
+        put_to_sleep(&server);
+        assert!(watches("all"), "nothing that sleeps is named unseen");
+        // What it names isn't known: all that sleeps is given up, and nothing of it may come back.
+        let replies: (i64, i64, Option<String>) = send(&mut connection, "EXEC");
+        let now: (Option<i64>, Option<i64>, Option<String>) = send(&mut connection, "MGET a b c");
+        assert_eq!(now, (Some(replies.0), None, replies.2));
+    }
+}
+
 /// A value that is changed while it is on its way to the disk does not fall asleep as it was.
 #[test]
 fn nothing_old_is_ever_read() {

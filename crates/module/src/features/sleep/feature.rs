@@ -119,7 +119,7 @@ impl Feature for Sleep {
         match command.map(|command| (command, command.only_key())) {
             Some((_, Some((position, effect)))) => self.touches.key(tenure, call, position, effect == Effect::Read),
             Some((command, None)) => {
-                self.touches.follow_transactions(call, command.sets);
+                self.touches.follow_transactions(call, command.sets, tenure.observer.coverage.gaps());
                 self.all_words(tenure, call);
             }
             None => self.all_words(tenure, call),

@@ -38,19 +38,20 @@ impl Spill {
                 self.wake(partition, context.window, context.now_us);
             }
         }
-        if self.rhythms.ends_interval(context.now_us) {
-            self.end_interval(context, may_sleep);
+        let watched_us = context.observer.coverage.watched_us(context.now_us);
+        if let Some(watched) = self.rhythms.end_interval(context.now_us, watched_us) {
+            self.end_interval(context, watched, may_sleep);
         }
     }
 
-    pub(super) fn end_interval(&mut self, context: &mut SleepContext, may_sleep: bool) {
+    fn end_interval(&mut self, context: &mut SleepContext, watched: f64, may_sleep: bool) {
         for i in 0..context.observer.partitions.len().min(PARTITIONS_MAX) {
             let partition = PartitionId(i as u16);
             let requests = context.observer.counters[i].unprompted();
             let may_sleep =
                 may_sleep && self.auto && context.now_us >= self.refused_until_us && context.usage.keys()[i] >= 1.0;
             let rhythm = self.rhythms.of(partition);
-            let pattern = rhythm.end_interval(requests);
+            let pattern = rhythm.end_interval(requests, watched);
             match (pattern.map(|p| p.phase), rhythm.rest) {
                 (Some(Phase::Valley), SleepState::Awake)
                     if may_sleep && pattern.is_some_and(|p| p.next_peak_in > 1) =>

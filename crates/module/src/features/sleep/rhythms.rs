@@ -38,8 +38,9 @@ pub struct Rhythm {
     pub rest: SleepState,
     diurnal: Diurnal,
     reuses: ReuseTimes,
-    /// Accesses counted when the interval began.
+    /// Accesses counted when the interval began, and how many came in the one before.
     requests_before: u64,
+    accesses_before: u64,
     /// Sleeping keys touched in this interval.
     pub touched: u64,
     /// What it held when it began to fall asleep, in bytes, and from which window and time on that no longer counts.
@@ -55,6 +56,7 @@ impl Rhythm {
             diurnal: Diurnal::new(config),
             reuses: ReuseTimes::default(),
             requests_before: 0,
+            accesses_before: 0,
             touched: 0,
             held_bytes: 0,
             held_until: 0,
@@ -72,9 +74,13 @@ impl Rhythm {
         self.rest == SleepState::Asleep && self.touched >= READS_TO_WAKE
     }
 
-    /// An interval ends, with so many requests counted since the beginning: its rhythm, where it has one.
-    pub fn end_interval(&mut self, requests: u64) -> Option<Pattern> {
-        let accesses = requests.saturating_sub(std::mem::replace(&mut self.requests_before, requests));
+    /// An interval ends, with so many requests counted since the beginning: its rhythm, where it has one. They were
+    /// counted in the `watched` part of the interval, 0 to 1, and what came in the rest is taken to be alike. Where
+    /// nothing was watched the interval is taken to be as the one before.
+    pub fn end_interval(&mut self, requests: u64, watched: f64) -> Option<Pattern> {
+        let seen = requests.saturating_sub(std::mem::replace(&mut self.requests_before, requests));
+        let accesses = if watched > 0.0 { (seen as f64 / watched) as u64 } else { self.accesses_before };
+        self.accesses_before = accesses;
         self.diurnal.record(accesses.min(u64::from(u32::MAX)) as u32, &std::mem::take(&mut self.reuses));
         self.touched = 0;
         self.diurnal.pattern()
@@ -86,7 +92,9 @@ pub struct Rhythms {
     all: Vec<Rhythm>,
     config: DiurnalConfig,
     interval_us: u64,
-    interval_ends_us: u64,
+    interval_began_us: u64,
+    /// How long all commands had been watched by then, in µs.
+    watched_us_before: u64,
     /// By key's hash: a fingerprint, and the second of the last access.
     last_seen: Vec<(u32, u32)>,
 }
@@ -98,7 +106,8 @@ impl Rhythms {
             all: Vec::new(),
             config: DiurnalConfig::default(),
             interval_us: 0,
-            interval_ends_us: 0,
+            interval_began_us: 0,
+            watched_us_before: 0,
             last_seen: vec![(0, 0); REUSE_SLOTS],
         }
     }
@@ -107,7 +116,7 @@ impl Rhythms {
     pub fn keep_time(&mut self, config: DiurnalConfig, interval_us: u64, now_us: u64) {
         if (config, interval_us) != (self.config, self.interval_us) {
             (self.config, self.interval_us) = (config, interval_us);
-            self.interval_ends_us = now_us + interval_us;
+            self.interval_began_us = now_us;
             self.all.iter_mut().for_each(|rhythm| rhythm.diurnal = Diurnal::new(config));
         }
     }
@@ -117,13 +126,17 @@ impl Rhythms {
         self.interval_us
     }
 
-    /// True where an interval has ended; the next begins.
-    pub fn ends_interval(&mut self, now_us: u64) -> bool {
-        let is_over = now_us >= self.interval_ends_us;
-        if is_over {
-            self.interval_ends_us = now_us + self.interval_us;
+    /// Where an interval has ended, for what part of its length commands were watched since the one before ended, 0 to
+    /// 1; the next begins. After other settings that may be more than 1, and more was counted then, too. `watched_us`
+    /// is how long all commands have been watched so far.
+    pub fn end_interval(&mut self, now_us: u64, watched_us: u64) -> Option<f64> {
+        let passed_us = now_us.saturating_sub(self.interval_began_us);
+        if passed_us < self.interval_us {
+            return None;
         }
-        is_over
+        self.interval_began_us = now_us;
+        let watched_us = watched_us.saturating_sub(std::mem::replace(&mut self.watched_us_before, watched_us));
+        Some(watched_us as f64 / passed_us.max(1) as f64)
     }
 
     /// Partitions are others but for those that `stay`.
@@ -225,5 +238,36 @@ impl Rhythms {
         let interval_seconds = (self.interval_us / 1_000_000).max(1) as u32;
         let intervals = (held == fingerprint).then(|| seconds.saturating_sub(last) / interval_seconds);
         self.of(partition).reuses.add(intervals);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND_US: u64 = 1_000_000;
+
+    #[test]
+    fn an_interval_ends_with_the_part_of_it_that_was_watched() {
+        let mut rhythms = Rhythms::new();
+        rhythms.keep_time(DiurnalConfig::default(), 60 * SECOND_US, 5 * SECOND_US);
+        assert_eq!(rhythms.end_interval(64 * SECOND_US, 64 * SECOND_US), None);
+        // 65 s were watched since the start, and all that was counted in them is of this interval.
+        assert_eq!(rhythms.end_interval(65 * SECOND_US, 65 * SECOND_US), Some(65.0 / 60.0));
+        assert_eq!(rhythms.end_interval(125 * SECOND_US, 80 * SECOND_US), Some(0.25));
+        assert_eq!(rhythms.end_interval(185 * SECOND_US, 80 * SECOND_US), Some(0.0));
+    }
+
+    #[test]
+    fn what_went_unseen_counts_as_what_was_seen() {
+        let mut rhythm = Rhythm::new(DiurnalConfig::default());
+        let mut accesses_of = |requests, watched| {
+            rhythm.end_interval(requests, watched);
+            rhythm.accesses_before
+        };
+        assert_eq!(accesses_of(1_000, 1.0), 1_000);
+        assert_eq!(accesses_of(1_500, 0.25), 2_000);
+        assert_eq!(accesses_of(1_500, 0.0), 2_000, "as before where nothing was watched");
+        assert_eq!(accesses_of(1_500, 0.5), 0, "none came while some was watched");
     }
 }

@@ -44,6 +44,8 @@ pub struct Touches {
     /// What woke while writes were paused.
     pub owed: Owed,
     transactions: HashMap<u64, Queued>,
+    /// How often commands had gone unseen when the first of them began.
+    gaps: u64,
 }
 
 /// What a command touches of the sleepers.
@@ -108,8 +110,10 @@ impl Touches {
         }
     }
 
-    /// What is queued now runs later.
-    pub fn follow_transactions(&mut self, call: &FilterCall, sets: Sets) {
+    /// What is queued now runs later. Of transactions that were under way when commands went unseen, `gaps` times so
+    /// far, nobody knows what they have named.
+    pub fn follow_transactions(&mut self, call: &FilterCall, sets: Sets, gaps: u64) {
+        self.note_gaps(gaps);
         let (Some(name), Some(client_id)) = (call.word(0), call.client_id()) else { return };
         if sets == Sets::RunsQueued {
             self.exec(client_id, || call.client(client_id).is_some_and(|client| client.in_multi));
@@ -133,6 +137,13 @@ impl Touches {
             } else {
                 queued.too_many = true;
             }
+        }
+    }
+
+    fn note_gaps(&mut self, gaps: u64) {
+        if gaps != self.gaps {
+            self.gaps = gaps;
+            self.transactions.clear();
         }
     }
 
@@ -203,6 +214,11 @@ mod tests {
         assert_eq!((touched.keys.len(), touched.is_read, touched.is_anything), (1, false, false));
         touches.exec(8, || true);
         assert!(touches.take().unwrap().is_anything, "its beginning was not seen");
+        touches.multi(7);
+        touches.named(Some(7), b"l", 0, true);
+        touches.note_gaps(1);
+        touches.exec(7, || true);
+        assert!(touches.take().unwrap().is_anything, "some of it may not have been seen");
         touches.exec(9, || false);
         assert!(!touches.take().unwrap().is_anything, "there is none");
     }

@@ -47,6 +47,8 @@ impl Wants {
     pub const SAMPLES: Wants = Wants(1 << 8);
     /// To block clients whose commands read.
     pub const TO_BLOCK: Wants = Wants(1 << 9);
+    /// That it sees who sends what may write.
+    pub const WRITERS: Wants = Wants(1 << 10);
     /// Anything of commands.
     pub const HEARS_COMMANDS: Wants = Wants(Wants::COMMANDS.0 | Wants::READS.0 | Wants::SEEN_COMMANDS.0);
 

@@ -30,6 +30,8 @@ pub enum Watched {
     All,
     /// All but reads.
     Writes,
+    /// None, but for who sends what may write: whose new keys are.
+    Writers,
     /// None: misses and new keys are all that is known.
     Nothing,
 }
@@ -75,10 +77,17 @@ impl Coverage {
         self.gaps
     }
 
+    /// True where accesses go unseen, whoever is known to send them.
+    #[inline]
+    pub fn sees_no_access(&self) -> bool {
+        matches!(self.watched, Watched::Writers | Watched::Nothing)
+    }
+
     /// True where nothing is to be done about a command: it reads, and reads go unseen.
     #[inline]
     pub fn passes(&mut self, command: Option<Entry>) -> bool {
-        let passes = self.watched == Watched::Writes && command.is_some_and(Entry::only_reads);
+        let passes =
+            matches!(self.watched, Watched::Writes | Watched::Writers) && command.is_some_and(Entry::only_reads);
         if passes {
             self.unseen_reads += 1;
         }
@@ -90,7 +99,7 @@ impl Coverage {
         match self.watched {
             Watched::All => "all",
             Watched::Writes => "writes",
-            Watched::Nothing => "paused",
+            Watched::Writers | Watched::Nothing => "paused",
         }
     }
 }

@@ -289,6 +289,9 @@ impl Observer {
             self.coverage.unseen_reads += 1;
             return;
         }
+        if self.coverage.sees_no_access() {
+            return;
+        }
         let Some(key) = call.word(position) else { return };
         if self.served.own.is_some() && self.served.is_elsewhere(&self.clients, key, effect) {
             return;
@@ -379,7 +382,7 @@ impl Observer {
     /// does.
     #[inline]
     fn notes_unseen(&self) -> bool {
-        self.coverage.watched() == Watched::Nothing && self.partitions.keys.accesses.is_on()
+        self.coverage.sees_no_access() && self.partitions.keys.accesses.is_on()
     }
 
     /// A read found nothing. Comes from within the command, with the database known.

@@ -213,8 +213,7 @@ impl Tenure {
         };
         let enough_per_second = self.settings.watched_per_second as u64;
         let may_pause = !self.pressure.may_be_short && !self.watching.wanted.has(Wants::OBSERVED);
-        let unwatched =
-            if self.watching.wanted.has(Wants::WRITES_OBSERVED) { Watched::Writes } else { Watched::Nothing };
+        let unwatched = self.unwatched();
         let wanted = self.watching.duty.decide(
             now_us,
             self.observer.requests(),
@@ -226,6 +225,15 @@ impl Tenure {
             self.watch(server, wanted, now_us);
         }
         self.choose_turns(server, now_us, used_bytes);
+    }
+
+    /// What is watched in a pause all the same.
+    fn unwatched(&self) -> Watched {
+        match self.watching.wanted {
+            wanted if wanted.has(Wants::WRITES_OBSERVED) => Watched::Writes,
+            wanted if wanted.has(Wants::WRITERS) => Watched::Writers,
+            _ => Watched::Nothing,
+        }
     }
 
     /// Slices are cut where the main thread is busy and nobody needs each command.
@@ -268,7 +276,6 @@ impl Tenure {
         self.pressure.may_be_short
             && self.settings.policy == Policy::Density
             && self.pressure.status == EvictionStatus::Ready
-            && self.observer.partitions.owners.is_none()
             && !self.watching.wanted.has(others_need)
     }
 
@@ -276,7 +283,7 @@ impl Tenure {
     pub fn end_slice(&mut self, server: &mut Server, now_us: u64) {
         let seen = self.observer.partitions.keys.accesses.now() * REQUESTS_PER_TICK;
         if let Some(is_watched) = self.watching.slices.turn(now_us, seen, thread_cpu_us) {
-            self.watch(server, if is_watched { Watched::All } else { Watched::Nothing }, now_us);
+            self.watch(server, if is_watched { Watched::All } else { self.unwatched() }, now_us);
         }
         // Within a pause few turns are heard of, or none.
         if self.watching.slices.is_pausing() && !turns::are_heard() {

@@ -248,6 +248,63 @@ impl Random {
     }
 }
 
+/// A way in which commands go by unseen.
+#[derive(Clone, Copy, Debug)]
+pub struct Unseen {
+    /// What `tenure_watching` says then.
+    watching: &'static str,
+    /// A server's settings for it.
+    settings: &'static [(&'static str, &'static str)],
+    /// The setting that says how much is watched, with its values for all and for little.
+    how_much: (&'static str, [u32; 2]),
+    /// What a tenant's entry has to end with: one with a maximum may be short of memory at any time.
+    pub maximum: &'static str,
+}
+
+impl Unseen {
+    /// Far from the limit, where a fast stream is watched in part; and on a busy main thread at its limit, where slices
+    /// of it are.
+    pub const WAYS: [Unseen; 2] = [
+        Unseen { watching: "paused", settings: &[], how_much: ("tenure.watched-per-second", [0, 100]), maximum: "" },
+        Unseen {
+            watching: "slices",
+            settings: &[("maxmemory", "1gb"), ("maxmemory-policy", "allkeys-lru"), ("tenure.watch-busy-percent", "0")],
+            how_much: ("tenure.watch-percent", [100, 1]),
+            maximum: ",max=900mb",
+        },
+    ];
+
+    /// With these options all is seen at first.
+    pub fn options(&self, options: ServerOptions) -> ServerOptions {
+        let (how_much, [all, _]) = self.how_much;
+        let options = options.set(how_much, all);
+        self.settings.iter().fold(options, |options, (name, value)| options.set(name, value))
+    }
+
+    /// From now on few commands are seen.
+    #[track_caller]
+    pub fn begin(&self, server: &Server) {
+        let (how_much, [_, little]) = self.how_much;
+        config_set(&mut server.connection().unwrap(), how_much, little);
+        wait_for("commands to go unseen", || {
+            self.pass_by(server);
+            self.is_so(server)
+        });
+    }
+
+    /// A burst of commands: of those that come after it few are in a slice.
+    pub fn pass_by(&self, server: &Server) {
+        let mut reads = redis::pipe();
+        (0..2000).for_each(|i| _ = reads.cmd("GET").arg(format!("absent:{i}")).ignore());
+        reads.exec(&mut server.connection().unwrap()).unwrap();
+    }
+
+    /// True while commands go unseen so.
+    pub fn is_so(&self, server: &Server) -> bool {
+        server.info("tenure").unwrap()["tenure_watching"] == self.watching
+    }
+}
+
 /// A client that reads through the cache: what it misses it fetches from a backend that takes its time, and writes
 /// back.
 pub struct CacheAside {

@@ -9,8 +9,8 @@ use tempfile::TempDir;
 use tenure_servers::{Server, ServerBinary, ServerOptions};
 
 use crate::harness::{
-    CacheAside, Random, config_set, connection_to, error_of, info, limit_memory, oldest_and_newest_of, partition, send,
-    servers, start, status, that_know_clients, used_memory, wait_for, with_module,
+    CacheAside, Random, Unseen, config_set, connection_to, error_of, info, limit_memory, oldest_and_newest_of,
+    partition, send, servers, start, status, that_know_clients, used_memory, wait_for, with_module,
 };
 
 const MB: u64 = 1 << 20;
@@ -216,42 +216,24 @@ fn transactions_find_keys_that_fell_asleep_meanwhile() {
     });
 }
 
-/// Of a transaction that was seen to begin commands may go by unseen: far from the limit, where a fast stream is
-/// watched in part, and on a busy main thread at its limit, where slices of it are.
+/// Of a transaction that was seen to begin commands may go by unseen.
 #[test]
 fn nothing_comes_back_of_what_a_transaction_has_changed_unseen() {
-    const AT_ITS_LIMIT: [(&str, &str); 3] =
-        [("maxmemory", "1gb"), ("tenure.tenants", "db0=db:0,max=900mb"), ("tenure.watch-busy-percent", "0")];
-    let ways = [
-        ("paused", [].as_slice(), "tenure.watched-per-second", [0, 100]),
-        ("slices", &AT_ITS_LIMIT, "tenure.watch-percent", [100, 1]),
-    ];
-    for (binary, (watching, settings, how_much, [all, few])) in
-        two().into_iter().flat_map(|binary| ways.map(|way| (binary.clone(), way)))
-    {
-        println!("on {}, {watching}", binary.label);
+    for (binary, way) in two().into_iter().flat_map(|binary| Unseen::WAYS.map(|way| (binary.clone(), way))) {
+        println!("on {}, {way:?}", binary.label);
         let folder = TempDir::new().unwrap();
-        let options = sleeping_in(folder.path()).set(how_much, all);
-        let server = start(&binary, &settings.iter().fold(options, |options, (name, value)| options.set(name, value)));
-        let watches = |what| server.info("tenure").unwrap()["tenure_watching"] == what;
-        let (mut connection, mut other) = (server.connection().unwrap(), server.connection().unwrap());
+        let options = sleeping_in(folder.path()).set("tenure.tenants", format!("db0=db:0{}", way.maximum));
+        let server = start(&binary, &way.options(options));
+        let mut connection = server.connection().unwrap();
         ["MSET a 1 b 2 c 3", "MULTI"].iter().for_each(|line| send::<()>(&mut connection, line));
-        assert!(watches("all"), "the transaction is seen to begin");
-        config_set(&mut other, how_much, few);
-        let mut reads = redis::pipe();
-        (0..2000).for_each(|i| _ = reads.cmd("GET").arg(format!("absent:{i}")).ignore());
-        wait_for("commands to go unseen", || {
-            reads.exec(&mut other).unwrap();
-            watches(watching)
-        });
+        way.begin(&server);
         for line in ["INCR a", "DEL b", "GET c"] {
-            // Of those that come beside a burst few are in a slice.
-            reads.exec(&mut other).unwrap();
+            way.pass_by(&server);
             send::<()>(&mut connection, line);
         }
-        assert!(watches(watching));
+        assert!(way.is_so(&server));
         put_to_sleep(&server);
-        assert!(watches("all"), "nothing that sleeps is named unseen");
+        assert_eq!(server.info("tenure").unwrap()["tenure_watching"], "all", "nothing that sleeps is named unseen");
         // What it names isn't known: all that sleeps is given up, and nothing of it may come back.
         let replies: (i64, i64, Option<String>) = send(&mut connection, "EXEC");
         let now: (Option<i64>, Option<i64>, Option<String>) = send(&mut connection, "MGET a b c");

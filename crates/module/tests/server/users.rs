@@ -1,6 +1,7 @@
 //! Tenants by user of the access control lists, in one database: whose each key is, whatever way it comes, and what
 //! follows from it.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use redis::{Connection, Value};
@@ -8,7 +9,7 @@ use tenure_servers::{Product, Server, ServerBinary, ServerOptions};
 
 use crate::accounting::{Held, add_hashes, add_strings, check_against, count};
 use crate::harness::{
-    CacheAside, add_user, config_get, config_set, error_of, evicted_by_server, info, limit_memory, login,
+    CacheAside, Unseen, add_user, config_get, config_set, error_of, evicted_by_server, info, limit_memory, login,
     oldest_and_newest_of, partition, partitions, send, servers, start, status, that_know_clients, wait_for,
     with_module,
 };
@@ -162,6 +163,42 @@ fn a_connection_that_logs_in_anew_is_another_tenants() {
         let writes = ["alice", "bob", "other"].map(|name| partition(&mut watcher, name)["writes"]);
         assert_eq!(writes, [3.0, 2.0, 2.0], "what was asked for is counted where the keys are");
     });
+}
+
+/// So it is where accesses go unseen: who writes is known all the same, as are new users of connections.
+#[test]
+fn a_key_is_its_creators_though_accesses_go_unseen() {
+    for way in Unseen::WAYS {
+        println!("{way:?}");
+        let options = way.options(with_tenants(&format!("alice=user:alice{} bob=user:bob", way.maximum)));
+        on_two(&options, |server| {
+            let [mut alice, mut bob, mut both] = ["alice", "bob", "alice"].map(|name| login(server, name));
+            let mut connection = server.connection().unwrap();
+            way.begin(server);
+            let reads = info(server, "reads");
+            for line in WAYS.concat() {
+                way.pass_by(server);
+                drop(send::<Value>(&mut alice, line));
+                drop(send::<Value>(&mut bob, "GET bob:nothing"));
+                send::<()>(&mut bob, &format!("SET bob:{} v", line.len()));
+            }
+            assert!(way.is_so(server));
+            let seen = info(server, "reads") - reads;
+            assert!(seen < 0.5 * (2000 * WAYS.concat().len()) as f64, "{seen} reads were seen");
+            let lengths: HashSet<usize> = WAYS.concat().iter().map(|line| line.len()).collect();
+            let mut counts = [16.0, lengths.len() as f64, 0.0];
+            assert_eq!(["alice", "bob", "other"].map(|name| keys(&mut connection, name)), counts);
+            // A connection with other users, one after the other.
+            for line in
+                ["SET both:1 v", "AUTH bob password", "SET both:2 v", "HELLO 2 AUTH alice password", "SET both:3 v"]
+            {
+                way.pass_by(server);
+                drop(send::<Value>(&mut both, line));
+            }
+            (counts[0], counts[1]) = (counts[0] + 2.0, counts[1] + 1.0);
+            assert_eq!(["alice", "bob", "other"].map(|name| keys(&mut connection, name)), counts);
+        });
+    }
 }
 
 #[test]

@@ -96,9 +96,9 @@ impl UsersAsTenants {
 }
 
 impl Feature for UsersAsTenants {
-    /// Of a key that comes unseen nobody knows whose it is.
+    /// Who has written a key alone tells whose it is.
     fn wants(&self) -> Wants {
-        Wants::OBSERVED.when(self.table.is_some()) | (Wants::SEEN_COMMANDS | Wants::TURNS).when(self.any_unowned)
+        Wants::WRITERS.when(self.table.is_some()) | (Wants::SEEN_COMMANDS | Wants::TURNS).when(self.any_unowned)
     }
 
     fn command(&mut self, tenure: &mut Tenure, call: &mut FilterCall, command: Option<Entry>) {

@@ -58,6 +58,11 @@ impl Wants {
         self.0 & other.0 != 0
     }
 
+    /// True where all of `others` is wanted.
+    pub fn has_all(self, others: Wants) -> bool {
+        self.0 & others.0 == others.0
+    }
+
     /// These where `condition` holds, else nothing.
     pub fn when(self, condition: bool) -> Wants {
         if condition { self } else { Wants::NOTHING }

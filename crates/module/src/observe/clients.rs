@@ -27,6 +27,8 @@ const EMPTY: Slot = Slot { client_id: 0, db: 0, user: NOBODY, sender: Sender::Ot
 /// The table. 16 KiB.
 pub struct Clients {
     slots: Vec<Slot>,
+    /// Clients of the table may have gone to other databases since.
+    are_unsure: bool,
     /// The database of the last command whose client is known.
     last_db: u16,
     /// Who sent it.
@@ -50,6 +52,7 @@ impl Clients {
         // Ids start at 1.
         Clients {
             slots: vec![EMPTY; SLOTS],
+            are_unsure: false,
             last_db: 0,
             last_user: NOBODY,
             last_sender: Sender::Other,
@@ -64,15 +67,26 @@ impl Clients {
     /// All clients are asked anew.
     pub fn forget(&mut self) {
         self.slots.fill(EMPTY);
+        self.are_unsure = false;
         self.last_user = NOBODY;
     }
 
     /// Some turns' commands have run unseen: who may have gone to another database is asked anew. Where one alone
     /// holds keys nobody is, since asking all would take longer than the turns; a key in another makes them two.
     pub fn forget_places(&mut self) {
+        self.are_unsure = true;
         if self.dbs_in_use.len() > 1 {
             self.forget();
         }
+    }
+
+    /// From now on places have to be right: who may have gone elsewhere is asked anew. True where there may be such.
+    pub fn make_sure(&mut self) -> bool {
+        let were_unsure = self.are_unsure;
+        if were_unsure {
+            self.forget();
+        }
+        were_unsure
     }
 
     /// This node of a cluster is a replica, or is none any more.

@@ -43,8 +43,6 @@ pub struct Coverage {
     /// When that began, and how long all commands were watched before, in µs.
     since_us: u64,
     watched_us: u64,
-    /// How often all were watched and then not all.
-    gaps: u64,
     /// Reads of one key, hits and misses, while writes alone were watched.
     pub unseen_reads: u64,
     /// Of them, those that found nothing.
@@ -62,7 +60,6 @@ impl Coverage {
     pub fn change(&mut self, watched: Watched, now_us: u64) -> Watched {
         self.watched_us = self.watched_us(now_us);
         self.since_us = now_us;
-        self.gaps += u64::from(self.watched == Watched::All && watched != Watched::All);
         std::mem::replace(&mut self.watched, watched)
     }
 
@@ -70,11 +67,6 @@ impl Coverage {
     pub fn watched_us(&self, now_us: u64) -> u64 {
         let present_us = if self.watched == Watched::All { now_us.saturating_sub(self.since_us) } else { 0 };
         self.watched_us + present_us
-    }
-
-    /// How often commands began to go unseen. Who follows what a client sends knows by it that some is missing.
-    pub fn gaps(&self) -> u64 {
-        self.gaps
     }
 
     /// True where accesses go unseen, whoever is known to send them.

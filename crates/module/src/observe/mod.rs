@@ -149,6 +149,11 @@ impl Observer {
         }
     }
 
+    /// From now on it has to be right which database each command is for. False where it may not have been so far.
+    pub fn follow_clients(&mut self) -> bool {
+        !self.clients.make_sure()
+    }
+
     /// True where nothing is to be done about a command: it reads, and reads go unseen.
     #[inline]
     pub fn passes(&mut self, command: Option<Entry>) -> bool {

@@ -35,6 +35,9 @@ pub struct Watching {
     pub slices: Slices,
     /// What features want to hear.
     pub(super) wanted: Wants,
+    /// Features hear every command, as far as they want to; and how often they began not to.
+    are_all_heard: bool,
+    gaps: u64,
     /// Until then each turn is heard of, since the server had to evict.
     pub(super) each_turn_until_us: u64,
     /// Those that keys wait for which are to go.
@@ -59,6 +62,8 @@ impl Watching {
             duty: Duty::new(now_us),
             slices: Slices::default(),
             wanted: Wants::NOTHING,
+            are_all_heard: true,
+            gaps: 0,
             each_turn_until_us: 0,
             idle_turns: IdleTurns::default(),
             timers_until_us: 0,
@@ -95,15 +100,27 @@ impl Tenure {
         self.watching.wanted.has(wants)
     }
 
+    /// How often commands began to go by unheard. Who follows what a client sends knows by it that some is missing.
+    pub fn gaps(&self) -> u64 {
+        self.watching.gaps
+    }
+
     /// Features want other things to be heard than before.
     pub fn heed(&mut self, server: &mut Server, wants: Wants, now_us: u64) {
-        self.watching.wanted = wants;
+        let follows = |wants: Wants| wants.has_all(Wants::COMMANDS | Wants::READS);
+        let before = std::mem::replace(&mut self.watching.wanted, wants);
         // Who needs each command from now on can't wait for the next tick.
         self.allow_slices();
         let sampled = self.observer.sampler.kept.take();
         self.observer.sampler.kept = wants.has(Wants::SAMPLES).then(|| sampled.unwrap_or_default());
-        let wanted = if wants.has(Wants::OBSERVED) { Watched::All } else { self.observer.coverage.watched() };
+        let wanted = match self.observer.coverage.watched() {
+            Watched::Writes | Watched::Writers | Watched::Nothing if !wants.has(Wants::OBSERVED) => self.unwatched(),
+            _ => Watched::All,
+        };
         self.watch(server, wanted, now_us);
+        if follows(wants) && !follows(before) && !self.observer.follow_clients() {
+            self.watching.gaps += 1;
+        }
         if wants != Wants::NOTHING {
             turns::hear(server, true);
         }
@@ -191,6 +208,9 @@ impl Tenure {
         } else {
             Sees::Nothing
         };
+        let are_all_heard = wanted == Watched::All || self.watching.wanted.has_all(Wants::COMMANDS | Wants::READS);
+        self.watching.gaps += u64::from(self.watching.are_all_heard && !are_all_heard);
+        self.watching.are_all_heard = are_all_heard;
         if filtering::watch(server, sees) {
             self.observer.watch(wanted, self.watching.slices.are_on(), now_us);
         }
@@ -272,7 +292,7 @@ impl Tenure {
     /// Where keys go by rank, misses and new keys that the server tells of and the ages that it keeps will do for a
     /// while; where others need each command, they won't.
     fn may_slice(&self) -> bool {
-        let others_need = Wants::OBSERVED | Wants::WRITES_OBSERVED | Wants::COMMANDS | Wants::READS;
+        let others_need = Wants::OBSERVED | Wants::WRITES_OBSERVED;
         self.pressure.may_be_short
             && self.settings.policy == Policy::Density
             && self.pressure.status == EvictionStatus::Ready

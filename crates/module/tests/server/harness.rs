@@ -285,18 +285,24 @@ impl Unseen {
     #[track_caller]
     pub fn begin(&self, server: &Server) {
         let (how_much, [_, little]) = self.how_much;
-        config_set(&mut server.connection().unwrap(), how_much, little);
+        let mut connection = server.connection().unwrap();
+        config_set(&mut connection, how_much, little);
         wait_for("commands to go unseen", || {
-            self.pass_by(server);
+            Unseen::pass_by(&mut connection);
             self.is_so(server)
         });
     }
 
-    /// A burst of commands: of those that come after it few are in a slice.
-    pub fn pass_by(&self, server: &Server) {
+    /// A burst of reads. Some are in slices, and few of those that come right after it.
+    pub fn pass_by(connection: &mut Connection) {
         let mut reads = redis::pipe();
         (0..2000).for_each(|i| _ = reads.cmd("GET").arg(format!("absent:{i}")).ignore());
-        reads.exec(&mut server.connection().unwrap()).unwrap();
+        reads.exec(connection).unwrap();
+    }
+
+    /// True where nothing at all is seen.
+    pub fn is_whole(&self) -> bool {
+        self.watching == "paused"
     }
 
     /// True while commands go unseen so.

@@ -177,7 +177,7 @@ fn a_key_is_its_creators_though_accesses_go_unseen() {
             way.begin(server);
             let reads = info(server, "reads");
             for line in WAYS.concat() {
-                way.pass_by(server);
+                Unseen::pass_by(&mut connection);
                 drop(send::<Value>(&mut alice, line));
                 drop(send::<Value>(&mut bob, "GET bob:nothing"));
                 send::<()>(&mut bob, &format!("SET bob:{} v", line.len()));
@@ -192,7 +192,7 @@ fn a_key_is_its_creators_though_accesses_go_unseen() {
             for line in
                 ["SET both:1 v", "AUTH bob password", "SET both:2 v", "HELLO 2 AUTH alice password", "SET both:3 v"]
             {
-                way.pass_by(server);
+                Unseen::pass_by(&mut connection);
                 drop(send::<Value>(&mut both, line));
             }
             (counts[0], counts[1]) = (counts[0] + 2.0, counts[1] + 1.0);

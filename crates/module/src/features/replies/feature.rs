@@ -28,13 +28,13 @@ impl Settings {
 }
 
 impl Feature for Replies {
-    /// The filter stays while replies are held: a write that passes unseen would be answered at once. Tenants that
-    /// state a mode of their own need keys to be told apart.
+    /// The filter stays while replies are held: a write that passes unheard would be answered at once. Tenants that
+    /// state a mode of their own are told by where keys are and who writes them.
     fn wants(&self) -> Wants {
         let is_on = self.is_on();
         (Wants::COMMANDS | Wants::READS).when(is_on)
             | Wants::TURNS.when(is_on || self.is_stale)
-            | Wants::OBSERVED.when(self.needs_keys())
+            | Wants::WRITERS.when(self.needs_keys())
     }
 
     /// Whoever writes is noted, but for the source of slots that move here: it waits for no reply.

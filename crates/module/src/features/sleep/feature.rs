@@ -80,7 +80,7 @@ impl Sleep {
         self.touches.all_words(tenure, call);
     }
 
-    /// True while no command may pass unseen.
+    /// True while no command may go by unheard.
     fn needs_watching(&self) -> bool {
         let touches = &self.touches;
         touches.sleepers.any() || !touches.owed.is_empty() || self.spill.as_ref().is_some_and(Spill::needs_watching)
@@ -108,7 +108,7 @@ impl Feature for Sleep {
     /// Transactions are followed wherever values may sleep: what one queues may fall asleep before it runs.
     fn wants(&self) -> Wants {
         let while_on = Wants::TURNS | Wants::SLICES | Wants::SAMPLES | Wants::NEW_KEYS | Wants::SEEN_COMMANDS;
-        let while_asleep = Wants::COMMANDS | Wants::READS | Wants::OBSERVED;
+        let while_asleep = Wants::COMMANDS | Wants::READS | Wants::WRITERS;
         while_on.when(self.touches.is_on)
             | while_asleep.when(self.needs_watching())
             | Wants::TO_BLOCK.when(self.touches.sleepers.any())
@@ -119,7 +119,7 @@ impl Feature for Sleep {
         match command.map(|command| (command, command.only_key())) {
             Some((_, Some((position, effect)))) => self.touches.key(tenure, call, position, effect == Effect::Read),
             Some((command, None)) => {
-                self.touches.follow_transactions(call, command.sets, tenure.observer.coverage.gaps());
+                self.touches.follow_transactions(call, command.sets, tenure.gaps());
                 self.all_words(tenure, call);
             }
             None => self.all_words(tenure, call),

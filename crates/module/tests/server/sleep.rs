@@ -9,7 +9,7 @@ use tempfile::TempDir;
 use tenure_servers::{Server, ServerBinary, ServerOptions};
 
 use crate::harness::{
-    CacheAside, Random, Unseen, config_set, connection_to, error_of, info, limit_memory, oldest_and_newest_of,
+    CacheAside, Random, Unseen, command, config_set, connection_to, error_of, info, limit_memory, oldest_and_newest_of,
     partition, send, servers, start, status, that_know_clients, used_memory, wait_for, with_module,
 };
 
@@ -257,7 +257,7 @@ fn nothing_comes_back_of_what_has_gone_by_unseen() {
 /// A value that is changed while it is on its way to the disk does not fall asleep as it was.
 #[test]
 fn nothing_old_is_ever_read() {
-    on_servers_that_can(two(), |server, _| read_and_write_at_random(server));
+    on_servers_that_can(two(), |server, _| read_and_write_at_random(server, 1));
 }
 
 /// So it is while accesses go unseen, asleep and awake.
@@ -271,7 +271,7 @@ fn nothing_old_is_ever_read_where_accesses_go_unseen() {
         way.begin(&server);
         let count = || info(&server, "reads") + info(&server, "writes");
         let before = count();
-        read_and_write_at_random(&server);
+        read_and_write_at_random(&server, 100);
         let seen = count() - before;
         println!("{seen} of 60,000 accesses were seen");
         // How much a slice's share of the time sees of commands that come one by one is up to the machine.
@@ -279,39 +279,40 @@ fn nothing_old_is_ever_read_where_accesses_go_unseen() {
     }
 }
 
-/// Some keys, most of whose time is spent asleep, against what they have to be.
-fn read_and_write_at_random(server: &Server) {
+/// Some keys, most of whose time is spent asleep, against what they have to be; so many commands are sent at once.
+fn read_and_write_at_random(server: &Server, at_once: usize) {
     const KEYS: u64 = 2000;
-    let (mut reader, mut admin) = (server.connection().unwrap(), server.connection().unwrap());
+    let text = |value: &u64| Value::BulkString(value.to_string().into_bytes());
+    let (mut client, mut admin) = (server.connection().unwrap(), server.connection().unwrap());
     let mut random = Random::new(7);
     let mut truth: HashMap<u64, u64> = HashMap::new();
-    let mut checked = 0;
+    let mut sent = Vec::new();
     for step in 0..60_000_u64 {
         let key = random.below(KEYS);
-        match random.below(10) {
+        sent.push(match random.below(10) {
             0..=2 => {
                 truth.insert(key, step);
-                send::<()>(&mut reader, &format!("SET k:{key} {step}"));
+                (format!("SET k:{key} {step}"), Value::Okay)
             }
-            3 => {
-                let removed: u64 = send(&mut reader, &format!("DEL k:{key}"));
-                assert_eq!(removed, u64::from(truth.remove(&key).is_some()), "DEL k:{key} at {step}");
-            }
+            3 => (format!("DEL k:{key}"), Value::Int(i64::from(truth.remove(&key).is_some()))),
             4 => {
-                let now: u64 = send(&mut reader, &format!("INCR k:{key}"));
-                let before = truth.get(&key).copied().unwrap_or(0);
-                assert_eq!(now, before + 1, "INCR k:{key} at {step}");
-                truth.insert(key, now);
+                let now = truth.entry(key).or_default();
+                *now += 1;
+                (format!("INCR k:{key}"), Value::Int(*now as i64))
             }
-            _ => {
-                let value: Option<u64> = send(&mut reader, &format!("GET k:{key}"));
-                assert_eq!(value, truth.get(&key).copied(), "GET k:{key} at {step}");
-                checked += 1;
+            _ => (format!("GET k:{key}"), truth.get(&key).map_or(Value::Nil, text)),
+        });
+        if sent.len() == at_once {
+            let mut pipeline = redis::pipe();
+            sent.iter().for_each(|(line, _)| _ = pipeline.add_command(command(line)));
+            let replies: Vec<Value> = pipeline.query(&mut client).unwrap();
+            for ((line, expected), reply) in sent.drain(..).zip(replies) {
+                assert_eq!(reply, expected, "{line} until {step}");
             }
         }
         if step % 300 == 0 {
             let verb = if step % 1500 == 0 { "WAKE" } else { "SLEEP" };
-            let _ = crate::harness::command(&format!("TENURE.{verb} db0")).exec(&mut admin);
+            let _ = command(&format!("TENURE.{verb} db0")).exec(&mut admin);
         }
     }
     let (slept, woken) = (info(server, "slept_keys"), info(server, "woken_keys"));
@@ -320,7 +321,7 @@ fn read_and_write_at_random(server: &Server) {
         (info(server, "spill_given_up"), info(server, "spill_damaged"), info(server, "panics")),
         (0.0, 0.0, 0.0)
     );
-    println!("{checked} reads, {slept} slept, {woken} woken");
+    println!("{slept} slept, {woken} woken");
 }
 
 /// A server that holds writes back, or refuses them, serves what sleeps, or a miss, and nothing that was deleted

@@ -243,7 +243,7 @@ impl Feature for Sleep {
         let Some(name) = turn.tenure.observer.only_key(words) else { return };
         let (db, key) = sleeping(turn.server, name);
         self.with_spill(turn, |spill, context| match read.as_deref() {
-            Some((place, bytes)) => drop(spill.wake_with(context, key, *place, bytes.as_deref())),
+            Some((place, bytes)) => spill.wake_waited_for(context, key, *place, bytes.as_deref()),
             None if context.touches.sleepers.has(key, db, name) => spill.give_up_waiting(context, key),
             None => {}
         });

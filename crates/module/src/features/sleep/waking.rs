@@ -54,6 +54,15 @@ impl Spill {
         true
     }
 
+    /// A client has waited for this record. Meanwhile its key may have woken with others and fallen asleep again. Then
+    /// it is read where it lies now, while the server waits for the disk.
+    pub fn wake_waited_for(&mut self, context: &mut SleepContext, key: KeyHash, place: Place, bytes: Option<&[u8]>) {
+        let is_awake = self.wake_with(context, key, place, bytes);
+        if !is_awake && context.touches.sleepers.get(key).is_some_and(|sleeper| sleeper.place != place) {
+            self.wake_now(context, &[key]);
+        }
+    }
+
     /// The value of a key that a client waited for didn't come in time: it is given up, so that nobody waits for it
     /// again.
     pub fn give_up_waiting(&mut self, context: &mut SleepContext, key: KeyHash) {

@@ -224,7 +224,7 @@ impl Spill {
         self.pace.may_work() && (is_any_under_way() || self.rhythms.any_moves())
     }
 
-    /// True where keys are about to sleep, so that no command may pass unseen.
+    /// True where keys are about to sleep, so that no command may go by unheard.
     pub fn needs_watching(&self) -> bool {
         !self.pending.is_empty() || self.rhythms.any_falls()
     }

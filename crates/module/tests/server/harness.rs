@@ -274,11 +274,16 @@ impl Unseen {
         },
     ];
 
-    /// With these options all is seen at first.
-    pub fn options(&self, options: ServerOptions) -> ServerOptions {
+    /// Settings with which all is seen at first.
+    pub fn settings(&self) -> Vec<(&'static str, String)> {
         let (how_much, [all, _]) = self.how_much;
-        let options = options.set(how_much, all);
-        self.settings.iter().fold(options, |options, (name, value)| options.set(name, value))
+        let others = self.settings.iter().map(|(name, value)| (*name, (*value).to_owned()));
+        others.chain([(how_much, all.to_string())]).collect()
+    }
+
+    /// The same with other options.
+    pub fn options(&self, options: ServerOptions) -> ServerOptions {
+        self.settings().into_iter().fold(options, |options, (name, value)| options.set(name, value))
     }
 
     /// From now on few commands are seen.

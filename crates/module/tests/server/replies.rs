@@ -11,8 +11,8 @@ use redis::{Connection, Value};
 use tenure_servers::{Product, Server, ServerBinary, ServerOptions};
 
 use crate::harness::{
-    DEADLINE, command, config_get, config_set, error_of, info, oldest_and_newest_of, send, servers, start, status,
-    wait_for, with_module,
+    DEADLINE, Unseen, command, config_get, config_set, error_of, info, oldest_and_newest_of, send, servers, start,
+    status, wait_for, with_module,
 };
 
 /// Longer than any test waits.
@@ -523,50 +523,78 @@ fn writes_are_refused_while_replicas_cannot_follow_if_so_set() {
 
 #[test]
 fn each_tenant_has_its_own_mode() {
+    able_oldest_and_newest().iter().for_each(|binary| modes_by_tenant(binary, None));
+}
+
+/// So it is where accesses go unseen: where a written key is, is known all the same. Without users, who would have it
+/// known by themselves.
+#[test]
+fn each_tenant_has_its_own_mode_though_accesses_go_unseen() {
     for binary in able_oldest_and_newest() {
-        let tenants = "\"safe=safe:*,replies=acked fast=fast:*,replies=async three=db:3,replies=acked \
-                       shop=user:shop,replies=acked\"";
-        let group = Group::start(&binary, 1, &[("tenure.tenants", tenants), ("tenure.replies", "async")]);
-        let mut fast = group.connection();
-        group.halt();
-        send::<()>(&mut fast, "SET fast:1 1");
-        send::<()>(&mut fast, "SET anybodys 1");
-        send::<()>(&mut fast, "ACL SETUSER shop on >pw ~* +@all");
-        let mut n_held = 0;
-        let mut clients = Vec::new();
-        for lines in [
-            &["SET safe:1 1"][..],
-            &["MSET fast:2 1 safe:2 1"],
-            &["SELECT 3", "SET fast-in-3 1"],
-            &["AUTH shop pw", "SET shops 1"],
-            // Whoever writes it, it is the shop's.
-            &["APPEND shops 1"],
-            // Nobody knows what a script or a transaction writes before it does.
-            &["MULTI", "SET fast:3 1", "EXEC"],
-        ] {
-            let mut client = group.client();
-            client.send(lines);
-            n_held += 1;
-            group.wait_for_held(n_held);
-            client.expect_nothing();
-            clients.push(client);
-        }
-        send::<()>(&mut fast, "SET fast:4 1");
-        group.resume();
-        for (mut client, expected) in
-            clients.into_iter().zip(["+OK\r\n", "+OK\r\n", "+OK\r\n+OK\r\n", "+OK\r\n+OK\r\n", ":2\r\n"])
-        {
-            client.expect(expected);
-        }
-        group.wait_for_held(0);
-        // A tenant's mode may change without what is known of its keys being lost.
-        let before = info(&group.primary, "writes");
-        config_set(&mut fast, "tenure.tenants", "safe=safe:* fast=fast:* three=db:3 shop=user:shop");
-        group.wait_for_standing("async");
-        assert!(info(&group.primary, "writes") >= before);
-        let error = error_of(&mut fast, "CONFIG SET tenure.tenants a=a:*,replies=later");
-        assert!(error.contains("replies 'later'; allowed is async, sent or acked"), "{error}");
+        Unseen::WAYS.into_iter().for_each(|way| modes_by_tenant(&binary, Some(way)));
     }
+}
+
+fn modes_by_tenant(binary: &ServerBinary, way: Option<Unseen>) {
+    let maximum = way.map_or("", |way| way.maximum);
+    let user = if way.is_none() { "shop=user:shop,replies=acked" } else { "" };
+    let tenants =
+        format!("\"safe=safe:*,replies=acked fast=fast:*,replies=async three=db:3,replies=acked{maximum} {user}\"");
+    let mut settings = vec![("tenure.tenants", tenants), ("tenure.replies", "async".to_owned())];
+    settings.extend(way.iter().flat_map(Unseen::settings));
+    let settings: Vec<(&str, &str)> = settings.iter().map(|(name, value)| (*name, value.as_str())).collect();
+    let group = Group::start(binary, 1, &settings);
+    let mut fast = group.connection();
+    if let Some(way) = way {
+        println!("{way:?}");
+        way.begin(&group.primary);
+    }
+    group.halt();
+    send::<()>(&mut fast, "SET fast:1 1");
+    send::<()>(&mut fast, "SET anybodys 1");
+    send::<()>(&mut fast, "ACL SETUSER shop on >pw ~* +@all");
+    let mut n_held = 0;
+    let mut clients = Vec::new();
+    for (lines, expected) in [
+        (&["SET safe:1 1"][..], "+OK\r\n"),
+        (&["MSET fast:2 1 safe:2 1"], "+OK\r\n"),
+        (&["SELECT 3", "SET fast-in-3 1"], "+OK\r\n+OK\r\n"),
+        (&["AUTH shop pw", "SET shops 1"], "+OK\r\n+OK\r\n"),
+        // Whoever writes it, it is the shop's.
+        (&["APPEND shops 1"], ":2\r\n"),
+        // Nobody knows what a script or a transaction writes before it does.
+        (&["MULTI", "SET fast:3 1", "EXEC"], ""),
+    ] {
+        if user.is_empty() && lines.concat().contains("shop") {
+            continue;
+        }
+        if way.is_some() {
+            Unseen::pass_by(&mut fast);
+        }
+        let mut client = group.client();
+        // Known from then on to be in database 0, and the default user's.
+        client.send(&["SET fast:5 1"]);
+        client.expect("+OK\r\n");
+        client.send(lines);
+        n_held += 1;
+        group.wait_for_held(n_held);
+        client.expect_nothing();
+        clients.push((client, expected));
+    }
+    send::<()>(&mut fast, "SET fast:4 1");
+    assert!(way.is_none_or(|way| way.is_so(&group.primary)));
+    group.resume();
+    for (mut client, expected) in clients {
+        client.expect(expected);
+    }
+    group.wait_for_held(0);
+    // A tenant's mode may change without what is known of its keys being lost.
+    let before = info(&group.primary, "writes");
+    config_set(&mut fast, "tenure.tenants", "safe=safe:* fast=fast:* three=db:3 shop=user:shop");
+    group.wait_for_standing("async");
+    assert!(info(&group.primary, "writes") >= before);
+    let error = error_of(&mut fast, "CONFIG SET tenure.tenants a=a:*,replies=later");
+    assert!(error.contains("replies 'later'; allowed is async, sent or acked"), "{error}");
 }
 
 /// Whoever turns it off, wittingly or by a fault: nobody is left waiting.

@@ -3,14 +3,16 @@
 use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use redis::{Connection, Value};
 use tempfile::TempDir;
 use tenure_servers::{Server, ServerBinary, ServerOptions};
 
 use crate::harness::{
-    CacheAside, Random, Unseen, command, config_set, connection_to, error_of, info, limit_memory, oldest_and_newest_of,
-    partition, send, servers, start, status, that_know_clients, used_memory, wait_for, with_module,
+    CacheAside, DEADLINE, Random, Unseen, command, config_set, connection_to, error_of, info, limit_memory,
+    oldest_and_newest_of, partition, send, servers, start, status, that_know_clients, used_memory, wait_for,
+    with_module,
 };
 
 const MB: u64 = 1 << 20;
@@ -33,6 +35,16 @@ pub fn on_servers_that_can(binaries: Vec<ServerBinary>, test: impl Fn(&mut Serve
 /// Oldest that can, and newest.
 pub fn two() -> Vec<ServerBinary> {
     oldest_and_newest_of(that_know_clients(servers()))
+}
+
+/// The oldest and the newest, in each way in which commands go by unseen, with this tenant.
+fn where_accesses_go_unseen(tenant: &str, test: impl Fn(&Server, Unseen)) {
+    for (binary, way) in two().into_iter().flat_map(|binary| Unseen::WAYS.map(|way| (binary.clone(), way))) {
+        println!("on {}, {way:?}", binary.label);
+        let folder = TempDir::new().unwrap();
+        let options = sleeping_in(folder.path()).set("tenure.tenants", format!("{tenant}{}", way.maximum));
+        test(&start(&binary, &way.options(options)), way);
+    }
 }
 
 /// Puts all of database 0 to sleep.
@@ -219,39 +231,35 @@ fn transactions_find_keys_that_fell_asleep_meanwhile() {
 /// Of a transaction that was seen to begin commands may go by unseen, and clients may go to another database so.
 #[test]
 fn nothing_comes_back_of_what_has_gone_by_unseen() {
-    for (binary, way) in two().into_iter().flat_map(|binary| Unseen::WAYS.map(|way| (binary.clone(), way))) {
-        println!("on {}, {way:?}", binary.label);
-        let folder = TempDir::new().unwrap();
-        let options = sleeping_in(folder.path()).set("tenure.tenants", format!("sleepy=s:*{}", way.maximum));
-        let server = start(&binary, &way.options(options));
+    where_accesses_go_unseen("sleepy=s:*", |server, way| {
         let [mut connection, mut mover, mut other] = [(); 3].map(|()| server.connection().unwrap());
         send::<()>(&mut other, "MSET s:a 1 s:b 2 s:c 3 s:d 4 awake 5");
         wait_for("the keys to be known", || partition(&mut other, "sleepy")["keys"] == 4.0);
         // That it begins is seen.
         send::<()>(&mut connection, "MULTI");
-        way.begin(&server);
+        way.begin(server);
         for line in ["INCR s:a", "DEL s:b", "GET s:c"] {
             Unseen::pass_by(&mut other);
             send::<()>(&mut connection, line);
         }
         // Where there are slices, a client is seen in another database; then it goes back.
         send::<()>(&mut mover, "SELECT 5");
-        let reads = info(&server, "reads");
+        let reads = info(server, "reads");
         wait_for("some of its reads to be seen", || {
             Unseen::pass_by(&mut mover);
-            way.is_whole() || info(&server, "reads") > reads + 100.0
+            way.is_whole() || info(server, "reads") > reads + 100.0
         });
         Unseen::pass_by(&mut mover);
         send::<()>(&mut mover, "SELECT 0");
-        assert!(way.is_so(&server));
+        assert!(way.is_so(server));
         send::<()>(&mut other, "TENURE.SLEEP sleepy");
-        wait_for("all to sleep", || info(&server, "sleeping_keys") == 4.0);
+        wait_for("all to sleep", || info(server, "sleeping_keys") == 4.0);
         assert_eq!(send::<i64>(&mut mover, "DEL s:d"), 1);
         // What the transaction names isn't known: all that sleeps is given up, and nothing of it may come back.
         let replies: (i64, i64, Option<String>) = send(&mut connection, "EXEC");
         let now: (Option<i64>, Option<i64>, Option<String>, Option<i64>) = send(&mut other, "MGET s:a s:b s:c s:d");
         assert_eq!(now, (Some(replies.0), None, replies.2, None));
-    }
+    });
 }
 
 /// A value that is changed while it is on its way to the disk does not fall asleep as it was.
@@ -263,20 +271,16 @@ fn nothing_old_is_ever_read() {
 /// So it is while accesses go unseen, asleep and awake.
 #[test]
 fn nothing_old_is_ever_read_where_accesses_go_unseen() {
-    for (binary, way) in two().into_iter().flat_map(|binary| Unseen::WAYS.map(|way| (binary.clone(), way))) {
-        println!("on {}, {way:?}", binary.label);
-        let folder = TempDir::new().unwrap();
-        let options = sleeping_in(folder.path()).set("tenure.tenants", format!("db0=db:0{}", way.maximum));
-        let server = start(&binary, &way.options(options));
-        way.begin(&server);
-        let count = || info(&server, "reads") + info(&server, "writes");
+    where_accesses_go_unseen("db0=db:0", |server, way| {
+        way.begin(server);
+        let count = || info(server, "reads") + info(server, "writes");
         let before = count();
-        read_and_write_at_random(&server, 100);
+        read_and_write_at_random(server, 100);
         let seen = count() - before;
         println!("{seen} of 60,000 accesses were seen");
-        // How much a slice's share of the time sees of commands that come one by one is up to the machine.
+        // How much slices see is up to the machine.
         assert!(seen < 30_000.0 || !way.is_whole(), "{seen} of 60,000 accesses were seen");
-    }
+    });
 }
 
 /// Some keys, most of whose time is spent asleep, against what they have to be; so many commands are sent at once.
@@ -322,6 +326,45 @@ fn read_and_write_at_random(server: &Server, at_once: usize) {
         (0.0, 0.0, 0.0)
     );
     println!("{slept} slept, {woken} woken");
+}
+
+/// Of keys that wake and fall asleep all the time, some do both while a client waits for the value.
+#[test]
+fn what_wakes_and_sleeps_again_while_its_client_waits_is_read() {
+    const KEYS: usize = 20;
+    on_servers_that_can(two(), |server, _| {
+        let [mut client, mut admin] = [(); 2].map(|()| server.connection().unwrap());
+        let (mut writes, mut reads) = (redis::pipe(), redis::pipe());
+        for i in 0..KEYS {
+            writes.cmd("SET").arg(format!("k:{i}")).arg(i).ignore();
+            reads.cmd("GET").arg(format!("k:{i}"));
+        }
+        writes.exec(&mut client).unwrap();
+        wait_for("the partition to be known", || partition(&mut client, "db0")["keys"] == KEYS as f64);
+        let is_over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    ["TENURE.SLEEP db0", "TENURE.WAKE db0"].iter().for_each(|line| send(&mut admin, line));
+                }
+            });
+            // The other thread ends first, whatever is found.
+            let (mut wrong, what) = (None, "values to be read from disk");
+            let waited = tenure_servers::wait_for(DEADLINE, what, || {
+                for _ in 0..50 {
+                    let values = reads.query::<Vec<Option<usize>>>(&mut client);
+                    wrong = Some(values).filter(|values| *values != Ok((0..KEYS).map(Some).collect()));
+                    if wrong.is_some() {
+                        return true;
+                    }
+                }
+                info(server, "sleeping_reads") >= 3000.0
+            });
+            is_over.store(true, Ordering::Relaxed);
+            waited.unwrap();
+            assert_eq!(wrong, None, "after {} reads of sleeping keys", info(server, "sleeping_reads"));
+        });
+    });
 }
 
 /// A server that holds writes back, or refuses them, serves what sleeps, or a miss, and nothing that was deleted

@@ -184,7 +184,8 @@ settings! {
          their room.";
     c"turn-budget-us", turn_budget_us: i64 = 500, number(50..=5000),
         "Microseconds that eviction may take in one turn of the event loop. Less keeps latency even, more keeps up \
-         with bursts. Keys that go without a search aren't counted, up to 1024 a turn: the server would take as long.";
+         with bursts. Keys that go without a search aren't counted, up to as many as came: the server would take \
+         as long.";
     c"sample-percent", sample_percent: i64 = 1, number(1..=100),
         "Percent of keys that the models look at, at least; more while the working set is small.";
     c"samples-per-second", samples_per_second: i64 = 10000, number(100..=1000000),

@@ -35,9 +35,9 @@ const FAILURES_MAX: usize = 16;
 /// had the core. What Tenure leaves over the server takes from whoever is idle longest, a guaranteed tenant first.
 pub const EVICTED_MIN: usize = 32;
 
-/// So many of those that go without a search are in nobody's budget under pressure: the server takes as long for each
-/// that Tenure leaves over.
-const UNSEARCHED_MAX: usize = 1024;
+/// Of those that go without a search as many as have come are in nobody's budget under pressure: the server takes as
+/// long for each that Tenure leaves over. No more than so many in one slice.
+const UNSEARCHED_MAX: usize = 4096;
 
 /// For these the search may last so many times a turn's share of time.
 const URGENT: u32 = 4;
@@ -49,6 +49,8 @@ const STEPS_PER_LONG_LOOK: usize = 32;
 /// So many keys are looked for at once, and so many more go than have to: a walk begun and ended for each costs as much
 /// as two keys more that it meets, and a slice for each twice as much.
 const VICTIMS_AT_ONCE: usize = 8;
+/// From a partition above its maximum no more than this part of what it may hold goes besides.
+const MORE_OF_MAXIMUM: u64 = 1024;
 
 /// One victim in so many is searched for in any case.
 const SEARCHED_ONE_IN: u32 = 128;
@@ -161,6 +163,38 @@ struct Search {
     until: Instant,
 }
 
+/// The time that searches take of a slice.
+struct Searching {
+    spent: Duration,
+    /// Since when there is one after the other.
+    since: Option<Instant>,
+}
+
+impl Searching {
+    fn begun_at(now: Instant) -> Self {
+        Searching { spent: Duration::ZERO, since: Some(now) }
+    }
+
+    fn spent(&self) -> Duration {
+        self.spent + self.since.map_or(Duration::ZERO, |since| since.elapsed())
+    }
+
+    /// Keys go without one.
+    fn pause(&mut self) {
+        self.spent = self.spent();
+        self.since = None;
+    }
+
+    fn go_on(&mut self) {
+        self.since.get_or_insert_with(Instant::now);
+    }
+
+    /// When `budget` will be spent, as they go on.
+    fn until(&self, budget: Duration) -> Instant {
+        self.since.unwrap_or_else(Instant::now) + budget.saturating_sub(self.spent)
+    }
+}
+
 struct Victim {
     name: Text,
     db: u16,
@@ -269,22 +303,37 @@ impl Evictor {
         self.pools.keep_to_sample_sizes(orders.keeps_to_samples);
         self.thrift.forget();
         let (mut limits, mut free_bytes) = (Limits::of(orders), orders.free_bytes);
-        let (mut freed_bytes, mut failures, mut evicted, mut at_once) = (0, 0, 0, 1);
-        let (mut ran_out, unsearched_before) = (false, self.work.unsearched);
+        let (mut freed_bytes, mut failures, mut evicted, mut last_bytes) = (0, 0, 0, None);
+        let (mut ran_out, mut unbudgeted, mut searching) = (false, 0, Searching::begun_at(started));
+        let came = self.unread.take_newcomers();
+        let newcomers = if orders.evicted_min > 0 { came.min(UNSEARCHED_MAX) } else { 0 };
         loop {
             let short = freed_bytes < free_bytes;
             let Some(donor) = limits.next_donor(guides, short) else { break };
-            let unsearched = ((self.work.unsearched - unsearched_before) as usize).min(UNSEARCHED_MAX);
-            let evicted_min = if orders.evicted_min == 0 { 0 } else { orders.evicted_min + unsearched };
-            if evicted >= evicted_min && started.elapsed() >= orders.budget {
+            let must_go_on = evicted < orders.evicted_min + unbudgeted;
+            if !must_go_on && searching.spent() >= orders.budget {
                 // What was to be freed besides is none of it.
                 ran_out = orders.free_bytes == 0 || freed_bytes < orders.free_bytes;
                 self.work.slices_out_of_time += u64::from(ran_out);
                 break;
             }
-            let until = started + orders.budget * if evicted < evicted_min { URGENT } else { 1 };
-            let search = Search { donor, short, at_once, until };
-            let Some(victim) = self.find(server, walk, guides, orders, &search) else {
+            let left_bytes = free_bytes.saturating_sub(freed_bytes).max(limits.excess_bytes(guides, donor));
+            let at_once = victims_at_once(left_bytes, last_bytes);
+            let unsearched = self.unsearched(guides, orders, &limits, donor);
+            if unsearched.is_some() && unbudgeted < newcomers {
+                unbudgeted += 1;
+                // Who is above its maximum shrinks, whatever comes. At the limit the server's own search costs less.
+                if donor != Donor::Anyone {
+                    searching.pause();
+                }
+            } else {
+                searching.go_on();
+            }
+            let victim = unsearched.or_else(|| {
+                let until = searching.until(orders.budget * if must_go_on { URGENT } else { 1 });
+                self.find(server, walk, guides, orders, &Search { donor, short, at_once, until })
+            });
+            let Some(victim) = victim else {
                 if limits.pass_over(donor) {
                     continue;
                 }
@@ -293,11 +342,12 @@ impl Evictor {
             match self.evict(server, unlinks, guides, orders, victim) {
                 Some(bytes) => {
                     (freed_bytes, failures, evicted) = (freed_bytes + bytes, 0, evicted + 1);
+                    last_bytes = Some(bytes);
+                    let few_bytes = VICTIMS_AT_ONCE as u64 * bytes;
+                    limits.lower(donor, few_bytes);
                     if orders.free_bytes > 0 {
-                        free_bytes = orders.free_bytes + orders.more_bytes.min(VICTIMS_AT_ONCE as u64 * bytes);
+                        free_bytes = orders.free_bytes + orders.more_bytes.min(few_bytes);
                     }
-                    let left = free_bytes.saturating_sub(freed_bytes) / bytes.max(1);
-                    at_once = (left as usize).clamp(1, VICTIMS_AT_ONCE);
                 }
                 None => failures += 1,
             }
@@ -327,9 +377,6 @@ impl Evictor {
             return Some(victim);
         }
         let may_give = may_give(guides, orders);
-        if let Some(victim) = self.unsearched(guides, orders, donor, may_give) {
-            return Some(victim);
-        }
         let patience = PATIENCE * self.pools.sample_size(donor);
         // Where there are more, each step is in a database drawn for it.
         let steps_at_once = match (orders.db_sizes.len(), at_once) {
@@ -404,17 +451,8 @@ impl Evictor {
     }
 
     /// A newcomer that wasn't accessed since, where looking for a better victim would take more than that can save.
-    fn unsearched(
-        &mut self,
-        guides: &mut Guides,
-        orders: &Orders,
-        donor: Donor,
-        may_give: OverTarget,
-    ) -> Option<Victim> {
-        let (Some(limit_bytes), Scoring::Ranked(ranks), Donor::Anyone) = (orders.thrifty, &orders.scoring, donor)
-        else {
-            return None;
-        };
+    fn unsearched(&mut self, guides: &mut Guides, orders: &Orders, limits: &Limits, donor: Donor) -> Option<Victim> {
+        let (Some(limit_bytes), Scoring::Ranked(ranks)) = (orders.thrifty, &orders.scoring) else { return None };
         // What is searched for keeps to know how old such victims are.
         self.searches_in = if self.searches_in == 0 { SEARCHED_ONE_IN } else { self.searches_in } - 1;
         let pays = !self.thrift.finds_larger() && (!orders.volatile_only || self.most_expire());
@@ -422,14 +460,18 @@ impl Evictor {
         if self.searches_in == 0 || !is_tried {
             return None;
         }
+        let these = limits.may_go(guides, orders, donor);
         let Evictor { unread, thrift, .. } = self;
-        let Unread { name, db, came } = unread.take(limit_bytes, |key| {
+        let Unread { name, db, came, .. } = unread.take(limit_bytes, |key| {
+            if !these.holds(key.partition) {
+                return Verdict::Waits;
+            }
             let entry = guides.partitions.keys.entry(in_database(KeyHash::of(key.name.as_ref()), key.db));
             if entry.is_some_and(|entry| entry.n_requests == 0) {
                 return Verdict::HasGone;
             }
             let partition = guides.partitions.of(key.db, key.name.as_ref());
-            if was_accessed(entry.as_ref(), Some(key.came)) || !may_give.holds(partition) {
+            if was_accessed(entry.as_ref(), Some(key.came)) || !these.holds(partition) {
                 return Verdict::Stays;
             }
             let value = Value { partition, size_bytes: guides.sizes.mean_bytes(partition), expires_in_ms: None };
@@ -560,13 +602,15 @@ fn expired(guides: &mut Guides, victim: &Victim, hash: impl Fn() -> KeyHash, par
 struct Limits<'a> {
     target_bytes: Cow<'a, [u64]>,
     bytes_max: Cow<'a, [u64]>,
+    /// A bit for each partition that was passed over, and for each whose maximum was lowered.
     passed_over: u128,
+    lowered: u128,
 }
 
 impl<'a> Limits<'a> {
     fn of(orders: &Orders<'a>) -> Self {
         let (target_bytes, bytes_max) = (Cow::Borrowed(orders.target_bytes), Cow::Borrowed(orders.bytes_max));
-        Limits { target_bytes, bytes_max, passed_over: 0 }
+        Limits { target_bytes, bytes_max, passed_over: 0, lowered: 0 }
     }
 
     fn next_donor(&self, guides: &Guides, short: bool) -> Option<Donor> {
@@ -580,9 +624,8 @@ impl<'a> Limits<'a> {
     /// before.
     fn pass_over(&mut self, donor: Donor) -> bool {
         let Donor::Partition(id) = donor else { return false };
-        let is_new = self.passed_over >> id.index() & 1 == 0;
+        let is_new = is_first(&mut self.passed_over, id);
         if is_new {
-            self.passed_over |= 1 << id.index();
             for limits in [&mut self.target_bytes, &mut self.bytes_max] {
                 if let Some(limit) = limits.to_mut().get_mut(id.index()) {
                     *limit = u64::MAX;
@@ -591,6 +634,43 @@ impl<'a> Limits<'a> {
         }
         is_new
     }
+
+    /// Whose newcomers may go for the donor: those of all who are above their maximum, where it is, or of who may give.
+    fn may_go(&self, guides: &Guides, orders: &Orders, donor: Donor) -> OverTarget {
+        match donor {
+            Donor::Partition(_) => OverTarget::new(&guides.usage.bytes()[..self.bytes_max.len()], &self.bytes_max),
+            Donor::Anyone => may_give(guides, orders),
+        }
+    }
+
+    /// Bytes that the donor holds above its maximum.
+    fn excess_bytes(&self, guides: &Guides, donor: Donor) -> u64 {
+        let Donor::Partition(id) = donor else { return 0 };
+        let bytes_max = self.bytes_max.get(id.index()).copied().unwrap_or(0);
+        guides.usage.bytes()[id.index()].saturating_sub(bytes_max)
+    }
+
+    /// A key of a donor above its maximum has gone: so many bytes more go with it, within a small part of what it may
+    /// hold, so that not every turn that brings a key needs a slice.
+    fn lower(&mut self, donor: Donor, more_bytes: u64) {
+        let Donor::Partition(id) = donor else { return };
+        let bytes_max = self.bytes_max.get(id.index()).copied().unwrap_or(u64::MAX);
+        if bytes_max < u64::MAX && is_first(&mut self.lowered, id) {
+            self.bytes_max.to_mut()[id.index()] = bytes_max - more_bytes.min(bytes_max / MORE_OF_MAXIMUM);
+        }
+    }
+}
+
+/// Adds a partition to a set, a bit each. False where it was there.
+fn is_first(set: &mut u128, id: PartitionId) -> bool {
+    let before = *set;
+    *set |= 1 << id.index();
+    *set != before
+}
+
+/// For how many victims at once the walk looks where so many bytes are to go, by what the last one freed.
+fn victims_at_once(left_bytes: u64, last_bytes: Option<u64>) -> usize {
+    last_bytes.map_or(1, |bytes| (left_bytes / bytes.max(1)) as usize).clamp(1, VICTIMS_AT_ONCE)
 }
 
 /// Whose keys are looked at: where there are no targets that see to it, not those of tenants at their minimum.

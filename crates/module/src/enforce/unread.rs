@@ -8,16 +8,20 @@
 
 use std::collections::VecDeque;
 
+use tenure_core::units::PartitionId;
+
 use crate::ffi::server::Text;
 
 /// All names together may take this share of the server's limit.
 const LIMIT_SHARE: u64 = 512;
-/// What a name takes in the server's memory and in the queue, in bytes, as most are.
-const NAME_BYTES: u64 = 128;
+/// What a name takes in the server's memory and in the queue, in bytes, where it has some twenty.
+const NAME_BYTES: u64 = 64;
 /// Names at the most: of so few keys what the server needs to remove them is still in the processor's cache.
 const NAMES_MAX: u64 = 1 << 13;
-/// Keys looked at for one victim.
+/// Keys looked at for one victim…
 const LOOKS_MAX: usize = 8;
+/// … and of others than the one who is to give, passed over for it.
+const PASSED_OVER_MAX: usize = 64;
 /// Where less than this share of those noted goes without a search, one newcomer in [`ONE_IN`] is noted.
 const SHARE_MIN: f32 = 0.25;
 const ONE_IN: u32 = 16;
@@ -34,6 +38,8 @@ pub struct Unread {
     pub name: Text,
     /// Its database.
     pub db: u16,
+    /// Whose it was when it came.
+    pub partition: PartitionId,
     /// When it came, by Tenure's own clock.
     pub came: u32,
 }
@@ -47,6 +53,8 @@ pub enum Verdict {
     Stays,
     /// It isn't there any more.
     HasGone,
+    /// Another is to give: it waits on, behind all others.
+    Waits,
 }
 
 /// The queue, of keys as the caller knows them. See the file's opening.
@@ -56,12 +64,14 @@ pub struct Queue<T> {
     share: f32,
     /// Newcomers since one was noted.
     passed: u32,
+    /// Newcomers since somebody asked.
+    newcomers: usize,
 }
 
 impl<T> Default for Queue<T> {
     /// Empty, and not of use until it has shown to be.
     fn default() -> Self {
-        Queue { keys: VecDeque::new(), share: 0.0, passed: 0 }
+        Queue { keys: VecDeque::new(), share: 0.0, passed: 0, newcomers: 0 }
     }
 }
 
@@ -75,12 +85,18 @@ impl<T> Queue<T> {
     /// Whether the key that comes just now is to be noted.
     #[inline]
     pub fn wants_next(&mut self) -> bool {
+        self.newcomers += 1;
         self.passed += 1;
         if !self.is_of_use() && self.passed < ONE_IN {
             return false;
         }
         self.passed = 0;
         true
+    }
+
+    /// How many keys have come since this was last asked, noted or not.
+    pub fn take_newcomers(&mut self) -> usize {
+        std::mem::take(&mut self.newcomers)
     }
 
     /// A key has come. The oldest is forgotten where names would take too much of `limit_bytes`: it was of no use.
@@ -94,18 +110,26 @@ impl<T> Queue<T> {
 
     /// The oldest of which `look` says that it goes, among the first few, where they have been there for long enough.
     pub fn take(&mut self, limit_bytes: u64, mut look: impl FnMut(&T) -> Verdict) -> Option<T> {
-        for _ in 0..LOOKS_MAX {
+        let (mut looks, mut passed_over) = (0, 0);
+        let passed_over_max = PASSED_OVER_MAX.min(self.keys.len());
+        while looks < LOOKS_MAX && passed_over < passed_over_max {
             if self.keys.len() <= capacity(limit_bytes) / OLD_AFTER {
                 return None;
             }
             let key = self.keys.pop_front()?;
-            match look(&key) {
+            let verdict = look(&key);
+            looks += usize::from(verdict != Verdict::Waits);
+            match verdict {
                 Verdict::Goes => {
                     self.learn(true);
                     return Some(key);
                 }
                 Verdict::Stays => self.learn(false),
                 Verdict::HasGone => {}
+                Verdict::Waits => {
+                    self.keys.push_back(key);
+                    passed_over += 1;
+                }
             }
         }
         None
@@ -155,7 +179,21 @@ mod tests {
         assert!(!queue.is_of_use() && queue.keys.len() < 64);
     }
 
-    /// As where only one partition may give, or only keys that expire.
+    /// Two have keys here by turns, and the odd ones give alone.
+    #[test]
+    fn who_is_to_give_does_so_behind_others_and_they_wait_for_their_turn() {
+        let mut queue = Queue::default();
+        (0..64).for_each(|key| queue.came(key, LIMIT_BYTES));
+        let is_odd = |&key: &u32| if key % 2 == 1 { Verdict::Goes } else { Verdict::Waits };
+        let gone: Vec<u32> = std::iter::from_fn(|| queue.take(LIMIT_BYTES, is_odd)).collect();
+        assert_eq!(gone, (0..32).map(|i| 2 * i + 1).collect::<Vec<_>>(), "the oldest first");
+        assert!(queue.is_of_use());
+        assert_eq!(queue.take(LIMIT_BYTES, |_| Verdict::Goes), Some(0), "nobody was lost");
+        assert!(queue.take(LIMIT_BYTES, |_| Verdict::Waits).is_none());
+        assert_eq!(queue.keys.len(), 31);
+    }
+
+    /// As where only keys that expire may go.
     #[test]
     fn it_is_of_no_use_where_nobody_takes_from_it() {
         let mut queue = Queue::default();

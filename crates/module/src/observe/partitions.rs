@@ -16,6 +16,25 @@ use super::tenants::{TENANTS_MAX, Tenants};
 
 const UNASSIGNED: u8 = u8::MAX;
 
+/// A tenant is near its maximum with less than this part of it left.
+const NEAR_PART: u64 = 16;
+
+/// The tenants that are near their maximum.
+#[derive(Clone, Copy, Debug)]
+pub struct NearMaximum {
+    /// Their partitions.
+    pub partitions: OverTarget,
+    /// What the smallest of them may have left, in bytes; without bound where there are none.
+    pub rest_bytes: u64,
+}
+
+impl Default for NearMaximum {
+    /// None.
+    fn default() -> Self {
+        NearMaximum { partitions: OverTarget::default(), rest_bytes: u64::MAX }
+    }
+}
+
 /// The database is mixed into the low half of a hash, so that spatial sampling, which looks at the upper bits, is by
 /// key alone.
 pub fn in_database(key: KeyHash, db: u16) -> KeyHash {
@@ -326,6 +345,19 @@ impl Partitions {
             }
         }
         maximums
+    }
+
+    /// The tenants that hold nearly what they are allowed, or more. Used bytes by partition.
+    pub fn near_maximum(&self, used_bytes: &[u64]) -> NearMaximum {
+        if !self.tenants.have_maximum() {
+            return NearMaximum::default();
+        }
+        let (used, bytes_max) = (self.used_by_tenant(used_bytes), self.tenants.bytes_max());
+        let rest_bytes = |tenant: usize| bytes_max[tenant] / NEAR_PART;
+        let is_near = |tenant: usize| used[tenant] > bytes_max[tenant] - rest_bytes(tenant);
+        let partitions = OverTarget::of(self.tenants_by_partition().map(is_near));
+        let least = (0..bytes_max.len()).filter(|&tenant| is_near(tenant)).map(rest_bytes).min();
+        NearMaximum { partitions, rest_bytes: least.unwrap_or(u64::MAX) }
     }
 
     /// Who may give without its tenant falling below what that is guaranteed, or falling below what is held for it

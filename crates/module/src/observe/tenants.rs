@@ -298,6 +298,11 @@ impl Tenants {
         &self.bytes_max
     }
 
+    /// True where one has a maximum.
+    pub fn have_maximum(&self) -> bool {
+        self.bytes_max.iter().any(|&bytes_max| bytes_max < u64::MAX)
+    }
+
     /// The tenant that a database is as a whole, so that its number of keys is the server's own.
     pub fn whole_database(&self, db: u16) -> Option<TenantId> {
         let id = *self.by_db.get(db as usize)?;

@@ -60,7 +60,10 @@ impl Tenure {
         }
         if self.settings.policy.goes_by_age() {
             self.note_newcomer((db, partition), name);
-        } else if self.settings.policy == Policy::Density && self.keys_go_soon() && !self.note_unread(db, name) {
+        } else if self.settings.policy == Policy::Density
+            && self.keys_go_soon(partition)
+            && !self.note_unread((db, partition), name)
+        {
             self.offer_new_key(server, (db, partition), name);
         }
     }
@@ -131,7 +134,7 @@ impl Tenure {
 
     /// On a busy main thread a newcomer may go later without a search. True where most victims are found so: this one
     /// need not be looked at now.
-    fn note_unread(&mut self, db: u16, name: &ScannedName) -> bool {
+    fn note_unread(&mut self, (db, partition): (u16, PartitionId), name: &ScannedName) -> bool {
         if !self.is_thrifty() {
             return false;
         }
@@ -140,7 +143,7 @@ impl Tenure {
             return false;
         }
         let came = self.observer.partitions.keys.accesses.now() as u32;
-        unread.came(Unread { name: name.keep(), db, came }, self.memory.limit_bytes);
+        unread.came(Unread { name: name.keep(), db, partition, came }, self.memory.limit_bytes);
         unread.is_of_use()
     }
 

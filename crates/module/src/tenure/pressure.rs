@@ -5,6 +5,7 @@ use tenure_core::policy::density::Load;
 use super::room::Room;
 use super::status::EvictionStatus;
 use crate::ffi::alloc;
+use crate::observe::partitions::NearMaximum;
 
 /// What turns go by. As of the last tick, or the turn that last looked.
 pub struct Pressure {
@@ -22,6 +23,8 @@ pub struct Pressure {
     pub(super) may_be_short: bool,
     /// A tenant has a maximum, which holds however much memory is free.
     pub(super) has_maximum: bool,
+    /// Who is near a maximum.
+    pub(super) near_maximum: NearMaximum,
     /// Nothing had to go when a turn last looked.
     pub(super) has_room: bool,
     /// How much more goes into memory.
@@ -40,6 +43,7 @@ impl Default for Pressure {
             short_since_us: None,
             may_be_short: true,
             has_maximum: true,
+            near_maximum: NearMaximum::default(),
             has_room: false,
             room: Room::default(),
         }

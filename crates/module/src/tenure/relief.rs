@@ -147,7 +147,11 @@ impl Tenure {
             thrifty,
             db_sizes: &self.databases.sizes,
             budget: Duration::from_micros(budget_us as u64),
-            evicted_min: if when == When::BeforeReplies && need.is_urgent { EVICTED_MIN } else { 0 },
+            evicted_min: match when {
+                // Who is above its maximum grows into others' memory.
+                When::BeforeReplies if need.is_urgent || need.bytes_max.is_some() => EVICTED_MIN,
+                _ => 0,
+            },
             now_us,
         };
         let by_size = self.settings.policy == Policy::Density || rival.is_some_and(Rival::goes_by_size);

@@ -1,6 +1,7 @@
 //! How much of the commands is watched: what features want, what eviction needs, and what there is time for.
 
 use tenure_core::access_ring::REQUESTS_PER_TICK;
+use tenure_core::units::PartitionId;
 
 use super::status::{EvictionStatus, status_by_state};
 use super::{TICK_US, Tenure};
@@ -194,9 +195,11 @@ impl Tenure {
         self.observer.turns.expect(are_needed, bytes_max);
     }
 
-    /// How much may be written until a turn has to end.
+    /// How much may be written until a turn has to end: a part of the room that is left, or less where a tenant has no
+    /// room of its own.
     pub(super) fn bytes_until_turn_ends(&self, used_bytes: u64) -> u64 {
-        self.memory.limit_bytes.saturating_sub(used_bytes) / ROOM_PART
+        let room_bytes = self.memory.limit_bytes.saturating_sub(used_bytes);
+        room_bytes.min(self.pressure.near_maximum.rest_bytes) / ROOM_PART
     }
 
     /// What is to be seen of commands from now on. The filter stays for features too.
@@ -218,7 +221,9 @@ impl Tenure {
 
     /// Where nothing can be short of memory soon, turns don't look, and a fast stream is watched in part.
     pub(super) fn watch_or_pause(&mut self, server: &mut Server, now_us: u64) {
-        self.pressure.has_maximum = self.observer.partitions.tenants().bytes_max().iter().any(|&max| max < u64::MAX);
+        let partitions = &self.observer.partitions;
+        self.pressure.has_maximum = partitions.tenants().have_maximum();
+        self.pressure.near_maximum = partitions.near_maximum(self.usage.bytes());
         let used_bytes = self.used_bytes(server);
         self.look_at_room(now_us, used_bytes);
         self.pressure.may_be_short = self.pressure.has_maximum || self.is_near_limit(used_bytes);
@@ -269,12 +274,18 @@ impl Tenure {
 
     /// What watching may take of a busy main thread's time, 0 to 1.
     fn watching_share(&self) -> f64 {
-        share_of_time(self.settings.watch_percent, self.keys_go_soon())
+        share_of_time(self.settings.watch_percent, self.any_go_soon())
     }
 
-    /// True where keys go, or will soon at the pace of the last second.
-    pub(super) fn keys_go_soon(&self) -> bool {
-        self.pressure.has_maximum || self.pressure.room.is_short_within(SOON_US)
+    /// True where keys of the partition go, or will soon: its tenant is near its maximum, or memory is short at the
+    /// pace of the last second.
+    pub(super) fn keys_go_soon(&self, partition: PartitionId) -> bool {
+        self.pressure.near_maximum.partitions.holds(partition) || self.pressure.room.is_short_within(SOON_US)
+    }
+
+    /// The same of anybody's keys.
+    fn any_go_soon(&self) -> bool {
+        !self.pressure.near_maximum.partitions.is_none() || self.pressure.room.is_short_within(SOON_US)
     }
 
     /// True where keys may go without a search: there is no time for one. A burst shows by slices that run out of time

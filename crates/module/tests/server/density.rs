@@ -1,14 +1,17 @@
 //! Tenure's own policy: what is worth least goes, within the tenants' bounds, and `TENURE.WHY` tells of a key why.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use redis::{Commands, Connection};
 use tenure_servers::{Server, ServerOptions};
 
 use crate::harness::{
-    CacheAside, Checker, EvictedKeys, Random, config_set, error_of, evicted_by_server, evicting_in_time, info,
-    limit_memory, on_every_server, on_oldest_and_newest, partition, send, status, wait_for, wait_for_limit,
+    CacheAside, Checker, EvictedKeys, Random, Row, config_set, error_of, evicted_by_server, evicting_in_time, info,
+    limit_memory, on_every_server, on_oldest_and_newest, partition, partitions, send, status, wait_for, wait_for_limit,
 };
 
 const MB: u64 = 1 << 20;
@@ -233,7 +236,7 @@ fn a_minimum_holds_against_keys_that_are_worth_more() {
             scan.read_some(200);
             partition(&mut connection, "scan")["evictions"] > 4000.0 && info(server, "windows") >= 3.0
         });
-        let rows = crate::harness::partitions(&mut connection);
+        let rows = partitions(&mut connection);
         assert_eq!(rows["kept"]["evictions"], 0.0, "{rows:?}");
         check_by_tenure(server);
     });
@@ -489,10 +492,15 @@ fn new_collections_come_to_a_full_cache() {
 
 /// A thousand keys that nobody reads, from the number after `n` on, in one pipeline.
 fn write_new_keys(connection: &mut Connection, n: &mut u64) {
+    write_new_keys_of(connection, n, &["n"]);
+}
+
+/// The same with so many prefixes by turns.
+fn write_new_keys_of(connection: &mut Connection, n: &mut u64, prefixes: &[&str]) {
     let (mut writes, value) = (redis::pipe(), "v".repeat(1000));
-    for _ in 0..1000 {
+    for prefix in prefixes.iter().cycle().take(1000) {
         *n += 1;
-        writes.cmd("SET").arg(format!("n:{n}")).arg(&value).ignore();
+        writes.cmd("SET").arg(format!("{prefix}:{n}")).arg(&value).ignore();
     }
     writes.exec(connection).unwrap();
 }
@@ -552,6 +560,72 @@ fn who_is_never_read_goes_without_a_search_where_slices_run_out_of_time() {
             info(server, "evictions_unsearched") > 1000.0
         });
         assert!(info(server, "eviction_slices_out_of_time") > 0.0);
+    });
+}
+
+/// Clients that write keys that nobody reads, as long as this lives.
+struct Flood {
+    is_over: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Flood {
+    /// So many clients, each with names of these prefixes by turns.
+    fn start(server: &Server, clients: u64, prefixes: &'static [&'static str]) -> Flood {
+        let is_over = Arc::new(AtomicBool::new(false));
+        let client = |i: u64| {
+            let (mut connection, is_over) = (server.connection().unwrap(), Arc::clone(&is_over));
+            std::thread::spawn(move || {
+                let mut n = i << 32;
+                while !is_over.load(Ordering::Relaxed) {
+                    write_new_keys_of(&mut connection, &mut n, prefixes);
+                }
+            })
+        };
+        let threads = (0..clients).map(client).collect();
+        Flood { is_over, threads }
+    }
+}
+
+impl Drop for Flood {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::Relaxed);
+        self.threads.drain(..).for_each(|thread| _ = thread.join());
+    }
+}
+
+/// More comes in a turn than can be searched for in its time: newcomers of tenants at their maximum go for others of
+/// the same, so that these don't grow into the memory that is left, and nobody else gives.
+#[test]
+fn maximums_hold_in_a_flood_of_new_keys() {
+    const LIMITS: [(&str, u64); 2] = [("held", 16 * MB), ("small", 8 * MB)];
+    let options = options().set("tenure.watch-busy-percent", 0).set("tenure.turn-budget-us", 500);
+    let options = options.set("tenure.window-requests", 5000).set("tenure.watch-percent", 1);
+    let tenants = "\"held=h:*,max=16mb small=s:*,max=8mb free=f:*\"";
+    on_oldest_and_newest(&options.set("tenure.tenants", tenants), |server| {
+        limit_memory(server, 128 * MB);
+        let mut connection = server.connection().unwrap();
+        let flood = Flood::start(server, 50, &["h", "h", "s"]);
+        let are_held = |rows: BTreeMap<String, Row>| {
+            LIMITS.iter().all(|(tenant, bytes_max)| rows[*tenant]["used_bytes"] <= 1.1 * *bytes_max as f64)
+        };
+        wait_for("both to be held while thousands of keys come", || {
+            let enough = info(server, "evictions") + 20_000.0;
+            while are_held(partitions(&mut connection)) {
+                if info(server, "evictions") > enough {
+                    return true;
+                }
+            }
+            false
+        });
+        write_new_keys_of(&mut connection, &mut 0, &["f"]);
+        let before = ["evictions", "evictions_unsearched"].map(|field| info(server, field));
+        let since = |i: usize, field: &str| info(server, field) - before[i];
+        wait_for("thousands to go", || since(0, "evictions") > 50_000.0);
+        assert!(since(1, "evictions_unsearched") > 0.5 * since(0, "evictions"));
+        let free: Vec<String> = (1..=1000).map(|i| format!("f:{i}")).collect();
+        assert_eq!(redis::cmd("EXISTS").arg(&free).query::<usize>(&mut connection).unwrap(), 1000);
+        drop(flood);
     });
 }
 

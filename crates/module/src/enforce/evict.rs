@@ -48,9 +48,7 @@ const STEPS_PER_LONG_LOOK: usize = 32;
 
 /// So many keys are looked for at once, and so many more go than have to: a walk begun and ended for each costs as much
 /// as two keys more that it meets, and a slice for each twice as much.
-const VICTIMS_AT_ONCE: usize = 8;
-/// From a partition above its maximum no more than this part of what it may hold goes besides.
-const MORE_OF_MAXIMUM: u64 = 1024;
+pub const VICTIMS_AT_ONCE: usize = 8;
 
 /// One victim in so many is searched for in any case.
 const SEARCHED_ONE_IN: u32 = 128;
@@ -343,10 +341,8 @@ impl Evictor {
                 Some(bytes) => {
                     (freed_bytes, failures, evicted) = (freed_bytes + bytes, 0, evicted + 1);
                     last_bytes = Some(bytes);
-                    let few_bytes = VICTIMS_AT_ONCE as u64 * bytes;
-                    limits.lower(donor, few_bytes);
                     if orders.free_bytes > 0 {
-                        free_bytes = orders.free_bytes + orders.more_bytes.min(few_bytes);
+                        free_bytes = orders.free_bytes + orders.more_bytes.min(VICTIMS_AT_ONCE as u64 * bytes);
                     }
                 }
                 None => failures += 1,
@@ -602,15 +598,13 @@ fn expired(guides: &mut Guides, victim: &Victim, hash: impl Fn() -> KeyHash, par
 struct Limits<'a> {
     target_bytes: Cow<'a, [u64]>,
     bytes_max: Cow<'a, [u64]>,
-    /// A bit for each partition that was passed over, and for each whose maximum was lowered.
     passed_over: u128,
-    lowered: u128,
 }
 
 impl<'a> Limits<'a> {
     fn of(orders: &Orders<'a>) -> Self {
         let (target_bytes, bytes_max) = (Cow::Borrowed(orders.target_bytes), Cow::Borrowed(orders.bytes_max));
-        Limits { target_bytes, bytes_max, passed_over: 0, lowered: 0 }
+        Limits { target_bytes, bytes_max, passed_over: 0 }
     }
 
     fn next_donor(&self, guides: &Guides, short: bool) -> Option<Donor> {
@@ -624,8 +618,9 @@ impl<'a> Limits<'a> {
     /// before.
     fn pass_over(&mut self, donor: Donor) -> bool {
         let Donor::Partition(id) = donor else { return false };
-        let is_new = is_first(&mut self.passed_over, id);
+        let is_new = self.passed_over >> id.index() & 1 == 0;
         if is_new {
+            self.passed_over |= 1 << id.index();
             for limits in [&mut self.target_bytes, &mut self.bytes_max] {
                 if let Some(limit) = limits.to_mut().get_mut(id.index()) {
                     *limit = u64::MAX;
@@ -649,23 +644,6 @@ impl<'a> Limits<'a> {
         let bytes_max = self.bytes_max.get(id.index()).copied().unwrap_or(0);
         guides.usage.bytes()[id.index()].saturating_sub(bytes_max)
     }
-
-    /// A key of a donor above its maximum has gone: so many bytes more go with it, within a small part of what it may
-    /// hold, so that not every turn that brings a key needs a slice.
-    fn lower(&mut self, donor: Donor, more_bytes: u64) {
-        let Donor::Partition(id) = donor else { return };
-        let bytes_max = self.bytes_max.get(id.index()).copied().unwrap_or(u64::MAX);
-        if bytes_max < u64::MAX && is_first(&mut self.lowered, id) {
-            self.bytes_max.to_mut()[id.index()] = bytes_max - more_bytes.min(bytes_max / MORE_OF_MAXIMUM);
-        }
-    }
-}
-
-/// Adds a partition to a set, a bit each. False where it was there.
-fn is_first(set: &mut u128, id: PartitionId) -> bool {
-    let before = *set;
-    *set |= 1 << id.index();
-    *set != before
 }
 
 /// For how many victims at once the walk looks where so many bytes are to go, by what the last one freed.
@@ -736,4 +714,24 @@ fn rank(visit: &Visit, keys: &Keys, ranks: &Ranks, ages: &GreedyAges) -> (f64, S
 
 fn candidate(visit: &Visit, idle: u64) -> Candidate {
     Candidate { partition: visit.partition, idle, resident: 0, n_requests: 0, size_bytes: 0, penalty_us: 0.0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_goes_without_a_search_takes_none_of_its_time() {
+        let ms = Duration::from_millis;
+        let mut searching = Searching::begun_at(Instant::now() - ms(5));
+        searching.pause();
+        let spent = searching.spent();
+        assert!(spent >= ms(5));
+        std::iter::repeat_with(Instant::now).find(|now| now.elapsed() > Duration::ZERO);
+        assert_eq!(searching.spent(), spent, "paused");
+        searching.go_on();
+        assert!(searching.until(ms(10)) <= Instant::now() + ms(5), "what was spent before counts");
+        std::iter::repeat_with(Instant::now).find(|now| now.elapsed() > Duration::ZERO);
+        assert!(searching.spent() > spent);
+    }
 }

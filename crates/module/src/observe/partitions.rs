@@ -18,6 +18,8 @@ const UNASSIGNED: u8 = u8::MAX;
 
 /// A tenant is near its maximum with less than this part of it left.
 const NEAR_PART: u64 = 16;
+/// Where one is above it, no more than this part of it goes besides.
+const MORE_PART: u64 = 1024;
 
 /// The tenants that are near their maximum.
 #[derive(Clone, Copy, Debug)]
@@ -327,9 +329,15 @@ impl Partitions {
     }
 
     /// What each partition may hold now, in bytes: without bound, but for the one that gives where a tenant holds more
-    /// than it is allowed: the one most above its target. `None` where no tenant does. Used and target bytes by
+    /// than it is allowed: the one most above its target. `few_bytes` more go with that, up to 1/1024 of the maximum.
+    /// So not every turn that brings a key needs a slice. `None` where no tenant holds more. Used and target bytes by
     /// partition.
-    pub fn maximums(&self, used_bytes: &[u64], target_bytes: &[u64]) -> Option<Vec<u64>> {
+    pub fn maximums(
+        &self,
+        used_bytes: &[u64],
+        target_bytes: &[u64],
+        few_bytes: impl Fn(PartitionId) -> u64,
+    ) -> Option<Vec<u64>> {
         let (used, n) = (self.used_by_tenant(used_bytes), self.len());
         let mut maximums = None;
         for (tenant, &bytes_max) in self.tenants.bytes_max().iter().enumerate() {
@@ -341,7 +349,8 @@ impl Partitions {
             let its = self.tenants_by_partition().enumerate().filter(|&(i, of)| of == tenant && used_bytes[i] > 0);
             if let Some(gives) = its.map(|(i, _)| i).max_by_key(excess) {
                 let maximums = maximums.get_or_insert_with(|| vec![u64::MAX; n]);
-                maximums[gives] = used_bytes[gives].saturating_sub(above);
+                let more = few_bytes(PartitionId(gives as u16)).min(bytes_max / MORE_PART);
+                maximums[gives] = used_bytes[gives].saturating_sub(above + more);
             }
         }
         maximums
@@ -504,12 +513,26 @@ mod tests {
     }
 
     #[test]
+    fn a_tenant_near_its_maximum_is_known_and_one_above_it_gives_a_little_more() {
+        let partitions = partitions("a=a:*,max=16000b b=b:*,max=1600b c=c:*");
+        let near = |used: [u64; 4]| {
+            let NearMaximum { partitions, rest_bytes } = partitions.near_maximum(&used);
+            ([0, 1, 2, 3].map(|i| partitions.holds(PartitionId(i))), rest_bytes)
+        };
+        assert_eq!(near([15_000, 1_500, 9_999, 9_999]), ([false; 4], u64::MAX));
+        assert_eq!(near([15_001, 1_500, 9_999, 9_999]), ([true, false, false, false], 1_000));
+        assert_eq!(near([20_000, 2_000, 0, 0]), ([true, true, false, false], 100), "the smallest has least");
+        let may_hold = |few_bytes: u64| partitions.maximums(&[20_000, 0, 0, 0], &[], |_| few_bytes).unwrap()[0];
+        assert_eq!([0, 10, 1_000].map(may_hold), [16_000, 15_990, 15_985], "up to 1/1024 of it");
+    }
+
+    #[test]
     fn a_tenant_above_its_maximum_gives_where_it_is_most_above_target() {
         let mut partitions = partitions("a=a:*,max=100b b=b:*");
         learn(&mut partitions, 0, b"a:1", 100);
         assert_eq!(partitions.names(), ["a", "b", "other", "a/70-150us"]);
-        assert_eq!(partitions.maximums(&[50, 900, 900, 50], &[]), None);
-        let maximums = partitions.maximums(&[50, 900, 900, 60], &[0, 0, 0, 40]).unwrap();
+        assert_eq!(partitions.maximums(&[50, 900, 900, 50], &[], |_| 0), None);
+        let maximums = partitions.maximums(&[50, 900, 900, 60], &[0, 0, 0, 40], |_| 0).unwrap();
         assert_eq!(maximums, [40, u64::MAX, u64::MAX, u64::MAX]);
     }
 }

@@ -9,7 +9,7 @@ use super::status::{EvictionStatus, status_by_state};
 use super::{TICK_US, Tenure};
 use crate::config::Policy;
 use crate::enforce::UNBOUNDED;
-use crate::enforce::evict::{EVICTED_MIN, Orders, Relief, Scoring};
+use crate::enforce::evict::{EVICTED_MIN, Orders, Relief, Scoring, VICTIMS_AT_ONCE};
 use crate::enforce::walk::{Guides, SizesOf};
 use crate::feature::When;
 use crate::ffi::server::Server;
@@ -84,7 +84,9 @@ impl Tenure {
         let held = self.held_targets(target_bytes);
         let target_bytes = held.as_deref().unwrap_or(target_bytes);
         let partitions = &self.observer.partitions;
-        let maximums = partitions.maximums(self.usage.bytes(), target_bytes);
+        let sizes = self.observer.known_sizes();
+        let few_bytes = |id| VICTIMS_AT_ONCE as u64 * u64::from(sizes.mean_bytes(id));
+        let maximums = partitions.maximums(self.usage.bytes(), target_bytes, few_bytes);
         if free_bytes == 0 && maximums.is_none() {
             self.pressure.short_since_us = None;
             return;

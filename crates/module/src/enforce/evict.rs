@@ -6,49 +6,30 @@
 //! can't keep up, it is there. Cost: about K scanned keys and one unlink per eviction, more where a partition that
 //! gives has a small share of the keys; bounded per turn by `tenure.turn-budget-us`.
 
-use std::borrow::Cow;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use tenure_core::departure::{Cause, Departure};
 use tenure_core::key_table::{self, Entry};
 use tenure_core::policy::density::{GreedyAges, Ranks, Subject, Thrift, Value, was_accessed};
-use tenure_core::policy::lru::Lru;
 use tenure_core::policy::over_target::OverTarget;
-use tenure_core::policy::pools::{Donor, PATIENCE, Pools, next_donor};
-use tenure_core::policy::{Candidate, Scorer};
+use tenure_core::policy::pools::{Donor, PATIENCE, Pools};
 use tenure_core::random::Random;
 use tenure_core::units::{KeyHash, PARTITIONS_MAX, PartitionId};
 
 use super::newcomers::{Newcomers, Oldest};
+use super::orders::{Limits, Orders, Scoring, may_give, others};
 use super::ranks;
+use super::sight::{Sight, look_at, was_used};
+use super::slice::{Search, Slice};
 use super::unread::{self, Unread, Verdict};
-use super::walk::{Guides, Stretch, Visit, Walk, draw_db};
+use super::walk::{Guides, Stretch, Walk, draw_db};
 use crate::ffi::server::{Kind, ScannedName, Server, Text, Unlinks};
-use crate::observe::keys::Keys;
 use crate::observe::partitions::in_database;
 use crate::worker::Evictions;
-
-/// Victims in a row that were gone or used again: enough for this turn.
-const FAILURES_MAX: usize = 16;
-
-/// Minimum evictions per slice under pressure, ignoring the budget: its time may have passed while another program
-/// had the core. What Tenure leaves over the server takes from whoever is idle longest, a guaranteed tenant first.
-pub const EVICTED_MIN: usize = 32;
-
-/// Of those that go without a search as many as have come are in nobody's budget under pressure: the server takes as
-/// long for each that Tenure leaves over. No more than so many in one slice.
-const UNSEARCHED_MAX: usize = 4096;
-
-/// For these the search may last so many times a turn's share of time.
-const URGENT: u32 = 4;
 
 /// Steps of the walk between two looks at the clock, where one key is to go, and where more are.
 const STEPS_PER_LOOK: usize = 8;
 const STEPS_PER_LONG_LOOK: usize = 32;
-
-/// So many keys are looked for at once, and so many more go than have to: a walk begun and ended for each costs as much
-/// as two keys more that it meets, and a slice for each twice as much.
-pub const VICTIMS_AT_ONCE: usize = 8;
 
 /// One victim in so many is searched for in any case.
 const SEARCHED_ONE_IN: u32 = 128;
@@ -65,52 +46,6 @@ const TRIED_ONE_IN: u32 = 16;
 
 /// From this K on, of the four that are planned with, the oldest key is as good as the oldest of a sample.
 const NEARLY_LRU: usize = 8;
-
-/// Which of a partition's keys goes first.
-#[derive(Clone, Copy)]
-pub enum Scoring<'a> {
-    /// The longest idle, as the server ranks them.
-    Idle,
-    /// The lowest score, by what is remembered of it.
-    Scored(&'a dyn Scorer),
-    /// What keeping saves least, as learned.
-    Ranked(Ranks<'a>),
-}
-
-/// What a turn has to free, and how.
-pub struct Orders<'a> {
-    /// Bytes to free.
-    pub free_bytes: u64,
-    /// So many more may be, where a few more keys spare later turns their slice.
-    pub more_bytes: u64,
-    /// Target bytes by partition; with none, any key may go.
-    pub target_bytes: &'a [u64],
-    /// Allowed bytes by partition: who is above goes even where memory isn't short.
-    pub bytes_max: &'a [u64],
-    /// Keys sampled per eviction.
-    pub sample_size: usize,
-    /// The same by partition, where they differ.
-    pub sample_sizes: &'a [u32],
-    /// K was chosen: no key may be older than a sample of K gives.
-    pub keeps_to_samples: bool,
-    /// Which key goes.
-    pub scoring: Scoring<'a>,
-    /// Mean miss penalty by partition, in µs, for keys whose own isn't known; one for each partition there can be.
-    pub penalty_us: &'a [f32; PARTITIONS_MAX],
-    /// Only keys that expire may go.
-    pub volatile_only: bool,
-    /// Newcomers may go without a search, where one would take more than it can save: the main thread is busy. The
-    /// server's limit then, in bytes.
-    pub thrifty: Option<u64>,
-    /// The databases that hold keys, with their number of keys.
-    pub db_sizes: &'a [(u16, u64)],
-    /// The turn's share of time.
-    pub budget: Duration,
-    /// So many keys go whatever the time: see [`EVICTED_MIN`].
-    pub evicted_min: usize,
-    /// The time.
-    pub now_us: u64,
-}
 
 /// What has been done since the module was loaded.
 #[derive(Clone, Debug)]
@@ -135,62 +70,6 @@ pub struct Relief {
     pub evicted: usize,
     /// Its time was over before enough was freed.
     pub ran_out: bool,
-}
-
-/// A key as it was met: one that was accessed since is no victim.
-#[derive(Clone, Copy, Debug, Default)]
-struct Sight {
-    idle: u64,
-    n_requests: u32,
-    /// When it was last accessed, where that is remembered.
-    last: Option<u32>,
-    /// What it takes, in bytes; 0 where nobody looked.
-    size_bytes: u32,
-    /// Its time was up: it takes that until it is looked up.
-    is_expired: bool,
-}
-
-/// Whose key is looked for.
-struct Search {
-    donor: Donor,
-    /// Memory is short, and not the donor alone too large.
-    short: bool,
-    /// Keys that are to go one after the other: as many are made ready where the walk goes on anyway.
-    at_once: usize,
-    /// It lasts until then.
-    until: Instant,
-}
-
-/// The time that searches take of a slice.
-struct Searching {
-    spent: Duration,
-    /// Since when there is one after the other.
-    since: Option<Instant>,
-}
-
-impl Searching {
-    fn begun_at(now: Instant) -> Self {
-        Searching { spent: Duration::ZERO, since: Some(now) }
-    }
-
-    fn spent(&self) -> Duration {
-        self.spent + self.since.map_or(Duration::ZERO, |since| since.elapsed())
-    }
-
-    /// Keys go without one.
-    fn pause(&mut self) {
-        self.spent = self.spent();
-        self.since = None;
-    }
-
-    fn go_on(&mut self) {
-        self.since.get_or_insert_with(Instant::now);
-    }
-
-    /// When `budget` will be spent, as they go on.
-    fn until(&self, budget: Duration) -> Instant {
-        self.since.unwrap_or_else(Instant::now) + budget.saturating_sub(self.spent)
-    }
 }
 
 struct Victim {
@@ -300,62 +179,40 @@ impl Evictor {
         self.pools.set_sample_sizes(orders.sample_size, orders.sample_sizes);
         self.pools.keep_to_sample_sizes(orders.keeps_to_samples);
         self.thrift.forget();
-        let (mut limits, mut free_bytes) = (Limits::of(orders), orders.free_bytes);
-        let (mut freed_bytes, mut failures, mut evicted, mut last_bytes) = (0, 0, 0, None);
-        let (mut ran_out, mut unbudgeted, mut searching) = (false, 0, Searching::begun_at(started));
-        let came = self.unread.take_newcomers();
-        let newcomers = if orders.evicted_min > 0 { came.min(UNSEARCHED_MAX) } else { 0 };
-        loop {
-            let short = freed_bytes < free_bytes;
-            let Some(donor) = limits.next_donor(guides, short) else { break };
-            let must_go_on = evicted < orders.evicted_min + unbudgeted;
-            if !must_go_on && searching.spent() >= orders.budget {
-                // What was to be freed besides is none of it.
-                ran_out = orders.free_bytes == 0 || freed_bytes < orders.free_bytes;
-                self.work.slices_out_of_time += u64::from(ran_out);
-                break;
+        let mut limits = Limits::of(orders);
+        let mut slice = Slice::begun_at(started, orders, self.unread.take_newcomers());
+        let ran_out = loop {
+            let Some(donor) = limits.next_donor(guides, slice.is_short()) else { break false };
+            if slice.is_over(orders) {
+                break slice.has_left_some(orders);
             }
-            let left_bytes = free_bytes.saturating_sub(freed_bytes).max(limits.excess_bytes(guides, donor));
-            let at_once = victims_at_once(left_bytes, last_bytes);
-            let unsearched = self.unsearched(guides, orders, &limits, donor);
-            if unsearched.is_some() && unbudgeted < newcomers {
-                unbudgeted += 1;
-                // Who is above its maximum shrinks, whatever comes. At the limit the server's own search costs less.
-                if donor != Donor::Anyone {
-                    searching.pause();
+            let victim = match self.unsearched(guides, orders, &limits, donor) {
+                Some(victim) => {
+                    slice.goes_unsearched(donor);
+                    Some(victim)
                 }
-            } else {
-                searching.go_on();
-            }
-            let victim = unsearched.or_else(|| {
-                let until = searching.until(orders.budget * if must_go_on { URGENT } else { 1 });
-                self.find(server, walk, guides, orders, &Search { donor, short, at_once, until })
-            });
+                None => {
+                    let search = slice.search(orders, donor, limits.excess_bytes(guides, donor));
+                    self.find(server, walk, guides, orders, &search)
+                }
+            };
             let Some(victim) = victim else {
                 if limits.pass_over(donor) {
                     continue;
                 }
-                break;
+                break false;
             };
-            match self.evict(server, unlinks, guides, orders, victim) {
-                Some(bytes) => {
-                    (freed_bytes, failures, evicted) = (freed_bytes + bytes, 0, evicted + 1);
-                    last_bytes = Some(bytes);
-                    if orders.free_bytes > 0 {
-                        free_bytes = orders.free_bytes + orders.more_bytes.min(VICTIMS_AT_ONCE as u64 * bytes);
-                    }
-                }
-                None => failures += 1,
+            slice.went(orders, self.evict(server, unlinks, guides, orders, victim));
+            if slice.is_in_vain() {
+                break false;
             }
-            if failures > FAILURES_MAX {
-                break;
-            }
-        }
+        };
+        self.work.slices_out_of_time += u64::from(ran_out);
         let spent_us = started.elapsed().as_micros() as u64;
         self.work.spent_us += spent_us;
         self.work.slice_us_max = self.work.slice_us_max.max(spent_us);
         server.note_latency(c"tenure-eviction", spent_us);
-        Relief { evicted, ran_out }
+        Relief { evicted: slice.evicted(), ran_out }
     }
 
     /// The next victim: from the donor's pool, once K of its keys were met. `None` where they don't turn up; where
@@ -448,7 +305,7 @@ impl Evictor {
 
     /// A newcomer that wasn't accessed since, where looking for a better victim would take more than that can save.
     fn unsearched(&mut self, guides: &mut Guides, orders: &Orders, limits: &Limits, donor: Donor) -> Option<Victim> {
-        let (Some(limit_bytes), Scoring::Ranked(ranks)) = (orders.thrifty, &orders.scoring) else { return None };
+        let (Some(thrifty), Scoring::Ranked(ranks)) = (orders.thrifty, &orders.scoring) else { return None };
         // What is searched for keeps to know how old such victims are.
         self.searches_in = if self.searches_in == 0 { SEARCHED_ONE_IN } else { self.searches_in } - 1;
         let pays = !self.thrift.finds_larger() && (!orders.volatile_only || self.most_expire());
@@ -457,8 +314,10 @@ impl Evictor {
             return None;
         }
         let these = limits.may_go(guides, orders, donor);
+        // Who is above its maximum shrinks, whatever a search would save: it takes others' memory.
+        let must_go = donor != Donor::Anyone && thrifty.runs_out;
         let Evictor { unread, thrift, .. } = self;
-        let Unread { name, db, came, .. } = unread.take(limit_bytes, |key| {
+        let Unread { name, db, came, .. } = unread.take(thrifty.limit_bytes, |key| {
             if !these.holds(key.partition) {
                 return Verdict::Waits;
             }
@@ -471,7 +330,7 @@ impl Evictor {
                 return Verdict::Stays;
             }
             let value = Value { partition, size_bytes: guides.sizes.mean_bytes(partition), expires_in_ms: None };
-            match thrift.may_go(ranks, &ranks.subject(entry.as_ref(), value, || LONG_AGO_MS)) {
+            match must_go || thrift.may_go(ranks, &ranks.subject(entry.as_ref(), value, || LONG_AGO_MS)) {
                 true => Verdict::Goes,
                 false => Verdict::Stays,
             }
@@ -574,15 +433,6 @@ impl Evictor {
     }
 }
 
-/// True where a key was accessed since it was met, as far as is remembered.
-fn was_used(scoring: &Scoring, entry: Option<&Entry>, sight: &Sight) -> bool {
-    match scoring {
-        Scoring::Idle => false,
-        Scoring::Scored(_) => entry.map_or(0, |entry| u32::from(entry.n_requests)) > sight.n_requests,
-        Scoring::Ranked(_) => was_accessed(entry, sight.last),
-    }
-}
-
 /// The victim was there no more when it was looked up: its time was up. Returns what that has freed, in bytes.
 fn expired(guides: &mut Guides, victim: &Victim, hash: impl Fn() -> KeyHash, partition: PartitionId) -> u64 {
     let size_bytes = match victim.sight.size_bytes {
@@ -592,146 +442,4 @@ fn expired(guides: &mut Guides, victim: &Victim, hash: impl Fn() -> KeyHash, par
     guides.partitions.gone(victim.db, hash, Departure::by(Cause::Expired));
     guides.evicted(victim.db, partition, size_bytes, victim.found == Found::Met);
     u64::from(size_bytes)
-}
-
-/// Target and allowed bytes by partition, as this slice goes by them.
-struct Limits<'a> {
-    target_bytes: Cow<'a, [u64]>,
-    bytes_max: Cow<'a, [u64]>,
-    passed_over: u128,
-}
-
-impl<'a> Limits<'a> {
-    fn of(orders: &Orders<'a>) -> Self {
-        let (target_bytes, bytes_max) = (Cow::Borrowed(orders.target_bytes), Cow::Borrowed(orders.bytes_max));
-        Limits { target_bytes, bytes_max, passed_over: 0 }
-    }
-
-    fn next_donor(&self, guides: &Guides, short: bool) -> Option<Donor> {
-        let used_bytes = &guides.usage.bytes()[..self.bytes_max.len()];
-        let spared = || guides.partitions.at_minimum(used_bytes);
-        next_donor(used_bytes, &self.target_bytes, &self.bytes_max, spared, short)
-    }
-
-    /// The keys of a donor don't turn up, as those of one slot of a cluster while the walk is in others, or the few
-    /// of one that came before their names were noted: whoever is next gives. False where it has been passed over
-    /// before.
-    fn pass_over(&mut self, donor: Donor) -> bool {
-        let Donor::Partition(id) = donor else { return false };
-        let is_new = self.passed_over >> id.index() & 1 == 0;
-        if is_new {
-            self.passed_over |= 1 << id.index();
-            for limits in [&mut self.target_bytes, &mut self.bytes_max] {
-                if let Some(limit) = limits.to_mut().get_mut(id.index()) {
-                    *limit = u64::MAX;
-                }
-            }
-        }
-        is_new
-    }
-
-    /// Whose newcomers may go for the donor: those of all who are above their maximum, where it is, or of who may give.
-    fn may_go(&self, guides: &Guides, orders: &Orders, donor: Donor) -> OverTarget {
-        match donor {
-            Donor::Partition(_) => OverTarget::new(&guides.usage.bytes()[..self.bytes_max.len()], &self.bytes_max),
-            Donor::Anyone => may_give(guides, orders),
-        }
-    }
-
-    /// Bytes that the donor holds above its maximum.
-    fn excess_bytes(&self, guides: &Guides, donor: Donor) -> u64 {
-        let Donor::Partition(id) = donor else { return 0 };
-        let bytes_max = self.bytes_max.get(id.index()).copied().unwrap_or(0);
-        guides.usage.bytes()[id.index()].saturating_sub(bytes_max)
-    }
-}
-
-/// For how many victims at once the walk looks where so many bytes are to go, by what the last one freed.
-fn victims_at_once(left_bytes: u64, last_bytes: Option<u64>) -> usize {
-    last_bytes.map_or(1, |bytes| (left_bytes / bytes.max(1)) as usize).clamp(1, VICTIMS_AT_ONCE)
-}
-
-/// Whose keys are looked at: where there are no targets that see to it, not those of tenants at their minimum.
-fn may_give(guides: &Guides, orders: &Orders) -> OverTarget {
-    match orders.scoring {
-        Scoring::Ranked(_) => guides.partitions.above_minimums(guides.usage.bytes()),
-        _ => OverTarget::all(),
-    }
-}
-
-/// Who may give in the donor's place: who holds more than its target, or anyone above its minimum where nobody does.
-fn others(guides: &Guides, orders: &Orders, may_give: OverTarget) -> OverTarget {
-    if let Scoring::Ranked(_) = orders.scoring {
-        return may_give;
-    }
-    let used_bytes = guides.usage.bytes();
-    let over = OverTarget::new(&used_bytes[..orders.bytes_max.len()], orders.target_bytes);
-    if over.is_none() { guides.partitions.above_minimums(used_bytes) } else { over }
-}
-
-/// What a visited key is worth, and how to know it again.
-fn look_at(visit: &Visit, keys: &Keys, orders: &Orders, ages: &GreedyAges) -> (f64, Sight) {
-    match &orders.scoring {
-        Scoring::Idle => {
-            let idle = visit.key.idle();
-            (Lru.score(&candidate(visit, idle)), Sight { idle, ..Sight::default() })
-        }
-        Scoring::Scored(scorer) => {
-            let idle = visit.key.idle();
-            let entry = keys.entry(visit.hash());
-            let remembered = entry.filter(|entry| entry.n_requests > 0);
-            // Where its requests are not remembered, it counts as asked for once, when it was last used.
-            let (n_requests, resident) = match remembered {
-                Some(e) => {
-                    (u32::from(e.n_requests), u64::from(key_table::tick(orders.now_us).wrapping_sub(e.entered)) + 1)
-                }
-                None => (1, idle + 1),
-            };
-            let penalty_us = entry.and_then(|entry| entry.penalty_us());
-            let penalty_us = penalty_us.unwrap_or_else(|| orders.penalty_us[visit.partition.index()]);
-            let size_bytes = visit.size_bytes.unwrap_or(visit.mean_bytes);
-            let candidate = Candidate { resident, n_requests, size_bytes, penalty_us, ..candidate(visit, idle) };
-            (scorer.score(&candidate), Sight { idle, n_requests, ..Sight::default() })
-        }
-        Scoring::Ranked(ranks) => rank(visit, keys, ranks, ages),
-    }
-}
-
-/// The same under Tenure's own policy.
-#[inline]
-fn rank(visit: &Visit, keys: &Keys, ranks: &Ranks, ages: &GreedyAges) -> (f64, Sight) {
-    let entry = keys.entry(visit.hash());
-    let last = entry.map(|entry| entry.last);
-    // What is remembered of a key tells whether it was used since, where all is seen; the server has to be asked of
-    // others alone.
-    let idle = if last.is_none() || ranks.sees_part { visit.key.idle() } else { 0 };
-    let (size_bytes, about_bytes) = (visit.size_bytes.unwrap_or(0), visit.size_bytes.unwrap_or(visit.mean_bytes));
-    let subject = ranks::subject_idle(ranks, entry.as_ref(), (visit.partition, about_bytes), visit.key, || idle);
-    let is_expired = subject.expires <= ranks.clock.now;
-    let score = f64::from(ranks.ranker(ages).score(&subject));
-    (score, Sight { idle, last, size_bytes, is_expired, ..Sight::default() })
-}
-
-fn candidate(visit: &Visit, idle: u64) -> Candidate {
-    Candidate { partition: visit.partition, idle, resident: 0, n_requests: 0, size_bytes: 0, penalty_us: 0.0 }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_goes_without_a_search_takes_none_of_its_time() {
-        let ms = Duration::from_millis;
-        let mut searching = Searching::begun_at(Instant::now() - ms(5));
-        searching.pause();
-        let spent = searching.spent();
-        assert!(spent >= ms(5));
-        std::iter::repeat_with(Instant::now).find(|now| now.elapsed() > Duration::ZERO);
-        assert_eq!(searching.spent(), spent, "paused");
-        searching.go_on();
-        assert!(searching.until(ms(10)) <= Instant::now() + ms(5), "what was spent before counts");
-        std::iter::repeat_with(Instant::now).find(|now| now.elapsed() > Duration::ZERO);
-        assert!(searching.spent() > spent);
-    }
 }

@@ -2,8 +2,8 @@
 //! search (`core/src/policy/density/thrift.rs` says when).
 //!
 //! The walk opens several keys to find one that may go; the name of a newcomer is at hand when it comes. It is looked
-//! at again once a quarter of a queue of others has come. At first, and where few of them turn out to be of use, one in
-//! sixteen is noted, so that a change is found out. Cost: a reference to the name for each key that is noted. Memory:
+//! at again once a quarter of a queue of others has come. Where few of them turn out to be of use, one in sixteen is
+//! noted, so that a change is found out. Cost: a reference to the name for each key that is noted. Memory:
 //! the names, within a share of the server's limit.
 
 use std::collections::VecDeque;
@@ -69,9 +69,9 @@ pub struct Queue<T> {
 }
 
 impl<T> Default for Queue<T> {
-    /// Empty, and not of use until it has shown to be.
+    /// Empty, and of use until it has shown not to be.
     fn default() -> Self {
-        Queue { keys: VecDeque::new(), share: 0.0, passed: 0, newcomers: 0 }
+        Queue { keys: VecDeque::new(), share: 1.0, passed: 0, newcomers: 0 }
     }
 }
 
@@ -170,13 +170,14 @@ mod tests {
     }
 
     #[test]
-    fn it_is_of_use_once_those_noted_go_and_no_more_where_they_stay() {
+    fn it_is_of_use_while_those_noted_go_and_no_more_where_they_stay() {
         let mut queue = Queue::default();
-        assert!(!queue.is_of_use());
-        let gone = run(&mut queue, 4_000, true, |_| Verdict::Goes);
-        assert!(queue.is_of_use() && gone > 2_000, "{gone}");
+        let gone = run(&mut queue, 1_000, true, |_| Verdict::Goes);
+        assert!(queue.is_of_use() && gone > 900, "from the first on: {gone}");
         assert_eq!(run(&mut queue, 4_000, true, |_| Verdict::Stays), 0);
         assert!(!queue.is_of_use() && queue.keys.len() < 64);
+        let gone = run(&mut queue, 4_000, true, |_| Verdict::Goes);
+        assert!(queue.is_of_use() && gone > 2_000, "{gone}");
     }
 
     /// Two have keys here by turns, and the odd ones give alone.

@@ -9,7 +9,9 @@ use super::status::{EvictionStatus, status_by_state};
 use super::{TICK_US, Tenure};
 use crate::config::Policy;
 use crate::enforce::UNBOUNDED;
-use crate::enforce::evict::{EVICTED_MIN, Orders, Relief, Scoring, VICTIMS_AT_ONCE};
+use crate::enforce::evict::Relief;
+use crate::enforce::orders::{Orders, Scoring, Thrifty};
+use crate::enforce::slice::{EVICTED_MIN, VICTIMS_AT_ONCE};
 use crate::enforce::walk::{Guides, SizesOf};
 use crate::feature::When;
 use crate::ffi::server::Server;
@@ -109,7 +111,9 @@ impl Tenure {
             if rests {
                 return;
             }
-            if self.waits_for_idle_turn(server, (now_us, short_since_us), used_bytes) {
+            // Where slices run out of time none is idle for long enough.
+            if !self.pressure.load.runs_out() && self.waits_for_idle_turn(server, (now_us, short_since_us), used_bytes)
+            {
                 return;
             }
         }
@@ -128,7 +132,9 @@ impl Tenure {
         let sample_sizes = if self.sample_sizes().is_empty() { &[][..] } else { &published.sample_sizes };
         let bytes_max = need.bytes_max.unwrap_or(&UNBOUNDED[..self.observer.partitions.len()]);
         let (sample_size, basis) = (self.sample_size(when) as usize, self.ranking_basis());
-        let (thrifty, volatile_only) = (self.is_thrifty().then_some(self.memory.limit_bytes), self.volatile_only());
+        let (limit_bytes, runs_out) = (self.memory.limit_bytes, self.pressure.load.runs_out());
+        let thrifty = self.is_thrifty().then_some(Thrifty { limit_bytes, runs_out });
+        let volatile_only = self.volatile_only();
         let (rival, more_bytes) = (self.settings.policy.rival(), self.headroom_bytes() / MORE_OF_HEADROOM);
         let (partitions, sizes, costs) = self.observer.guides();
         partitions.keys.settle();

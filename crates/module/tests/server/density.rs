@@ -629,6 +629,30 @@ fn maximums_hold_in_a_flood_of_new_keys() {
     });
 }
 
+/// The same in the first seconds of a server, and of other tenants, when nothing is learned and the main thread doesn't
+/// count as busy yet: the server has nothing to evict.
+#[test]
+fn a_maximum_holds_from_the_first_key_of_a_flood_on() {
+    let tenants = |more: &str| format!("held=h:*,max=16mb free=f:*{more}");
+    let options = options().set("tenure.watch-percent", 1).set("tenure.turn-budget-us", 500);
+    let options = options.set("tenure.window-requests", 50_000);
+    on_oldest_and_newest(&options.set("tenure.tenants", format!("\"{}\"", tenants(""))), |server| {
+        limit_memory(server, 64 * MB);
+        let mut connection = server.connection().unwrap();
+        write_new_keys_of(&mut connection, &mut 0, &["f"]);
+        let flood = Flood::start(server, 50, &["h"]);
+        for more in ["", " new=new:*"] {
+            config_set(&mut connection, "tenure.tenants", tenants(more));
+            let enough = info(server, "evictions") + 200_000.0;
+            wait_for("many to go", || info(server, "evictions") > enough);
+            let free: Vec<String> = (1..=1000).map(|i| format!("f:{i}")).collect();
+            assert_eq!(redis::cmd("EXISTS").arg(&free).query::<usize>(&mut connection).unwrap(), 1000);
+            assert_eq!(evicted_by_server(server), 0, "tenants are {}", tenants(more));
+        }
+        drop(flood);
+    });
+}
+
 /// Values that grow, of which none is read, after a stream of keys that go without a search: one search finds a large
 /// value, where many that have just begun would have to go for as much memory.
 #[test]

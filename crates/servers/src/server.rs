@@ -31,6 +31,8 @@ const STOP_DEADLINE: Duration = Duration::from_secs(30);
 const SYNC_DEADLINE: Duration = Duration::from_secs(60);
 /// Longest wait for a connection.
 const CONNECT_DEADLINE: Duration = Duration::from_secs(60);
+/// Where a test has failed, what the module says of itself is waited for so long.
+const LAST_WORDS_DEADLINE: Duration = Duration::from_secs(2);
 /// So many ports are tried.
 const START_ATTEMPTS: usize = 5;
 /// Lines of the log, or of a crash report, in error messages.
@@ -310,6 +312,16 @@ impl Server {
         self.wait_until_it_answers()
     }
 
+    /// What the module says of itself, on one line; `None` where the server is silent, or has none.
+    fn module_fields(&self) -> Option<String> {
+        let mut connection = self.connection().ok()?;
+        connection.set_read_timeout(Some(LAST_WORDS_DEADLINE)).ok()?;
+        let info = self.options.info_name.as_deref().unwrap_or("INFO");
+        let text: String = redis::cmd(info).arg("tenure").query(&mut connection).ok()?;
+        let fields = text.lines().filter_map(|line| line.strip_prefix("tenure_"));
+        Some(fields.collect::<Vec<_>>().join(" ")).filter(|fields| !fields.is_empty())
+    }
+
     fn child(&self) -> MutexGuard<'_, Child> {
         self.child.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -318,8 +330,10 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         let crash = self.find_crash().filter(|_| !self.crash_was_reported.load(Ordering::Relaxed));
+        let state = if thread::panicking() { self.module_fields() } else { None };
         self.kill();
         if thread::panicking() {
+            state.iter().for_each(|state| eprintln!("{} on port {}: {state}", self.binary.label, self.port));
             let what = crash.unwrap_or_else(|| format!("the end of its log:\n{}", self.log_tail()));
             eprintln!("{} on port {}: {what}", self.binary.label, self.port);
         } else if let Some(crash) = crash {

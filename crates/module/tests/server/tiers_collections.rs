@@ -151,6 +151,8 @@ fn on_a_server_that_cannot_tell_of_watchers_they_stay() {
     }
 }
 
+const COLLECTIONS: usize = 3500;
+
 #[test]
 fn cold_collections_move_down_hot_ones_up_and_all_when_the_tier_is_given_up() {
     for binary in oldest_and_newest_of(that_tell_of_watchers()) {
@@ -158,18 +160,19 @@ fn cold_collections_move_down_hot_ones_up_and_all_when_the_tier_is_given_up() {
         let server = start(&binary, &with_tiers("anon").set("tenure.window-requests", "2000"));
         wait_until_ready(&server);
         let mut connection = server.connection().unwrap();
-        for i in 0..2000 {
+        for i in 0..COLLECTIONS {
             fill_one(&mut connection, KINDS[i % 5], &format!("k{i}"), i as u64);
         }
         let digest: String = send(&mut connection, "DEBUG DIGEST");
-        let limit = used_memory(&server) - 2 * MB;
+        // What Tenure itself takes is fast, and may grow by some megabytes.
+        let limit = used_memory(&server) - 3 * MB;
         config_set(&mut connection, "tenure.tier-fast-bytes", limit);
         wait_for("the fast tier to keep its limit", || info(&server, "tier_fast_bytes") < 0.99 * limit as f64);
         wait_until_at_rest(&server);
-        assert!(info(&server, "tier_slow_collections") > 500.0);
+        assert!(info(&server, "tier_slow_collections") > 750.0);
         assert_eq!(info(&server, "tier_slow_collections"), info(&server, "tier_slow_values"));
         assert_eq!(send::<String>(&mut connection, "DEBUG DIGEST"), digest);
-        let hot: Vec<String> = (0..40).map(|i| format!("k{}", i * 50 + 1)).collect();
+        let hot: Vec<String> = (0..40).map(|i| format!("k{}", i * 85 + 1)).collect();
         wait_for("hot collections to be fast", || {
             let mut pipeline = redis::pipe();
             for key in hot.iter().cycle().take(20 * hot.len()) {
@@ -179,7 +182,8 @@ fn cold_collections_move_down_hot_ones_up_and_all_when_the_tier_is_given_up() {
             hot.iter().filter(|key| tier_of(&mut connection, key) == "fast").count() > 35
         });
         // One is renamed, so that nothing remembers where it lies.
-        let slow = (0..2000).map(|i| format!("k{i}")).find(|key| tier_of(&mut connection, key) == "slow").unwrap();
+        let slow =
+            (0..COLLECTIONS).map(|i| format!("k{i}")).find(|key| tier_of(&mut connection, key) == "slow").unwrap();
         send::<()>(&mut connection, &format!("RENAME {slow} renamed"));
         let digest: String = send(&mut connection, "DEBUG DIGEST");
         config_set(&mut connection, "tenure.tier-slow", "");

@@ -388,7 +388,7 @@ fn a_replica_takes_over_with_classes_penalties_and_plan() {
         // A small table of keys, which is taught at once: one without a limit takes a minute.
         let options = options.set("maxmemory", "8mb");
         let mut cluster = start(binary, options);
-        limit_all(&cluster, 3 * MB);
+        limit_all(&cluster, 4 * MB);
         let tag = tag_of(&cluster, 0);
         let mut cheap = reader(&cluster.nodes()[0], format!("c:{tag}:"), 3000, Duration::from_micros(100));
         let mut expensive = reader(&cluster.nodes()[0], format!("d:{tag}:"), 3000, Duration::from_millis(60));

@@ -63,7 +63,8 @@ fn measured_classes_divide_a_tenants_memory() {
             let (Some(n), Some(f)) = (rows.get("db0/0-10000us"), rows.get("db0/10000us+")) else { return false };
             let sum = n["used_bytes"] + f["used_bytes"];
             let is_held = |row: &crate::harness::Row| (row["used_bytes"] - row["target_bytes"]).abs() / sum < 0.05;
-            f["used_bytes"] > 2.0 * n["used_bytes"] && is_held(n) && is_held(f)
+            let has_begun = info(server, "evictions") > 0.0;
+            has_begun && f["used_bytes"] > 2.0 * n["used_bytes"] && is_held(n) && is_held(f)
         };
         let waited = tenure_servers::wait_for(crate::harness::DEADLINE, "the plan to be carried out", is_settled);
         assert!(waited.is_ok(), "{waited:?}: {seen}");

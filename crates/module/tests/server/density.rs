@@ -346,11 +346,16 @@ fn why_tells_of_a_key_in_the_cache_and_of_one_that_was_evicted() {
             rarely.read_some(200);
             info(server, "evictions") > 1000.0 && status(&mut connection)["ranking"] == "density"
         });
-        // Three times whatever was drawn before, on a fast machine nothing.
-        (0..4).for_each(|_| often.read_all());
-        let known = why(&mut connection, "a:7");
+        let mut known = BTreeMap::new();
+        // Another ranking may be ahead for a window.
+        wait_for("a key to be ranked by density", || {
+            // Three times whatever was drawn before, on a fast machine nothing.
+            (0..4).for_each(|_| often.read_all());
+            known = why(&mut connection, "a:7");
+            known["ranking"] == "density"
+        });
         assert_eq!((known["state"].as_str(), known["partition"].as_str()), ("resident", "a"), "{known:?}");
-        assert_eq!((known["penalty_from"].as_str(), known["ranking"].as_str()), ("measured", "density"));
+        assert_eq!(known["penalty_from"], "measured");
         assert!(number(&known, "requests") >= 3.0 && number(&known, "age_requests") < 1000.0, "{known:?}");
         assert!(number(&known, "gap_requests") > 0.0 && number(&known, "penalty_us") > 4000.0, "{known:?}");
         assert!((1000.0..1300.0).contains(&number(&known, "size_bytes")), "{known:?}");
@@ -689,7 +694,7 @@ fn few_large_values_go_for_many_small_newcomers_on_a_busy_thread() {
 /// searched for. `watch-busy-percent` makes the main thread count as busy.
 #[test]
 fn who_is_never_read_goes_without_a_search_on_a_busy_thread() {
-    let options = options().set("tenure.watch-busy-percent", 0).set("tenure.window-requests", 5000);
+    let options = options().set("tenure.watch-busy-percent", 0).set("tenure.window-requests", 1000);
     on_oldest_and_newest(&options, |server| {
         limit_memory(server, 12 * MB);
         let unsearched = || info(server, "evictions_unsearched");

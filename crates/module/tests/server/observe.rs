@@ -585,11 +585,14 @@ fn a_command_that_looks_at_what_it_replaces_answers_no_miss() {
             info(server, "watched_time_share") < 0.5 && info(server, "evictions_unsearched") > 1000.0
         });
         let before = [info(server, "writes"), info(server, "evictions"), info(server, "evictions_unsearched")];
-        (0..800).for_each(|_| send_some(&mut connection));
-        let writes = info(server, "writes") - before[0];
+        let (mut sent_more, kinds) = (0.0, if has_api_7_2(server) { 3.0 } else { 2.0 });
+        wait_for("more to pass unseen", || {
+            (0..100).for_each(|_| send_some(&mut connection));
+            sent_more += 100.0 * 25.0 * kinds;
+            sent_more - (info(server, "writes") - before[0]) > 20_000.0
+        });
         let [evicted, unsearched] = ["evictions", "evictions_unsearched"].map(|name| info(server, name));
         let share = (unsearched - before[2]) / (evicted - before[1]);
-        assert!(writes < 0.5 * 40_000.0, "{writes} were seen");
         assert!(share > 0.1, "{share} went without a search");
         let (measured, all) = (info(server, "penalties_measured"), f64::from(2 * sent));
         // Nor can a command that another program has interrupted be told from a client's answer.

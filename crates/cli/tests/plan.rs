@@ -4,9 +4,8 @@ mod support;
 
 use redis::cluster::ClusterClient;
 use serde_json::Value;
-use std::time::Duration;
 use support::{a_loop, check_failure, file, json, json_of_input, tenure};
-use tenure_servers::{Cluster, Server, ServerBinary, ServerOptions, module_path, wait_for};
+use tenure_servers::{Cluster, DEADLINE, Server, ServerBinary, ServerOptions, module_path, wait_for};
 
 fn number(value: &Value) -> f64 {
     value.as_f64().unwrap_or_else(|| panic!("{value} is no number"))
@@ -72,7 +71,7 @@ fn a_cluster_is_summed_up() {
         reads
     };
     let mut plan = Value::Null;
-    let known = wait_for(Duration::from_secs(60), "each node's curve to have seen the whole loop come round", || {
+    let known = wait_for(DEADLINE, "each node's curve to have seen the whole loop come round", || {
         read_all();
         let output = support::tenure("plan", &[&any, "--tenant", "shop", "--miss-ratio", "0.5", "--json"]);
         plan = serde_json::from_slice(&output.stdout).unwrap_or_default();
@@ -132,7 +131,7 @@ fn a_full_server_is_sized_and_priced() {
     };
     let asked = [&address[..], "--miss-ratio", "0.3", "--memory-price", "8", "--miss-price", "0.000001", "--json"];
     let mut plan = Value::Null;
-    let known = wait_for(Duration::from_secs(60), "other sizes to be known", || {
+    let known = wait_for(DEADLINE, "other sizes to be known", || {
         (0..50).for_each(|_| read_some());
         plan = serde_json::from_slice(&tenure("plan", &asked).stdout).unwrap_or_default();
         // Once it has settled: half of the memory misses more, and twice as much next to nothing.

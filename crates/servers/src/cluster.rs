@@ -3,15 +3,13 @@
 //! Formed by the servers' own commands (`CLUSTER MEET`, `ADDSLOTSRANGE`, `REPLICATE`), so nothing but the servers is
 //! needed. A cluster takes about two seconds to form: so long a primary that has just started waits before it serves.
 
-use crate::{Result, Server, ServerBinary, ServerOptions, server, wait_for};
+use crate::{DEADLINE, Result, Server, ServerBinary, ServerOptions, server, wait_for};
 use anyhow::{Context, bail, ensure};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// Slots of a cluster.
 pub const SLOTS: u16 = 16_384;
-/// Time that forming a cluster, or any change of it, may take.
-const DEADLINE: Duration = Duration::from_secs(60);
 /// How long a node may be silent where it is to be missed soon, see [`Cluster::miss_nodes_soon`].
 const SILENCE: Duration = Duration::from_secs(2);
 /// Keys that leave a slot at once.
@@ -40,7 +38,7 @@ impl Cluster {
     /// added), and waits until all serve. With `options.port` the nodes take that port and those above it.
     ///
     /// # Errors
-    /// When there is no primary or more than 100, a node doesn't start, or the cluster isn't formed within 60 s.
+    /// When there is no primary or more than 100, a node doesn't start, or the cluster isn't formed by [`DEADLINE`].
     pub fn start(
         binary: &ServerBinary,
         options: &ServerOptions,
@@ -100,7 +98,7 @@ impl Cluster {
     /// Waits until every node that runs takes the cluster for whole.
     ///
     /// # Errors
-    /// When that isn't so within 60 s.
+    /// When that isn't so within [`DEADLINE`].
     pub fn wait_until_it_serves(&self) -> Result<()> {
         self.wait_until("to serve", |node| node.cluster_info("cluster_state").as_deref() == Some("ok"))
     }
@@ -195,7 +193,7 @@ impl Cluster {
     /// for a replica.
     ///
     /// # Errors
-    /// When that isn't so within 60 s.
+    /// When that isn't so within [`DEADLINE`].
     pub fn wait_until_all_agree(&self) -> Result<()> {
         let alive: Vec<&Server> = self.nodes.iter().filter(|node| node.is_alive()).collect();
         let agree =

@@ -19,7 +19,7 @@ pub use cluster::Cluster;
 pub use module::{clock_path, module_path};
 pub use options::{ServerOptions, environment_for_tiers};
 pub use server::Server;
-pub use wait::wait_for;
+pub use wait::{DEADLINE, wait_for};
 
 /// What went wrong, with where and what is allowed in its text.
 pub use anyhow::{Error, Result};

@@ -4,7 +4,7 @@
 //! what it does in real life. What the server writes to standard output and standard error is its log. A server that
 //! dies by itself or writes a crash report makes the drop of its value panic, so no test passes over a crash.
 
-use crate::{Result, ServerBinary, ServerOptions, lifetime, wait_for};
+use crate::{DEADLINE, Result, ServerBinary, ServerOptions, lifetime, wait_for};
 use anyhow::{Context, bail, ensure};
 use redis::{ConnectionAddr, FromRedisValue, IntoConnectionInfo, RedisConnectionInfo, ToRedisArgs};
 use rustix::process::{Pid, Signal, kill_process};
@@ -27,8 +27,6 @@ const START_DEADLINE: Duration = Duration::from_secs(60);
 const LOAD_DEADLINE: Duration = Duration::from_secs(1800);
 /// Time a server may take to exit; it waits up to 10 s for replicas that lag.
 const STOP_DEADLINE: Duration = Duration::from_secs(30);
-/// Time a replica may take to have the whole data set.
-const SYNC_DEADLINE: Duration = Duration::from_secs(60);
 /// Longest wait for a connection.
 const CONNECT_DEADLINE: Duration = Duration::from_secs(60);
 /// Where a test has failed, what the module says of itself is waited for so long.
@@ -214,7 +212,7 @@ impl Server {
     /// # Errors
     /// As [`Server::call`].
     pub fn info(&self, section: &str) -> Result<BTreeMap<String, String>> {
-        let text: String = self.call(&[self.options.info_name.as_deref().unwrap_or("INFO"), section])?;
+        let text: String = self.call(&[self.info_command(), section])?;
         let fields = text.lines().filter_map(|line| line.split_once(':'));
         Ok(fields.map(|(name, value)| (name.to_string(), value.trim_end().to_string())).collect())
     }
@@ -222,7 +220,7 @@ impl Server {
     /// Makes this server a replica of `primary` and waits until it has the whole data set.
     ///
     /// # Errors
-    /// When the link is not up within 60 s.
+    /// When the link is not up within [`DEADLINE`].
     pub fn replica_of(&self, primary: &Server) -> Result<()> {
         self.call::<()>(&["REPLICAOF", "127.0.0.1", &primary.port().to_string()])?;
         self.wait_until_in_sync()
@@ -237,7 +235,7 @@ impl Server {
         let is_in_sync = || {
             self.info("replication").is_ok_and(|info| info.get("master_link_status").is_some_and(|link| link == "up"))
         };
-        wait_for(SYNC_DEADLINE, &what, is_in_sync).with_context(|| self.log_tail())
+        wait_for(DEADLINE, &what, is_in_sync).with_context(|| self.log_tail())
     }
 
     /// Ends the server by SHUTDOWN NOSAVE and waits for its end. Its folder stays for a restart.
@@ -316,10 +314,14 @@ impl Server {
     fn module_fields(&self) -> Option<String> {
         let mut connection = self.connection().ok()?;
         connection.set_read_timeout(Some(LAST_WORDS_DEADLINE)).ok()?;
-        let info = self.options.info_name.as_deref().unwrap_or("INFO");
-        let text: String = redis::cmd(info).arg("tenure").query(&mut connection).ok()?;
+        let text: String = redis::cmd(self.info_command()).arg("tenure").query(&mut connection).ok()?;
         let fields = text.lines().filter_map(|line| line.strip_prefix("tenure_"));
         Some(fields.collect::<Vec<_>>().join(" ")).filter(|fields| !fields.is_empty())
+    }
+
+    /// INFO, by the name that it has on this server.
+    fn info_command(&self) -> &str {
+        self.options.info_name.as_deref().unwrap_or("INFO")
     }
 
     fn child(&self) -> MutexGuard<'_, Child> {

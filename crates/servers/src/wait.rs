@@ -8,6 +8,10 @@ use std::time::{Duration, Instant};
 /// Time between two looks: short beside what a server takes to start (about 10 ms).
 const POLL_INTERVAL: Duration = Duration::from_millis(2);
 
+/// Longest wait for what a test needs. No test claims anything by it: it ends one that would wait for ever, also where
+/// the machine does a fifth of what it does alone.
+pub const DEADLINE: Duration = Duration::from_secs(180);
+
 /// A wait of so long is told of, so that who makes tests faster knows where to look.
 const LONG: Duration = Duration::from_secs(2);
 

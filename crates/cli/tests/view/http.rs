@@ -2,12 +2,9 @@
 
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::TcpStream;
-use std::time::Duration;
 
 use serde_json::Value;
-
-/// Longest wait for an answer.
-const DEADLINE: Duration = Duration::from_secs(60);
+use tenure_servers::DEADLINE;
 
 /// An answer.
 #[derive(Debug)]

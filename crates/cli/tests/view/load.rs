@@ -3,13 +3,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
-use std::time::Duration;
 
 use redis::Connection;
+pub use tenure_servers::DEADLINE;
 use tenure_servers::{Server, ServerBinary, ServerOptions, module_path};
-
-/// Longest wait for anything that a test waits for.
-pub const DEADLINE: Duration = Duration::from_secs(90);
 
 /// A server with three tenants and windows that end fast; `None`, and a word why, where the module isn't built.
 pub fn server(test: &str) -> Option<Server> {

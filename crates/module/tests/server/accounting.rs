@@ -80,7 +80,7 @@ pub fn check_against(
         in_a_row = if is_close { in_a_row + 1 } else { 0 };
         in_a_row >= TICKS
     };
-    let waited = tenure_servers::wait_for(crate::harness::DEADLINE / 2, "agreement", agrees);
+    let waited = tenure_servers::wait_for(crate::harness::DEADLINE, "agreement", agrees);
     assert!(waited.is_ok(), "{what}: relative errors of keys and bytes stay at {shown}");
 }
 

@@ -422,8 +422,11 @@ fn a_replica_takes_over_with_classes_penalties_and_plan() {
             };
             status(&mut to_heir)["learned"] == "by its primary" && rows.get(far).is_some_and(is_known)
         });
-        // The last window of the primary ends, so that what it has now is what it taught last.
-        config_set(&mut connection, "tenure.window-requests", 1_000_000_000);
+        // Windows without requests change nothing, so that what the primary has after one of them it has for good. One
+        // that began with requests may end after it was asked, on a slow machine a second one, too.
+        config_set(&mut connection, "tenure.window-seconds", 1);
+        let ended = info(&cluster.nodes()[0], "windows");
+        wait_for("a window without requests", || info(&cluster.nodes()[0], "windows") >= ended + 3.0);
         wait_for("the last plan to be taught", || {
             let (on_primary, rows) = (partitions(&mut connection), partitions(&mut to_heir));
             let same = |name: &str, row: &Row| {

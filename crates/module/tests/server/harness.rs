@@ -10,10 +10,9 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use redis::{Cmd, Connection, FromRedisValue, Value};
+pub use tenure_servers::DEADLINE;
 use tenure_servers::{Server, ServerBinary, ServerOptions, clock_path, module_path};
 
-/// Longest wait for anything that a test waits for.
-pub const DEADLINE: Duration = Duration::from_secs(60);
 /// A server that runs for so long hangs.
 const LIFETIME: Duration = Duration::from_secs(600);
 

@@ -4,8 +4,8 @@
 use tenure_servers::{Server, ServerOptions};
 
 use crate::harness::{
-    CacheAside, Random, config_get, config_set, evicted_by_server, evicting_in_time, info, limit_memory,
-    on_oldest_and_newest, partition, partitions, send, status, wait_for, with_fine_clock,
+    CacheAside, config_get, config_set, evicted_by_server, evicting_in_time, info, limit_memory, on_oldest_and_newest,
+    partition, partitions, send, status, wait_for, with_fine_clock,
 };
 
 const MB: u64 = 1 << 20;
@@ -38,22 +38,23 @@ impl Loop {
     }
 }
 
-/// Reads among `width` keys that drift, each about `times` times: what was used last is used next.
+/// Reads each key `times` times, once whenever `apart` others have come: what was used longest ago isn't used again.
+/// Where some more than `apart * times` keys fit, each K misses far less than a smaller one does.
 struct Drift {
     client: CacheAside,
-    random: Random,
-    width: u64,
+    apart: u64,
     times: u64,
     at: u64,
 }
 
 impl Drift {
-    fn new(server: &Server, prefix: &'static str, width: u64, times: u64) -> Drift {
-        Drift { client: client(server, prefix), random: Random::new(3), width, times, at: 0 }
+    fn new(server: &Server, prefix: &'static str, apart: u64, times: u64) -> Drift {
+        Drift { client: client(server, prefix), apart, times, at: 0 }
     }
 
     fn read_some(&mut self, n: u64) {
-        let keys: Vec<u64> = (0..n).map(|i| (self.at + i) / self.times + self.random.below(self.width)).collect();
+        let key = |i: u64| i / self.times + self.apart * (self.times - 1 - i % self.times);
+        let keys: Vec<u64> = (0..n).map(|i| key(self.at + i)).collect();
         self.at += n;
         self.client.read(&keys);
     }
@@ -73,7 +74,7 @@ fn each_tenant_is_evicted_under_its_own_k() {
     on_oldest_and_newest(&options, |server| {
         let mut connection = server.connection().unwrap();
         limit_memory(server, 12 * MB);
-        let (mut looping, mut drifting) = (Loop::new(server, "l:", LOOP), Drift::new(server, "d:", 3500, 20));
+        let (mut looping, mut drifting) = (Loop::new(server, "l:", LOOP), Drift::new(server, "d:", 600, 4));
         let mut seen = String::new();
         let is_settled = || {
             looping.read_some(200);
@@ -137,7 +138,7 @@ fn follows_the_traffic(evictor: &str, check: impl Fn(f64, f64)) {
     on_oldest_and_newest(&options.set("tenure.window-requests", 10_000), |server| {
         let mut connection = server.connection().unwrap();
         limit_memory(server, 8 * MB);
-        let (mut looping, mut drifting) = (Loop::new(server, "l:", 8000), Drift::new(server, "d:", 8000, 4));
+        let (mut looping, mut drifting) = (Loop::new(server, "l:", 8000), Drift::new(server, "d:", 1600, 4));
         assert_eq!(config_get(&mut connection, "maxmemory-samples"), "7", "nothing was chosen yet");
         let mut seen = String::new();
         let loop_k = tenure_servers::wait_for(crate::harness::DEADLINE, "a loop's K", || {

@@ -421,15 +421,18 @@ fn sixty_four_users_are_tenants_and_one_more_is_refused() {
         assert_eq!(config_get(&mut default, "tenure.tenants"), "");
         config_set(&mut default, "tenure.tenants", entries[..64].join(" "));
         wait_for("65 partitions", || partitions(&mut default).len() == 65);
-        let value = "v".repeat(500);
+        // No two users have as many keys of the same size. They have few in all: what a tenant of one key holds is
+        // known once the account has looked at that key.
+        let keys_of = |i: usize| 1 + i / 4;
         for i in 0..65 {
             add_user(server, &format!("u{i}"), "~*");
             let mut user = login(server, &format!("u{i}"));
-            (0..=i).for_each(|key| send(&mut user, &format!("SET k:{i}:{key} {value}")));
+            let value = "v".repeat(500 + 200 * (i % 4));
+            (0..keys_of(i)).for_each(|key| send(&mut user, &format!("SET k:{i}:{key} {value}")));
         }
         let rows = partitions(&mut default);
-        (0..64).for_each(|i| assert_eq!(rows[&format!("t{i}")]["keys"], f64::from(i + 1), "t{i}"));
-        assert_eq!(rows["other"]["keys"], 65.0);
+        (0..64).for_each(|i| assert_eq!(rows[&format!("t{i}")]["keys"], keys_of(i) as f64, "t{i}"));
+        assert_eq!(rows["other"]["keys"], 17.0);
         check(server, "of 64 users", |key| match key.split(':').nth(1) {
             Some("64") => "other".to_owned(),
             user => format!("t{}", user.unwrap_or("")),

@@ -1,7 +1,8 @@
 //! What the module costs where a cache really runs: full. A row for each load, in pairs of stock and module.
 //!
 //! GETs hit or miss a cache that is 90 % full, where the module watches and nothing has to go. SETs and HSETs are of
-//! new keys at the limit, so each evicts one; whoever evicts, the server or the module, the figures say. Both servers
+//! new keys at the limit, so each evicts one; whoever evicts, the server or the module, the figures say. A mix at the
+//! limit has reads that hit and miss and writes that evict, so who goes decides how many miss. Both servers
 //! of a row are there at once, each full, and take turns of a tenth of a second: so a pair is measured before the
 //! machine has changed its speed. Who has no turn stands still. Its module would take that for an idle main thread, so
 //! it is told to call one busy from `BUSY_PERCENT` on, as under this load it is. While one is measured, a PING each
@@ -36,7 +37,7 @@ const TURN_PART: usize = 15;
 /// One row: what is sent to which cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Load {
-    /// GETs that hit or miss, or SETs or HSETs of new keys.
+    /// GETs that hit or miss, SETs or HSETs of new keys, or a mix.
     pub command: Command,
     /// Commands that each connection sends at once.
     pub depth: usize,
@@ -46,7 +47,7 @@ pub struct Load {
 
 impl Load {
     /// The rows of a cache that fits anywhere.
-    pub const SMALL: [Load; 8] = [
+    pub const SMALL: [Load; 10] = [
         Load { command: Command::Get, depth: 16, is_large: false },
         Load { command: Command::Get, depth: 1, is_large: false },
         Load { command: Command::Miss, depth: 16, is_large: false },
@@ -55,6 +56,8 @@ impl Load {
         Load { command: Command::Set, depth: 1, is_large: false },
         Load { command: Command::Hset, depth: 16, is_large: false },
         Load { command: Command::Hset, depth: 1, is_large: false },
+        Load { command: Command::Mix, depth: 16, is_large: false },
+        Load { command: Command::Mix, depth: 1, is_large: false },
     ];
 
     fn written(self) -> Written {
@@ -68,18 +71,12 @@ impl FromStr for Load {
     fn from_str(text: &str) -> anyhow::Result<Self> {
         let (is_large, name) = text.strip_prefix("large-").map_or((false, text), |name| (true, name));
         let (command, depth) = name.split_once('-').unwrap_or((name, ""));
-        let command = match command {
-            "get" => Some(Command::Get),
-            "miss" => Some(Command::Miss),
-            "set" => Some(Command::Set),
-            "hset" => Some(Command::Hset),
-            _ => None,
-        };
+        let command = Command::NAMED.into_iter().find(|(known, _)| *known == command).map(|(_, command)| command);
         match (command, depth.parse()) {
             (Some(command), Ok(depth @ 1..=1000)) => Ok(Load { command, depth, is_large }),
             _ => bail!(
-                "'{text}' is none of get-DEPTH, miss-DEPTH, set-DEPTH, hset-DEPTH, nor large- and one of these, with 1 \
-                 to 1000 at once"
+                "'{text}' is none of get-DEPTH, miss-DEPTH, set-DEPTH, hset-DEPTH, mix-DEPTH, nor large- and one of \
+                 these, with 1 to 1000 at once"
             ),
         }
     }
@@ -87,12 +84,8 @@ impl FromStr for Load {
 
 impl fmt::Display for Load {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let command = match self.command {
-            Command::Get => "get",
-            Command::Miss => "miss",
-            Command::Set => "set",
-            Command::Hset => "hset",
-        };
+        let is_it = |(_, command): &&(&str, Command)| *command == self.command;
+        let command = Command::NAMED.iter().find(is_it).map_or("", |(name, _)| name);
         write!(f, "{}{command}-{}", if self.is_large { "large-" } else { "" }, self.depth)
     }
 }
@@ -129,6 +122,8 @@ pub struct FullSide {
     pub n_evicted_by_server: u64,
     /// Keys that the module evicted.
     pub n_evicted_by_module: u64,
+    /// Reads that missed.
+    pub n_misses: u64,
     /// In how many ns PINGs were answered.
     #[serde(skip)]
     pub pings_ns: Histogram<u64>,
@@ -162,6 +157,8 @@ pub struct FullRow {
     pub ratios: RatioSpreads,
     /// The share of evictions that were the module's; `None` where there were none.
     pub evicted_by_module: Option<f64>,
+    /// Reads that missed with the module, over stock's; `None` where none did.
+    pub misses_ratio: Option<f64>,
     /// 99.9 of 100 of stock's PINGs were answered in so many µs.
     pub ping_us_p999_stock: f64,
     /// With the module so much later, in µs.
@@ -250,15 +247,18 @@ impl FullCache<'_> {
 
 /// One server's turn.
 fn turn(standing: &mut Standing, command: Command, load: &FullLoad) -> anyhow::Result<FullSide> {
-    let (side, counters, pings_ns) = standing.turn(load, |server, connections| {
+    let ((side, n_misses), counters, pings_ns) = standing.turn(load, |server, connections| {
         let before = Counters::read(server)?;
-        let (side, pings_ns) = while_pinged(server.port(), || {
+        let (measured, pings_ns) = while_pinged(server.port(), || {
             let (side, n_misses) = load.measure_with_misses(server, connections, None)?;
-            ensure!(command == Command::Miss || n_misses == 0, "{n_misses} reads missed, though all keys were there");
-            ensure!(command != Command::Miss || n_misses > 0, "no read missed, though no key was there");
-            Ok(side)
+            match (command, n_misses) {
+                (Command::Miss, 0) => bail!("no read missed, though no key was there"),
+                (Command::Miss | Command::Mix, _) | (_, 0) => {}
+                _ => bail!("{n_misses} reads missed, though all keys were there"),
+            }
+            Ok((side, n_misses))
         })?;
-        Ok((side, Counters::read(server)?.since(before), pings_ns))
+        Ok((measured, Counters::read(server)?.since(before), pings_ns))
     })?;
     let n_evicted = counters.n_evicted_by_server + counters.n_evicted_by_module;
     ensure!(command.is_read() || n_evicted > 0, "nothing was evicted: the cache isn't full");
@@ -266,6 +266,7 @@ fn turn(standing: &mut Standing, command: Command, load: &FullLoad) -> anyhow::R
         side,
         n_evicted_by_server: counters.n_evicted_by_server,
         n_evicted_by_module: counters.n_evicted_by_module,
+        n_misses,
         pings_ns,
     })
 }
@@ -279,8 +280,10 @@ pub(crate) fn limit(server: &Server, command: Command) -> anyhow::Result<()> {
 
 impl FullRow {
     fn of(load: Load, size: Size, pairs: Vec<FullPair>) -> FullRow {
-        let sum = |count: fn(&FullSide) -> u64| pairs.iter().map(|pair| count(&pair.module)).sum::<u64>() as f64;
-        let (own, servers) = (sum(|side| side.n_evicted_by_module), sum(|side| side.n_evicted_by_server));
+        let sum = |count: fn(&FullPair) -> u64| pairs.iter().map(count).sum::<u64>() as f64;
+        let own = sum(|pair| pair.module.n_evicted_by_module);
+        let servers = sum(|pair| pair.module.n_evicted_by_server);
+        let stock_misses = sum(|pair| pair.stock.n_misses);
         let p999 = |side: fn(&FullPair) -> &FullSide| {
             let mut all = latency_histogram();
             pairs.iter().for_each(|pair| all.add(&side(pair).pings_ns).expect("histograms of the same bounds"));
@@ -293,6 +296,7 @@ impl FullRow {
             n_commands: size.n_requests,
             ratios: RatioSpreads::of_medians(&pairs.iter().map(|pair| pair.ratios).collect::<Vec<_>>()),
             evicted_by_module: (own + servers > 0.0).then(|| own / (own + servers)),
+            misses_ratio: (stock_misses > 0.0).then(|| sum(|pair| pair.module.n_misses) / stock_misses),
             ping_us_p999_stock: stock_us,
             ping_us_p999_more: module_us - stock_us,
             pairs,
@@ -310,6 +314,7 @@ impl FullRow {
             format!("{:.0}", median(|pair| pair.stock.side.cpu_main_ns_per_command)),
             figure(self.ratios.cpu_main_ratio),
             self.evicted_by_module.map_or_else(|| "–".to_string(), |share| format!("{:.0} %", 100.0 * share)),
+            self.misses_ratio.map_or_else(|| "–".to_string(), |ratio| format!("{ratio:.3}")),
             format!("{:.0}", self.ping_us_p999_stock),
             format!("{:+.0}", self.ping_us_p999_more),
             format!(
@@ -344,6 +349,7 @@ impl FullReport {
             "main thread ns",
             "of stock",
             "evicted by module",
+            "misses of stock",
             "PING p99.9 µs",
             "more",
             "generator",
@@ -368,7 +374,7 @@ mod tests {
 
     #[test]
     fn loads_are_known_by_name() {
-        for name in ["get-16", "miss-16", "set-1", "large-get-16", "large-set-1000"] {
+        for name in ["get-16", "miss-16", "set-1", "hset-2", "mix-16", "large-get-16", "large-set-1000"] {
             assert_eq!(name.parse::<Load>().unwrap().to_string(), name);
         }
         for name in ["get", "get-0", "set-1001", "del-1", "small-get-1", ""] {

@@ -1,4 +1,5 @@
-//! What a server says of itself, and the kernel of it: evictions, memory, time on a core.
+//! What a server says of itself, and the kernel of it: evictions, memory, time on a core. And what the kernel says of
+//! the machine: time that its host took.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -167,6 +168,49 @@ impl Memory {
     }
 }
 
+/// Time of all cores of this machine, in ticks of the kernel.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct CoreTime {
+    all: u64,
+    taken: u64,
+}
+
+impl CoreTime {
+    /// Since the machine was started.
+    ///
+    /// # Errors
+    /// When the kernel does not keep these figures.
+    pub fn read() -> anyhow::Result<CoreTime> {
+        CoreTime::parse(&fs::read_to_string("/proc/stat").context("/proc/stat")?)
+    }
+
+    /// The first line: user, nice, system, idle, iowait, irq, softirq and steal. What follows is counted in these.
+    fn parse(text: &str) -> anyhow::Result<CoreTime> {
+        let line = text.lines().next().unwrap_or_default();
+        let ticks: Option<Vec<u64>> = line.split_whitespace().skip(1).take(8).map(|ticks| ticks.parse().ok()).collect();
+        match ticks.as_deref() {
+            Some(&[.., taken]) if line.starts_with("cpu ") => Ok(CoreTime { all: ticks.iter().flatten().sum(), taken }),
+            _ => Err(anyhow!("/proc/stat begins with '{line}'")),
+        }
+    }
+
+    /// What has passed since `before`.
+    pub fn since(self, before: CoreTime) -> CoreTime {
+        CoreTime { all: self.all.saturating_sub(before.all), taken: self.taken.saturating_sub(before.taken) }
+    }
+
+    /// What has passed in two parts of a run.
+    pub fn plus(self, other: CoreTime) -> CoreTime {
+        CoreTime { all: self.all + other.all, taken: self.taken + other.taken }
+    }
+
+    /// The share, 0 to 1, that a virtual machine's host gave to others while something was to be done. Latencies of
+    /// such a time are the host's.
+    pub fn share_taken(self) -> f64 {
+        self.taken as f64 / self.all.max(1) as f64
+    }
+}
+
 /// Seconds that the main thread, and all threads, of process `pid` have spent on a core.
 ///
 /// From `schedstat`, which counts ns; `stat` counts in ticks of 10 ms, too coarse for runs of a few seconds.
@@ -208,6 +252,21 @@ fn parse_schedstat(text: &str) -> anyhow::Result<f64> {
 mod tests {
     use super::*;
     use std::time::{Duration, Instant};
+
+    #[test]
+    fn what_a_host_takes_is_a_share_of_the_cores_time() {
+        let at = |text: &str| CoreTime::parse(text).unwrap();
+        let first = at("cpu  100 0 100 800 0 0 0 0 0 0\ncpu0 9 9 9 9 9 9 9 9 0 0\n");
+        let later = at("cpu  110 5 105 850 5 5 5 15 10 0\n");
+        assert_eq!(later.since(first).share_taken(), 0.15);
+        assert_eq!(later.since(first).plus(CoreTime { all: 50, taken: 15 }).share_taken(), 0.2);
+        assert_eq!(first.since(first).share_taken(), 0.0);
+        for text in ["", "cpu  1 2 x 4 5 6 7 8", "intr 1 2 3 4 5 6 7 8", "cpu"] {
+            assert!(CoreTime::parse(text).unwrap_err().to_string().contains("begins with"), "{text}");
+        }
+        let (before, after) = (CoreTime::read().unwrap(), CoreTime::read().unwrap());
+        assert!((0.0..=1.0).contains(&after.since(before).share_taken()));
+    }
 
     /// Other tests' threads end meanwhile and take their time with them, so it is tried until none does.
     #[test]

@@ -14,7 +14,7 @@ use crate::backend::Backends;
 use crate::client::probe::probe;
 use crate::client::{Cache, CacheAside, Connection, Queue, Reply};
 use crate::moment::Moment;
-use crate::observation::{Counters, Memory};
+use crate::observation::{CoreTime, Counters, Memory};
 use crate::paced::Paced;
 use crate::placement::{wait_until, wake_exactly};
 use crate::restart::{Restart, restart};
@@ -77,6 +77,8 @@ pub struct Observed {
     pub memory: Memory,
     /// Latencies of the probe's PINGs, in ns.
     pub pings_ns: Histogram<u64>,
+    /// Of the machine's cores, without others' turns.
+    pub core_time: CoreTime,
 }
 
 impl Observed {
@@ -91,6 +93,7 @@ impl Observed {
                 ..later.memory
             },
             pings_ns: self.pings_ns,
+            core_time: self.core_time.plus(later.core_time),
         }
     }
 }
@@ -228,10 +231,12 @@ impl<'a> Session<'a> {
 
     /// Performs the requests of `range` and observes what the servers do since its counters were `before`.
     fn perform_observed(&mut self, before: Counters, range: Range<usize>) -> anyhow::Result<()> {
+        let began = CoreTime::read()?;
         let (elapsed, pings_ns) = self.perform_probed(range)?;
+        let core_time = CoreTime::read()?.since(began);
         let nodes = self.serving.nodes();
         let counters = Counters::read_all(nodes)?.since(before);
-        let seen = Observed { elapsed, counters, memory: Memory::read_all(nodes)?, pings_ns };
+        let seen = Observed { elapsed, counters, memory: Memory::read_all(nodes)?, pings_ns, core_time };
         self.observed = Some(match self.observed.take() {
             Some(earlier) => earlier.followed_by(seen),
             None => seen,

@@ -396,13 +396,13 @@ fn no_harm_compares_pairs_without_misses() {
     }
 }
 
-/// GETs that hit evict nothing, and each SET of a new key evicts one, of whichever server.
+/// GETs that hit evict nothing, and each SET of a new key evicts one, of whichever server. Of a mix some miss.
 #[test]
 fn a_full_cache_is_measured_row_by_row() {
     if skipped_without_module("a_full_cache_is_measured_row_by_row") {
         return;
     }
-    let (setup, loads) = (setup(), ["get-16", "set-16"].map(|name| name.parse::<Load>().unwrap()));
+    let (setup, loads) = (setup(), ["get-16", "set-16", "mix-16"].map(|name| name.parse::<Load>().unwrap()));
     let full = FullCache {
         loads: &loads,
         // A tenth of the memory is free, which what the module takes for a moment has to fit into.
@@ -417,9 +417,11 @@ fn a_full_cache_is_measured_row_by_row() {
         setup: &setup,
     };
     let report = full.run(&AtomicBool::new(false)).unwrap();
-    let [get, set] = &report.rows[..] else { panic!("{} rows", report.rows.len()) };
+    let [get, set, mix] = &report.rows[..] else { panic!("{} rows", report.rows.len()) };
     assert_eq!((get.load.as_str(), get.evicted_by_module, set.load.as_str()), ("get-16", None, "set-16"));
-    for row in [get, set] {
+    assert_eq!((get.misses_ratio, set.misses_ratio), (None, None));
+    assert!(mix.misses_ratio.is_some_and(|ratio| (0.5..2.0).contains(&ratio)), "{:?}", mix.misses_ratio);
+    for row in [get, set, mix] {
         assert_eq!(row.pairs.len(), 2);
         let sides = row.pairs.iter().flat_map(|pair| [&pair.stock, &pair.module]);
         sides.for_each(|side| assert!(side.side.cpu_main_ns_per_command > 0.0 && !side.pings_ns.is_empty()));

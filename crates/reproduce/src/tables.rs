@@ -38,8 +38,11 @@ pub fn markdown(one: &Measurement, record: &Record) -> anyhow::Result<String> {
     let since = |n| if n == 1 { "1 commit since has".to_string() } else { format!("{n} commits since have") };
     let old = old.map_or(String::new(), |n| format!("\n{OLD}: {} changed what it measures.\n", since(n)));
     let server = server(record).map_or(String::new(), |server| format!(" {server}."));
-    let from =
-        format!("{}, commit {}, {} version.{server} {}.", record.date, record.commit, record.length, record.machine);
+    let taken = taken_by_host(record);
+    let taken =
+        taken.map_or(String::new(), |share| format!(" Its host took up to {:.1} % of its time.", 100.0 * share));
+    let Record { date, commit, length, machine, .. } = record;
+    let from = format!("{date}, commit {commit}, {length} version.{server} {machine}.{taken}");
     let (from, commands) = (wrapped(&from, "", "").join("\n"), commands.join("\n"));
     Ok(format!("{tables}{}\n{from}\n{old}\n{commands}\n", pictures(one, record)))
 }
@@ -48,6 +51,12 @@ pub fn markdown(one: &Measurement, record: &Record) -> anyhow::Result<String> {
 fn server(record: &Record) -> Option<&str> {
     let result = &record.runs.first()?.result;
     ["/conditions/server", "/server"].iter().find_map(|path| result.pointer(path)?.as_str())
+}
+
+/// The largest share of the machine's core time that its host gave to others in any run, where that was noted.
+fn taken_by_host(record: &Record) -> Option<f64> {
+    let rows = record.runs.iter().filter_map(|run| run.result.get("summary")?.as_array()).flatten();
+    rows.filter_map(|row| number(row, "figures.taken_by_host.max").ok()).reduce(f64::max)
 }
 
 /// The pictures of a record that has some, as a page of docs/results shows them.
@@ -235,18 +244,25 @@ fn simulated_tiers(record: &Record) -> anyhow::Result<String> {
 
 /// `tenure bench --workload full`: a row for each load.
 fn full(record: &Record) -> anyhow::Result<String> {
-    let heading =
-        ["load", "throughput / stock", "main thread's time / stock", "evicted by Tenure", "PING p99.9 more, µs"]
-            .map(str::to_owned);
+    let heading = [
+        "load",
+        "throughput / stock",
+        "main thread's time / stock",
+        "evicted by Tenure",
+        "misses / stock",
+        "PING p99.9 more, µs",
+    ]
+    .map(str::to_owned);
     let mut rows = Vec::new();
     for run in &record.runs {
         for row in list(&run.result, "rows")? {
-            let evicted = number(row, "evicted_by_module");
+            let given = |field: &str, show: fn(f64) -> String| number(row, field).map_or_else(|_| "–".to_owned(), show);
             rows.push(vec![
                 text(row, "load")?.to_owned(),
                 spread(row, "throughput_ratio")?,
                 spread(row, "cpu_main_ratio")?,
-                evicted.map_or_else(|_| "–".to_owned(), |share| format!("{:.0} %", share * 100.0)),
+                given("evicted_by_module", |share| format!("{:.0} %", share * 100.0)),
+                given("misses_ratio", |ratio| format!("{ratio:.3}")),
                 short(number(row, "ping_us_p999_more")?),
             ]);
         }
@@ -449,10 +465,18 @@ mod tests {
     fn a_full_cache_is_told_by_load() {
         let one = json!({"median": 0.9, "min": 0.8, "max": 1.0});
         let row = json!({"load": "set-1", "throughput_ratio": one, "cpu_main_ratio": one, "evicted_by_module": 0.65,
-            "ping_us_p999_more": 897.2});
+            "misses_ratio": null, "ping_us_p999_more": 897.2});
         let made = full(&record_of("A", json!({ "rows": [row] }))).unwrap();
-        let cells = "0.900 (0.800–1.000) | 0.900 (0.800–1.000) | 65 % | 897";
+        let cells = "0.900 (0.800–1.000) | 0.900 (0.800–1.000) | 65 % | – | 897";
         assert!(made.contains(&format!("| set-1 | {cells} |")), "{made}");
+    }
+
+    #[test]
+    fn the_most_that_a_host_took_is_told_where_it_was_noted() {
+        let row = |max: f64| json!({"figures": {"taken_by_host": {"median": 0.0, "min": 0.0, "max": max}}});
+        let record = record_of("A", json!({ "summary": [row(0.004), row(0.031), {"figures": {}}] }));
+        assert_eq!(taken_by_host(&record), Some(0.031));
+        assert_eq!(taken_by_host(&record_of("A", json!({ "summary": [{"figures": {}}] }))), None);
     }
 
     #[test]

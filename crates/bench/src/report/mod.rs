@@ -156,7 +156,7 @@ pub struct Figures {
     pub sleeping_reads: f64,
     /// Commands that the nodes of a cluster sent elsewhere.
     pub redirects: f64,
-    /// How busy the server was.
+    /// How busy the server was, and what disturbed it.
     #[serde(flatten)]
     pub load: LoadFigures,
     /// Mean absolute error of the miss ratios that the module predicted window by window; `None` where it predicted
@@ -190,7 +190,7 @@ pub struct LatencyFigures {
     pub latency_us_p9999: f64,
 }
 
-/// How busy the server was.
+/// How busy the server was, and what disturbed it.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct LoadFigures {
     /// Time on a core, all threads of the server, in s.
@@ -201,6 +201,8 @@ pub struct LoadFigures {
     pub ping_us_max: f64,
     /// 99.9 % of the PINGs waited no longer.
     pub ping_us_p999: f64,
+    /// The share of the machine's core time that its host gave to others, 0 to 1.
+    pub taken_by_host: f64,
 }
 
 /// One tenant in one run.
@@ -431,6 +433,7 @@ fn run_figures(comparison: &Comparison, run: &Run) -> RunFigures {
                 server_cpu_main_s: counters.cpu_main_s,
                 ping_us_max: observed.pings_ns.max() as f64 / 1000.0,
                 ping_us_p999: observed.pings_ns.value_at_quantile(0.999) as f64 / 1000.0,
+                taken_by_host: observed.core_time.share_taken(),
             },
             miss_ratio_error_mean: counters.prediction_error_mean(),
             back_s: measurement.paced.as_ref().and_then(Paced::back_s_median),

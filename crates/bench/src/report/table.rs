@@ -92,7 +92,8 @@ fn latencies(report: &Report) -> String {
 fn costs(report: &Report) -> String {
     let header = ["memory", "system", "requests/s", "evictions", "by the server", "server CPU s", "main thread s"];
     let mut rows = vec![header.map(str::to_string).to_vec()];
-    rows[0].extend(["PING p99.9", "PING max", "peak over maxmemory", "refused writes"].map(str::to_string));
+    rows[0].extend(["PING p99.9", "PING max", "taken by host"].map(str::to_string));
+    rows[0].extend(["peak over maxmemory", "refused writes"].map(str::to_string));
     for summary in &report.summary {
         let median = |name: &str| figure(summary, name).median;
         let mut row = vec![summary.memory.clone(), summary.system.clone()];
@@ -100,6 +101,7 @@ fn costs(report: &Report) -> String {
         row.extend([whole(median("evictions")), whole(median("evictions_by_server"))]);
         row.extend(["server_cpu_s", "server_cpu_main_s"].map(|name| format!("{:.2}", median(name))));
         row.extend(["ping_us_p999", "ping_us_max"].map(|name| number(median(name))));
+        row.push(format!("{:.1} %", 100.0 * median("taken_by_host")));
         row.push(format_bytes(peak_over_limit(report, summary)));
         row.push(runs_of(report, summary).map(|run| run.n_refused).sum::<u64>().to_string());
         rows.push(row);

@@ -1,11 +1,13 @@
-//! A cache that is full: keys that it holds, and GETs that hit or miss, or SETs or HSETs of keys that are new.
+//! A cache that is full: keys that it holds, and GETs that hit or miss, SETs or HSETs of keys that are new, or a mix.
 //!
 //! Values are of 1,000 bytes; of a large cache, eight million keys in 4.6 GB, 400. Those of hashes, which have a field
 //! each, are between a tenth of that and nearly twice as large: sizes that are alike tell of one another. GETs draw
-//! uniformly, of as many keys, so that the server's own caches are no kinder than in use.
+//! uniformly, of as many keys, so that the server's own caches are no kinder than in use. A mix has one SET for ten
+//! GETs, as memtier_benchmark sends where nothing else is said. Its keys follow Zipf's law, and the hottest are there
+//! at first: else it would take minutes until they are.
 
 use super::keys::{Assignment, KeyTable};
-use super::zipfian::Random;
+use super::zipfian::{Random, THETA, Zipfian};
 use super::{Operation, Request, Stream};
 
 /// What is sent.
@@ -19,9 +21,25 @@ pub enum Command {
     Set,
     /// HSETs of keys that aren't.
     Hset,
+    /// GETs and SETs of more keys than the cache holds, each drawn by itself: some hit, and some evict.
+    Mix,
 }
 
+/// A mix is of so many times as many keys as the cache holds at first.
+const MIX_KEYS: usize = 4;
+/// One in so many of a mix is a SET.
+const MIX_CYCLE: u64 = 11;
+
 impl Command {
+    /// Each, with the name that loads have it by.
+    pub const NAMED: [(&str, Command); 5] = [
+        ("get", Command::Get),
+        ("miss", Command::Miss),
+        ("set", Command::Set),
+        ("hset", Command::Hset),
+        ("mix", Command::Mix),
+    ];
+
     /// True where nothing is written, and so nothing has to go.
     pub fn is_read(self) -> bool {
         matches!(self, Command::Get | Command::Miss)
@@ -43,12 +61,14 @@ pub struct Size {
 
 impl Size {
     /// What takes a second or two a server, the loading aside. The warm-up is long enough for the module to know how
-    /// busy its server is.
+    /// busy its server is, and of a mix for it to have learned.
     pub fn of(command: Command, depth: usize, is_large: bool) -> Size {
         let (n_keys, value_bytes) = if is_large { (8_000_000, 400) } else { (100_000, 1_000) };
         let (n_warmup, n_requests) = match (command, depth) {
             (Command::Get | Command::Miss, 1) => (150_000, 150_000),
             (Command::Get | Command::Miss, _) => (1_000_000, 1_500_000),
+            (Command::Mix, 1) => (500_000, 150_000),
+            (Command::Mix, _) => (4_000_000, 1_000_000),
             (Command::Set | Command::Hset, 1) => (100_000, 120_000),
             (Command::Set | Command::Hset, _) => (300_000, 300_000),
         };
@@ -85,6 +105,18 @@ pub fn streams(command: Command, size: Size, seed: u64) -> (Stream, Stream) {
             let first = if command == Command::Miss { size.n_keys } else { 0 };
             stream(keys(first..first + size.n_keys), (0..n).map(get).collect(), size.n_warmup)
         }
+        Command::Mix => {
+            let n_keys = (MIX_KEYS * size.n_keys) as u64;
+            let (mut random, ranks) = (Random::new(seed), Zipfian::new(n_keys, THETA));
+            let request = |_| {
+                let (operation, bytes) = match random.below(MIX_CYCLE) {
+                    0 => (Operation::Write, size.value_bytes),
+                    _ => (Operation::Read, 0),
+                };
+                Request::on(operation, ranks.draw(&mut random) as u32, bytes)
+            };
+            stream(keys(0..n_keys as usize), (0..n).map(request).collect(), size.n_warmup)
+        }
         Command::Set | Command::Hset => {
             let mut random = Random::new(seed);
             let mut value_bytes = || match command {
@@ -101,6 +133,17 @@ pub fn streams(command: Command, size: Size, seed: u64) -> (Stream, Stream) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_mix_is_of_keys_that_are_there_and_others_and_a_part_of_it_is_written() {
+        let size = Size { n_keys: 100, value_bytes: 10, n_warmup: 0, n_requests: 11_000 };
+        let (_, asked) = streams(Command::Mix, size, 1);
+        let written = asked.requests.iter().filter(|request| request.operation == Operation::Write).count();
+        let numbers = asked.requests.iter().map(|request| request.key as usize);
+        let held = numbers.clone().filter(|&number| number < size.n_keys).count();
+        assert!((900..1_100).contains(&written), "{written}");
+        assert!(numbers.max() < Some(MIX_KEYS * size.n_keys) && (1_000..9_000).contains(&held), "{held}");
+    }
 
     #[test]
     fn gets_that_hit_are_of_keys_that_are_there_and_others_are_not() {

@@ -17,8 +17,9 @@ const N_PAIRS: u32 = 60;
 #[command(next_help_heading = "A full cache (--workload full)")]
 pub struct FullArgs {
     /// What is sent: get-DEPTH (hits, the cache is 90 % full), miss-DEPTH (misses of it), set-DEPTH (new keys at the
-    /// limit) and hset-DEPTH (new hashes of many sizes), so many commands at once; large-get-DEPTH and so on of eight
-    /// million keys in 4.6 GB. Default: get-16,get-1,miss-16,miss-1,set-16,set-1,hset-16,hset-1.
+    /// limit), hset-DEPTH (new hashes of many sizes) and mix-DEPTH (ten GETs for a SET, of four times the keys that
+    /// fit), so many commands at once; large-get-DEPTH and so on of eight million keys in 4.6 GB. Default:
+    /// get-16,get-1,miss-16,miss-1,set-16,set-1,hset-16,hset-1,mix-16,mix-1.
     #[arg(long, value_name = "NAME,NAME…", value_delimiter = ',', value_parser = parse::<Load>)]
     loads: Option<Vec<Load>>,
 

@@ -27,10 +27,10 @@ pub enum Kind {
     Accessed,
     /// The same by a write that replaces whatever is there, and answers no miss.
     Replaced,
-    /// A read that has found nothing: accessed, and not there.
-    Missed,
     /// The write that answers a miss, which was counted already.
     Filled,
+    /// The same of a miss that went unseen: both are one access.
+    Answered,
     /// The write of a command that has missed itself, as `SET … GET` does: nobody has waited for it.
     FilledItself,
     /// A delete.
@@ -194,13 +194,6 @@ impl<B: Copy> AccessRing<B> {
         }
     }
 
-    /// The last access, a read, has found nothing. False where it doesn't wait any more, or was of another key.
-    #[inline]
-    pub fn found_nothing(&mut self, key: KeyHash) -> bool {
-        let last = self.pending.last_mut().filter(|last| last.key == key && last.kind == Kind::Accessed);
-        last.map(|last| last.kind = Kind::Missed).is_some()
-    }
-
     /// True where accesses wait.
     #[inline]
     pub fn are_waiting(&self) -> bool {
@@ -257,7 +250,7 @@ fn apply<B>(keys: &mut KeyTable, pending: &Pending<B>, fading: f32, beside: &mut
         beside.before(key, entry, tick, noted);
     }
     match kind {
-        Kind::Accessed | Kind::Replaced | Kind::Missed => {
+        Kind::Accessed | Kind::Replaced | Kind::Answered => {
             let (history, gap) = (entry.history(), u64::from(tick.wrapping_sub(entry.last)));
             entry.set_history(match kind {
                 Kind::Replaced => history.replaced(gap, tick, fading),
@@ -269,12 +262,12 @@ fn apply<B>(keys: &mut KeyTable, pending: &Pending<B>, fading: f32, beside: &mut
                 entry.set_placed(entry.placed().accessed());
             }
             entry.last = tick;
-            match kind {
-                // It has gone without a word.
-                Kind::Missed if is_there => entry.leave(Departure::default()),
-                Kind::Missed => {}
-                _ => entry.n_requests = entry.n_requests.saturating_add(1),
+            if kind == Kind::Answered {
+                // What is remembered as there had gone without a word.
+                entry.n_requests = 0;
+                entry.set_placed(Placed::default());
             }
+            entry.n_requests = entry.n_requests.saturating_add(1);
         }
         Kind::Stored if is_there => {}
         Kind::Filled | Kind::FilledItself | Kind::Stored => {
@@ -341,30 +334,28 @@ mod tests {
         assert_eq!(feature(&keys, made), "2 times, every 2^0 ticks");
     }
 
-    /// What a read has not found is asked for and isn't there, also where it was, for all that is known.
+    /// Nobody counted the miss: it is an access of the key, and whatever was known to be there is no more.
     #[test]
-    fn a_read_that_finds_nothing_counts_and_its_key_is_not_there() {
+    fn the_answer_to_a_miss_that_went_unseen_is_an_access() {
         let (mut accesses, mut keys) = accessed();
         let [new, evicted, held] = [1, 2, 3].map(KeyHash::of_number);
-        accesses.note(&mut keys, held, Kind::Accessed);
-        accesses.note(&mut keys, evicted, Kind::Accessed);
-        accesses.settle(&mut keys);
-        keys.leave(evicted, Departure::by(Cause::Evicted), 0, true);
-        for key in [new, evicted, held] {
+        for key in [evicted, held, held] {
             accesses.note(&mut keys, key, Kind::Accessed);
-            assert!(!accesses.found_nothing(KeyHash::of_number(4)) && accesses.found_nothing(key));
-            assert!(!accesses.found_nothing(key), "once");
         }
         accesses.settle(&mut keys);
-        let shown = [new, evicted, held].map(|key| {
-            let entry = keys.get(key).unwrap();
-            (entry.n_requests, entry.history().n_requests(), entry.departure().cause())
-        });
-        assert_eq!(shown, [(0, 1, None), (0, 2, Some(Cause::Evicted)), (0, 2, None)]);
-        accesses.note(&mut keys, new, Kind::Filled);
+        keys.leave(evicted, Departure::by(Cause::Evicted), 0, true);
+        keys.get_mut(held).unwrap().set_placed(Placed::moved(Tier::Slow, 3));
+        let before = accesses.requests;
+        for key in [new, evicted, held] {
+            accesses.note(&mut keys, key, Kind::Answered);
+            accesses.created(|| key);
+        }
         accesses.settle(&mut keys);
-        assert!(!accesses.found_nothing(new), "it doesn't wait any more");
-        assert_eq!(keys.get(new).map(|e| (e.n_requests, e.history().n_requests())), Some((1, 1)));
+        assert_eq!(accesses.requests, before + 3);
+        let entries = [new, evicted, held].map(|key| *keys.get(key).unwrap());
+        assert_eq!(entries.map(|entry| (entry.n_requests, entry.history().n_requests())), [(1, 1), (1, 2), (1, 3)]);
+        assert!(entries.iter().all(|entry| entry.placed() == Placed::default()));
+        assert_eq!(entries[0].history().feature(0).to_string(), "once, group 0", "it was asked for");
     }
 
     /// A command that looks at what it replaces: a key of which nothing was known is as one that was written.
@@ -377,7 +368,8 @@ mod tests {
         keys.leave(known, Departure::by(Cause::Deleted), 0, true);
         for key in [new, known] {
             accesses.note(&mut keys, key, Kind::Accessed);
-            accesses.found_nothing(key);
+            accesses.settle(&mut keys);
+            keys.get_mut(key).unwrap().n_requests = 0;
             let before = accesses.requests;
             accesses.note(&mut keys, key, Kind::FilledItself);
             assert_eq!(accesses.requests, before);

@@ -151,6 +151,7 @@ impl Keys {
         if self.remembers == Remembers::History {
             let kind = match (effect, filled) {
                 (Effect::Delete, _) => Kind::Deleted,
+                (Effect::Change | Effect::Replace, Filled::Answers(answer)) if !answer.is_counted => Kind::Answered,
                 (Effect::Change | Effect::Replace, Filled::Answers(_) | Filled::Late) => Kind::Filled,
                 (Effect::Change | Effect::Replace, Filled::ByItself) => Kind::FilledItself,
                 (Effect::Replace, Filled::New) => Kind::Replaced,
@@ -269,14 +270,6 @@ impl Keys {
         }
     }
 
-    /// A read of the key that went unseen has found nothing, and nobody asks why: that goes into the table with others.
-    pub fn missed_unseen(&mut self, (key, name): (KeyHash, &[u8]), place: (u16, PartitionId), tick: u32) {
-        self.used((key, name), place, Effect::Read, Filled::New, tick);
-        if !self.accesses.found_nothing(key) {
-            self.missed(key, tick);
-        }
-    }
-
     /// The time that entries are dated by: `now`, or Tenure's own clock.
     fn time(&self, now: u32) -> u32 {
         if self.remembers == Remembers::History { self.accesses.now() as u32 } else { now }
@@ -337,6 +330,7 @@ impl Keys {
 
 #[cfg(test)]
 mod tests {
+    use super::super::misses::Answer;
     use super::*;
     use tenure_core::tiers::Tier;
 
@@ -364,6 +358,26 @@ mod tests {
         keys.used((key, b"k"), (0, PartitionId::default()), Effect::Read, Filled::New, 0);
         keys.settle();
         assert_eq!(keys.entry(key).map(|entry| entry.placed().tier()), Some(Tier::Slow));
+    }
+
+    /// A miss and its answer are one access, whether the miss was seen or not.
+    #[test]
+    fn a_miss_that_went_unseen_counts_with_its_answer() {
+        let mut keys = Keys::new(Some(KeyTable::new(1 << 16)), Remembers::History);
+        keys.accesses.turn(true);
+        let place = (0, PartitionId::default());
+        for (name, is_counted) in [(b"seen", true), (b"not.", false)] {
+            let key = KeyHash::of(name);
+            if is_counted {
+                keys.used((key, name), place, Effect::Read, Filled::New, 0);
+                keys.missed(key, 0);
+            }
+            let answer = Answer { penalty_us: 100, joined: 0, is_regretted: false, is_counted };
+            keys.used((key, name), place, Effect::Replace, Filled::Answers(answer), 0);
+            keys.settle();
+            let entry = keys.entry(key).unwrap();
+            assert_eq!((entry.n_requests, entry.history().feature(0).to_string()), (1, "once, group 0".to_string()));
+        }
     }
 
     /// A write that goes unseen but for where its value lies: a new key is there, one that was deleted is again, and

@@ -32,11 +32,39 @@ impl Waiting {
     }
 }
 
+/// How a read that found nothing came to be known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Missed {
+    /// By its event alone: the key isn't known to have been asked for yet.
+    Unseen,
+    /// Its command was seen, and counted as an access of the key.
+    Seen,
+    /// The same of a key that was evicted shortly before.
+    Regretted,
+}
+
+impl Missed {
+    /// By a command that was seen, of a key that was evicted shortly before, or not.
+    pub fn seen(is_regretted: bool) -> Missed {
+        if is_regretted { Missed::Regretted } else { Missed::Seen }
+    }
+
+    fn bits(self) -> u64 {
+        match self {
+            Missed::Unseen => 0,
+            Missed::Seen => COUNTED,
+            Missed::Regretted => COUNTED | REGRETTED,
+        }
+    }
+}
+
 const EMPTY: Waiting = Waiting { key: 0, since_us: 0 };
 /// Further misses are counted above the time.
 const ONE_MORE: u64 = 1 << 56;
-const TIME: u64 = ONE_MORE - 1;
 const MORE_MAX: u64 = 0x7f;
+/// Below them, that one of the misses was seen.
+const COUNTED: u64 = 1 << 55;
+const TIME: u64 = COUNTED - 1;
 /// Above them, that the key was evicted shortly before.
 const REGRETTED: u64 = 1 << 63;
 
@@ -49,6 +77,8 @@ pub struct Answer {
     pub joined: u64,
     /// Tenure had evicted the key shortly before.
     pub is_regretted: bool,
+    /// One of the misses was seen, and counted as an access of the key.
+    pub is_counted: bool,
 }
 
 /// What a write is to the misses that wait.
@@ -99,26 +129,28 @@ impl MissTable {
         self.waiting > 0
     }
 
-    /// A read of `key` found nothing at `now_us`, which may have been evicted shortly before. False where a miss of
-    /// it waits already.
-    pub fn note(&mut self, key: KeyHash, now_us: u64, is_regretted: bool) -> bool {
+    /// A read of `key` found nothing at `now_us`. False where a miss of it waits already.
+    pub fn note(&mut self, key: KeyHash, now_us: u64, missed: Missed) -> bool {
         let may_grow = self.slots.len() < SLOTS_MAX;
         let set = self.set_of(key);
-        let since_us = now_us.clamp(1, TIME) | if is_regretted { REGRETTED } else { 0 };
+        let since_us = now_us.clamp(1, TIME) | missed.bits();
         if let Some(held) = set.iter_mut().find(|slot| slot.key == key.0) {
             let is_new = held.since_us & TIME == 0;
             if is_new {
                 held.since_us = since_us;
-            } else if held.joined() < MORE_MAX {
+                return true;
+            }
+            held.since_us |= missed.bits() & COUNTED;
+            if held.joined() < MORE_MAX {
                 held.since_us += ONE_MORE;
             }
-            return is_new;
+            return false;
         }
         // A free slot is older than any miss, and so is one that was answered.
         let Some(oldest) = set.iter_mut().min_by_key(|slot| slot.since_us & TIME) else { return true };
         if may_grow && oldest.since_us & TIME > 0 {
             self.grow();
-            return self.note(key, now_us, is_regretted);
+            return self.note(key, now_us, missed);
         }
         let was_free = oldest.key == 0;
         *oldest = Waiting { key: key.0, since_us };
@@ -151,13 +183,19 @@ impl MissTable {
         let slot = self.set_of(key).iter_mut().find(is_it)?;
         let took_us = now_us().saturating_sub(slot.since_us & TIME);
         let is_answer = took_us <= penalty_us_max.saturating_mul(ABANDONED_AFTER);
-        let (joined, is_regretted) = (slot.joined(), slot.since_us & REGRETTED > 0);
-        slot.since_us &= !(TIME | REGRETTED);
+        let (joined, is) = (slot.joined(), |bit| slot.since_us & bit > 0);
+        let answer = Answer {
+            penalty_us: took_us.min(penalty_us_max),
+            joined,
+            is_regretted: is(REGRETTED),
+            is_counted: is(COUNTED),
+        };
+        slot.since_us &= !(TIME | REGRETTED | COUNTED);
         if slot.since_us == 0 || !is_answer {
             *slot = EMPTY;
             self.waiting -= 1;
         }
-        is_answer.then(|| Answer { penalty_us: took_us.min(penalty_us_max), joined, is_regretted })
+        is_answer.then_some(answer)
     }
 
     /// `key` is written, and no miss of it waits: true where this is what another client has fetched meanwhile.
@@ -213,18 +251,18 @@ impl Misses {
     /// A read found nothing just now, by a command that began then, as far as the server tells, both in µs: it waits,
     /// or joins who waits already.
     pub fn begins(&mut self, key: KeyHash, at: (u64, Option<u64>), is_regretted: bool) {
-        let is_first = self.note(key, at, is_regretted);
+        let is_first = self.note(key, at, Missed::seen(is_regretted));
         self.delays.count(!is_first);
     }
 
     /// The same of a command that went unseen.
     pub fn begins_unseen(&mut self, key: KeyHash, at: (u64, Option<u64>)) {
-        self.note(key, at, false);
+        self.note(key, at, Missed::Unseen);
     }
 
     /// False where a miss of it waits already.
-    fn note(&mut self, key: KeyHash, (now_us, began_us): (u64, Option<u64>), is_regretted: bool) -> bool {
-        let is_first = self.table.note(key, now_us, is_regretted);
+    fn note(&mut self, key: KeyHash, (now_us, began_us): (u64, Option<u64>), missed: Missed) -> bool {
+        let is_first = self.table.note(key, now_us, missed);
         if is_first {
             self.last = (key, began_us);
         }
@@ -271,8 +309,8 @@ mod tests {
         let mut table = MissTable::new();
         let (a, b) = (KeyHash::of(b"a"), KeyHash::of(b"b"));
         assert!(!table.any_waiting());
-        assert!(table.note(a, 1_000, false));
-        assert!(!table.note(a, 1_500, false));
+        assert!(table.note(a, 1_000, Missed::Seen));
+        assert!(!table.note(a, 1_500, Missed::Seen));
         assert_eq!(table.take(b, || 2_000, 10_000), None);
         assert_eq!(penalty_us(&mut table, a, 2_000, 10_000), Some(1_000));
         assert_eq!(table.take(a, || 3_000, 10_000), None, "answered once");
@@ -285,19 +323,40 @@ mod tests {
     fn who_fetches_the_same_answers_too() {
         let mut table = MissTable::new();
         let a = KeyHash::of(b"a");
-        assert_eq!([1_000, 1_100, 1_200].map(|now_us| table.note(a, now_us, now_us == 3_000)), [true, false, false]);
+        assert_eq!(
+            [1_000, 1_100, 1_200].map(|now_us| table.note(a, now_us, Missed::seen(now_us == 3_000))),
+            [true, false, false]
+        );
         assert!(!table.take_late(a), "nothing was answered yet");
         assert_eq!(penalty_us(&mut table, a, 2_000, 10_000), Some(1_000));
         assert_eq!(table.take(a, || 2_100, 10_000), None);
         assert_eq!([(); 3].map(|()| table.take_late(a)), [true, true, false]);
         assert!(!table.any_waiting());
         // A miss after the first answer is another fetch.
-        assert_eq!([3_000, 3_100].map(|now_us| table.note(a, now_us, now_us == 3_000)), [true, false]);
-        assert_eq!(table.take(a, || 3_500, 10_000), Some(Answer { penalty_us: 500, joined: 1, is_regretted: true }));
+        assert_eq!([3_000, 3_100].map(|now_us| table.note(a, now_us, Missed::seen(now_us == 3_000))), [true, false]);
+        assert_eq!(
+            table.take(a, || 3_500, 10_000),
+            Some(Answer { penalty_us: 500, joined: 1, is_regretted: true, is_counted: true })
+        );
         assert!(table.take_late(a));
-        assert!(table.note(a, 4_000, false));
+        assert!(table.note(a, 4_000, Missed::Seen));
         assert_eq!(penalty_us(&mut table, a, 4_200, 10_000), Some(200));
         assert!(!table.take_late(a) && !table.any_waiting());
+    }
+
+    /// Where any of those who wait was seen, the key counts as accessed already.
+    #[test]
+    fn it_is_known_whether_a_miss_was_seen() {
+        let mut table = MissTable::new();
+        let a = KeyHash::of(b"a");
+        let mut is_counted = |misses: &[Missed]| {
+            misses.iter().for_each(|&missed| _ = table.note(a, 1_000, missed));
+            table.take(a, || 1_500, 10_000).map(|answer| (answer.is_counted, answer.joined, answer.is_regretted))
+        };
+        assert_eq!(is_counted(&[Missed::Unseen]), Some((false, 0, false)));
+        assert_eq!(is_counted(&[Missed::Unseen, Missed::Seen]), Some((true, 1, false)));
+        assert_eq!(is_counted(&[Missed::Regretted, Missed::Unseen]), Some((true, 1, true)));
+        assert_eq!(is_counted(&[Missed::Unseen, Missed::Unseen]), Some((false, 1, false)), "each fetch by itself");
     }
 
     /// Nine in ten of 2,000 misses that wait at once are answered, also those that the table grew for; and it stops.
@@ -305,10 +364,10 @@ mod tests {
     fn as_many_wait_as_there_are() {
         let mut table = MissTable::new();
         let answered = |table: &mut MissTable, n: u64| {
-            (0..n).for_each(|i| _ = table.note(KeyHash::of_number(i), 1_000 + i, i % 2 == 0));
+            (0..n).for_each(|i| _ = table.note(KeyHash::of_number(i), 1_000 + i, Missed::seen(i % 2 == 0)));
             let answers = (0..n).filter_map(|i| Some((i, table.take(KeyHash::of_number(i), || 101_000, 200_000)?)));
             let right = |&(i, answer): &(u64, Answer)| {
-                answer == Answer { penalty_us: 100_000 - i, joined: 0, is_regretted: i % 2 == 0 }
+                answer == Answer { penalty_us: 100_000 - i, joined: 0, is_regretted: i % 2 == 0, is_counted: true }
             };
             answers.filter(right).count()
         };
@@ -345,9 +404,9 @@ mod tests {
     fn outliers_are_capped_and_what_was_given_up_is_no_penalty() {
         let mut table = MissTable::new();
         let a = KeyHash::of(b"a");
-        table.note(a, 0, false);
+        table.note(a, 0, Missed::Seen);
         assert_eq!(penalty_us(&mut table, a, 250, 100), Some(100));
-        table.note(a, 0, false);
+        table.note(a, 0, Missed::Seen);
         assert_eq!(table.take(a, || 402, 100), None);
     }
 }

@@ -395,12 +395,7 @@ impl Observer {
         if self.coverage.watched() != Watched::All {
             let named = in_database(KeyHash::of(key), db);
             self.coverage.unseen_misses += u64::from(self.coverage.watched() == Watched::Writes);
-            self.misses.begins_unseen(named, (now_us, command_began_us()));
-            if self.notes_unseen() {
-                let partition = self.partitions.of(db, key);
-                self.partitions.keys.missed_unseen((named, key), (db, partition), self.tick);
-            }
-            return;
+            return self.misses.begins_unseen(named, (now_us, command_began_us()));
         }
         if self.misses.due == 0 {
             return;
@@ -464,7 +459,9 @@ impl Observer {
             };
             if self.notes_unseen() {
                 let partition = self.partitions.of(db, key);
-                self.partitions.keys.used((hash, key), (db, partition), Effect::Replace, filled, self.tick);
+                // A command that has missed itself unseen has asked for nothing, as far as is known.
+                let noted = if filled == Filled::ByItself { Filled::New } else { filled };
+                self.partitions.keys.used((hash, key), (db, partition), Effect::Replace, noted, self.tick);
             }
             let Some(answer) = filled.answer() else { return self.partitions.of(db, key) };
             self.partitions.learn(hash, answer.penalty_us, self.tick);

@@ -516,7 +516,7 @@ fn a_fast_stream_far_from_the_limit_is_watched_in_part() {
 }
 
 /// At the limit a thread without time to spare watches some turns alone; misses, their penalties and new keys are
-/// known all the same, and Tenure evicts.
+/// known all the same, and Tenure evicts. Reads of what isn't there, and that nobody answers, are no accesses then.
 #[test]
 fn a_busy_thread_at_its_limit_watches_slices() {
     // From the start, since the table of keys is smaller then: more than half of it is used at once.
@@ -535,6 +535,17 @@ fn a_busy_thread_at_its_limit_watches_slices() {
         });
         assert!(status(&mut connection)["watching"].starts_with("slices: "), "{:?}", status(&mut connection));
         assert_eq!(server.info("tenure").unwrap()["tenure_watching"], "slices");
+        let known = || info(server, "remembered_keys") + info(server, "forgotten_keys");
+        let (known_before, reads_before, mut sent) = (known(), info(server, "reads"), 0);
+        wait_for("most reads of what isn't there to pass unseen", || {
+            let mut absent = redis::pipe();
+            (sent..sent + 2000).for_each(|i| _ = absent.cmd("GET").arg(format!("none:{i}")).ignore());
+            absent.exec(&mut connection).unwrap();
+            sent += 2000;
+            sent >= 20_000 && info(server, "reads") - reads_before < 0.5 * f64::from(sent)
+        });
+        let (grown, seen) = (known() - known_before, info(server, "reads") - reads_before);
+        assert!(grown < seen + 0.1 * f64::from(sent), "{grown} more keys are known of {seen} reads of {sent}");
         let penalties = info(server, "penalties_measured");
         let evicted_before = evicted_by_server(server);
         let mut newcomers = CacheAside::new(server.connection().unwrap(), "n:", 20_000, 100);

@@ -407,9 +407,10 @@ fn a_full_cache_is_measured_row_by_row() {
         loads: &loads,
         // A tenth of the memory is free, which what the module takes for a moment has to fit into.
         n_keys: Some(20_000),
-        n_warmup: Some(2000),
+        // A mix writes few new keys: they have to fill what the module gives back once there is a limit.
+        n_warmup: Some(400_000),
         // Many times what fits, so that it doesn't matter what the module itself takes and gives back meanwhile.
-        n_requests: Some(50_000),
+        n_requests: Some(100_000),
         n_connections: 10,
         n_pairs: 2,
         seed: 1,

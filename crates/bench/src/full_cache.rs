@@ -71,7 +71,7 @@ impl FromStr for Load {
     fn from_str(text: &str) -> anyhow::Result<Self> {
         let (is_large, name) = text.strip_prefix("large-").map_or((false, text), |name| (true, name));
         let (command, depth) = name.split_once('-').unwrap_or((name, ""));
-        let command = Command::NAMED.into_iter().find(|(known, _)| *known == command).map(|(_, command)| command);
+        let command = Command::ALL.into_iter().find(|known| known.name() == command);
         match (command, depth.parse()) {
             (Some(command), Ok(depth @ 1..=1000)) => Ok(Load { command, depth, is_large }),
             _ => bail!(
@@ -84,9 +84,7 @@ impl FromStr for Load {
 
 impl fmt::Display for Load {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let is_it = |(_, command): &&(&str, Command)| *command == self.command;
-        let command = Command::NAMED.iter().find(is_it).map_or("", |(name, _)| name);
-        write!(f, "{}{command}-{}", if self.is_large { "large-" } else { "" }, self.depth)
+        write!(f, "{}{}-{}", if self.is_large { "large-" } else { "" }, self.command.name(), self.depth)
     }
 }
 

@@ -31,14 +31,19 @@ const MIX_KEYS: usize = 4;
 const MIX_CYCLE: u64 = 11;
 
 impl Command {
-    /// Each, with the name that loads have it by.
-    pub const NAMED: [(&str, Command); 5] = [
-        ("get", Command::Get),
-        ("miss", Command::Miss),
-        ("set", Command::Set),
-        ("hset", Command::Hset),
-        ("mix", Command::Mix),
-    ];
+    /// All that there are.
+    pub const ALL: [Command; 5] = [Command::Get, Command::Miss, Command::Set, Command::Hset, Command::Mix];
+
+    /// Its name in that of a load.
+    pub fn name(self) -> &'static str {
+        match self {
+            Command::Get => "get",
+            Command::Miss => "miss",
+            Command::Set => "set",
+            Command::Hset => "hset",
+            Command::Mix => "mix",
+        }
+    }
 
     /// True where nothing is written, and so nothing has to go.
     pub fn is_read(self) -> bool {

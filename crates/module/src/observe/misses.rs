@@ -183,12 +183,12 @@ impl MissTable {
         let slot = self.set_of(key).iter_mut().find(is_it)?;
         let took_us = now_us().saturating_sub(slot.since_us & TIME);
         let is_answer = took_us <= penalty_us_max.saturating_mul(ABANDONED_AFTER);
-        let (joined, is) = (slot.joined(), |bit| slot.since_us & bit > 0);
+        let (joined, has) = (slot.joined(), |bit| slot.since_us & bit > 0);
         let answer = Answer {
             penalty_us: took_us.min(penalty_us_max),
             joined,
-            is_regretted: is(REGRETTED),
-            is_counted: is(COUNTED),
+            is_regretted: has(REGRETTED),
+            is_counted: has(COUNTED),
         };
         slot.since_us &= !(TIME | REGRETTED | COUNTED);
         if slot.since_us == 0 || !is_answer {

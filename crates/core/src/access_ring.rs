@@ -11,12 +11,15 @@ use crate::departure::{Cause, Departure};
 use crate::key_table::{Entry, KeyTable};
 use crate::policy::density::History;
 use crate::tiers::placed::Placed;
+use crate::timeline::Timeline;
 use crate::units::KeyHash;
 
 /// Requests in a tick.
 pub const REQUESTS_PER_TICK: u64 = 8;
 /// Accesses that wait at the most.
 const PENDING: usize = 32;
+/// An access that went unseen is noted where it makes a key so many times younger than it was taken to be.
+const YOUNGER: u64 = 8;
 /// The pace is that of the last so many µs.
 const PACE_OVER_US: f64 = 10e6;
 
@@ -104,6 +107,7 @@ pub struct AccessRing<B = ()> {
     ticks_per_us: f64,
     /// Ticks and time when the pace was last looked at.
     paced: (u64, u64),
+    timeline: Timeline,
 }
 
 impl<B> Default for AccessRing<B> {
@@ -115,6 +119,7 @@ impl<B> Default for AccessRing<B> {
             since: 0,
             ticks_per_us: 0.0,
             paced: (0, 0),
+            timeline: Timeline::default(),
         }
     }
 }
@@ -213,9 +218,32 @@ impl<B: Copy> AccessRing<B> {
         keys.displaced() - displaced
     }
 
+    /// A key of the cache, of which `known` is remembered, was last accessed at `tick`, as the server's own clock has
+    /// it. Where that makes it younger by far, an access went unseen, and is noted as a read: what is remembered then.
+    pub fn note_late(&self, keys: &mut KeyTable, (key, known): (KeyHash, &Entry), tick: u64) -> Option<Entry> {
+        let rounded_by = if keys.get(key).is_none() { keys.epoch_ticks() } else { 0 };
+        let latest = tick.saturating_sub(u64::from(rounded_by));
+        if known.n_requests == 0 || !is_far_younger(known, latest, self.now()) {
+            return None;
+        }
+        let (tick, fading) = (tick as u32, keys.fading() * REQUESTS_PER_TICK as f32);
+        let entry = keys.get_or_insert_by_history(key, self.now() as u32);
+        let gap = u64::from(tick.wrapping_sub(entry.last));
+        entry.set_history(entry.history().accessed(gap, tick, fading));
+        entry.last = tick;
+        entry.n_requests = entry.n_requests.saturating_add(1);
+        Some(*entry)
+    }
+
+    /// The tick of `us_ago` before `now_us`; `None` where the clock didn't go yet.
+    pub fn tick_before(&self, now_us: u64, us_ago: u64) -> Option<u64> {
+        self.timeline.tick_at(now_us.checked_sub(us_ago)?, (now_us, self.now()))
+    }
+
     /// Ten times a second: how fast the clock goes.
     pub fn pace(&mut self, now_us: u64) {
         let now = self.now();
+        self.timeline.note(now_us, now);
         let (ticks, at_us) = std::mem::replace(&mut self.paced, (now, now_us));
         let elapsed_us = now_us.saturating_sub(at_us) as f64;
         if at_us == 0 || elapsed_us == 0.0 {
@@ -230,6 +258,14 @@ impl<B: Copy> AccessRing<B> {
     pub fn clock(&self) -> Clock {
         Clock { now: self.now(), since: self.since, ticks_per_us: self.ticks_per_us }
     }
+}
+
+/// Whether a key that was last accessed at `tick` is younger by far than `known` has it. Soon after another, an access
+/// tells little that isn't known.
+#[inline]
+pub fn is_far_younger(known: &Entry, tick: u64, now: u64) -> bool {
+    let known_age = u64::from((now as u32).wrapping_sub(known.last));
+    YOUNGER * now.saturating_sub(tick) < known_age
 }
 
 /// One access, in the table.
@@ -410,6 +446,43 @@ mod tests {
         assert_eq!(shown(1, &[Kind::Accessed]), "3 or 4 times, every 2^0 ticks");
         assert_eq!(shown(2, &[Kind::Accessed, Kind::Filled]), "once, group 0");
         assert_eq!(shown(3, &[Kind::Filled]), "once, group 0");
+    }
+
+    /// Known from tick 0 on, and 1,000 ticks old: the server has it 200 ticks old, which tells little, and 100, which
+    /// is noted once. A compact entry may be an epoch older than the key is.
+    #[test]
+    fn an_access_that_went_unseen_is_noted_where_a_key_is_far_younger() {
+        let (mut accesses, mut keys) = (accessed().0, KeyTable::with_compact_entries(1 << 14, REQUESTS_PER_TICK));
+        let [key, gone] = [1, 2].map(KeyHash::of_number);
+        [key, gone].iter().for_each(|&key| _ = accesses.note(&mut keys, key, Kind::Accessed));
+        accesses.settle(&mut keys);
+        keys.leave(gone, Departure::by(Cause::Evicted), 0, true);
+        let known = [key, gone].map(|key| *keys.get(key).unwrap());
+        accesses.requests = 1_000 * REQUESTS_PER_TICK;
+        let mut noted = |key, known: &Entry, tick| accesses.note_late(&mut keys, (key, known), tick);
+        assert_eq!((noted(key, &known[0], 800), noted(gone, &known[1], 900)), (None, None));
+        let new = noted(key, &known[0], 900).unwrap();
+        assert_eq!((new.last, new.n_requests, new.history().n_requests()), (900, 2, 2));
+        assert_eq!(noted(key, &new, 900), None);
+
+        let (other, compact) = (KeyHash::of_number(3), known[0]);
+        accesses.requests = REQUESTS_PER_TICK << 20;
+        let [far, rounded] = [1 << 16, (1 << 17) - 1].map(|age| (1 << 20) - age);
+        assert!(keys.epoch_ticks() > 1);
+        let noted = [rounded, far].map(|tick| accesses.note_late(&mut keys, (other, &compact), tick).is_some());
+        assert_eq!(noted, [false, true]);
+    }
+
+    /// A clock that stood while nobody came tells which tick it was then.
+    #[test]
+    fn a_time_past_is_told_in_ticks() {
+        let (mut accesses, _) = accessed();
+        accesses.pace(1_000_000);
+        accesses.requests = 100 * REQUESTS_PER_TICK;
+        accesses.pace(2_000_000);
+        accesses.pace(12_000_000);
+        let before = |us_ago| accesses.tick_before(12_000_000, us_ago);
+        assert_eq!([0, 9_000_000, 10_500_000, 11_500_000].map(before), [Some(100), Some(100), Some(50), None]);
     }
 
     /// A value that went down is accessed there; filled anew it is a newcomer to the fast tier.

@@ -169,6 +169,11 @@ impl CompactEntries {
         Some(self.compact_entry(place.0, at, now >> self.epoch_shift))
     }
 
+    /// Ticks in an epoch.
+    pub fn epoch_ticks(&self) -> u32 {
+        1 << self.epoch_shift
+    }
+
     /// The key at `place` has left the cache; false where nothing is known of it here.
     pub fn leave(&mut self, place: Place, departure: Departure) -> bool {
         let line = &mut self.lines[place.0];

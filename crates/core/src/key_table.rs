@@ -258,6 +258,11 @@ impl KeyTable {
         Some(entry)
     }
 
+    /// Ticks by which a compact entry may have the last access of its key too early.
+    pub fn epoch_ticks(&self) -> u32 {
+        self.compact_entries.as_ref().map_or(0, CompactEntries::epoch_ticks)
+    }
+
     /// Reads one word of the cache line that `key` belongs to, so that it is near when it is accessed. Reads of
     /// several keys overlap where look-ups, which have more to do, wait for one another.
     #[inline]

@@ -27,4 +27,5 @@ pub mod random;
 pub mod sampling;
 pub mod slots;
 pub mod tiers;
+pub mod timeline;
 pub mod units;

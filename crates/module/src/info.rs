@@ -76,6 +76,7 @@ const FIELDS: &[(&str, Read<Tenure>)] = &[
     ("watching", Read::Text(watching)),
     ("turns", Read::Text(|_| if turns::are_heard() { "each" } else { "asked" }.to_owned())),
     ("watched_time_share", Read::Number(|t| t.watching.slices.watched_share())),
+    ("late_accesses", Read::Total(|t| t.evictor.work.late_accesses)),
     ("sample_rate", Read::Number(|t| t.worker.shared.rate().rate())),
     ("sampled_keys", Read::Count(|t| t.published.partitions.iter().map(|p| p.sampled_keys as u64).sum())),
     ("samples_dropped_turn", Read::Total(|t| t.observer.sampler.losses.ring_full)),

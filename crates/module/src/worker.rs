@@ -204,11 +204,13 @@ impl Models {
         }
         if let (Some(learner), Some(shown)) = (&mut self.learner, &sampled.shown) {
             learner.record(&sampled.access, shown);
-            if let Some(sizer) = &mut self.sizer {
+            if let Some(sizer) = self.sizer.as_mut().filter(|_| sampled.is_seen) {
                 sizer.record(&sampled.access, sampled.partition, shown, learner.learned());
             }
         }
-        self.kept.take(sampled);
+        if sampled.is_seen {
+            self.kept.take(sampled);
+        }
     }
 
     fn start_epoch(&mut self, epoch: u32, modelling: Modelling) {

@@ -24,6 +24,7 @@ use super::slice::{Search, Slice};
 use super::unread::{self, Unread, Verdict};
 use super::walk::{Guides, Stretch, Walk, draw_db};
 use crate::ffi::server::{Kind, ScannedName, Server, Text, Unlinks};
+use crate::observe::LateAccess;
 use crate::observe::partitions::in_database;
 use crate::worker::Evictions;
 
@@ -48,7 +49,7 @@ const TRIED_ONE_IN: u32 = 16;
 const NEARLY_LRU: usize = 8;
 
 /// What has been done since the module was loaded.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Work {
     /// Keys evicted, by partition.
     pub evicted: Vec<u64>,
@@ -62,6 +63,8 @@ pub struct Work {
     pub slice_us_max: u64,
     /// Slices that ended with work left to do.
     pub slices_out_of_time: u64,
+    /// Accesses that went unseen, told of by the server's clock when their keys were met.
+    pub late_accesses: u64,
 }
 
 /// What a slice has done.
@@ -104,6 +107,8 @@ pub struct Evictor {
     expiring: f32,
     /// The ages of GDSF, under Tenure's own policy.
     pub ages: GreedyAges,
+    /// Accesses that went unseen, of keys that the last slice has met.
+    pub late: Vec<LateAccess>,
     /// Picks databases and newcomers.
     random: Random,
     /// What has been done.
@@ -113,9 +118,7 @@ pub struct Evictor {
 impl Evictor {
     /// An evictor at rest; `age_step` as [`GreedyAges::new`] has it.
     pub fn new(age_step: u64) -> Self {
-        let evicted = vec![0; PARTITIONS_MAX];
-        let work =
-            Work { evicted, unsearched: 0, evicted_bytes: 0, spent_us: 0, slice_us_max: 0, slices_out_of_time: 0 };
+        let work = Work { evicted: vec![0; PARTITIONS_MAX], ..Work::default() };
         Evictor {
             pools: Pools::new(1),
             newcomers: Newcomers::new(),
@@ -124,6 +127,7 @@ impl Evictor {
             searches_in: 0,
             expiring: 1.0,
             ages: GreedyAges::new(age_step),
+            late: Vec::new(),
             random: Random::new(1),
             work,
         }
@@ -263,12 +267,12 @@ impl Evictor {
                 continue;
             }
             let stretch = Stretch { keys: self.pools.missing(donor, at_once).max(1), steps: steps_at_once };
-            let Evictor { pools, ages, .. } = self;
+            let Evictor { pools, ages, late, .. } = self;
             let gone = walk.steps_here(server, db, guides, stretch, |visit, keys| {
                 if !may_give.holds(visit.partition) || (orders.volatile_only && visit.key.expires_in_ms().is_none()) {
                     return;
                 }
-                let (score, sight) = look_at(visit, keys, orders, ages);
+                let (score, sight) = look_at(visit, keys, orders, ages, late);
                 let victim = || Victim { name: visit.name.keep(), db: visit.db, sight, found: Found::Met };
                 pools.offer(visit.partition, score, victim);
             });

@@ -1,13 +1,15 @@
 //! What a key is worth when it is met, and how to know later that it wasn't used since.
 
+use tenure_core::access_ring::is_far_younger;
 use tenure_core::key_table::{self, Entry};
-use tenure_core::policy::density::{GreedyAges, Ranks, was_accessed};
+use tenure_core::policy::density::{GreedyAges, Ranks, Subject, was_accessed};
 use tenure_core::policy::lru::Lru;
 use tenure_core::policy::{Candidate, Scorer};
 
 use super::orders::{Orders, Scoring};
-use super::ranks;
 use super::walk::Visit;
+use super::{CLOCK_TICK_MS, ranks};
+use crate::observe::LateAccess;
 use crate::observe::keys::Keys;
 
 /// A key as it was met: one that was accessed since is no victim.
@@ -23,8 +25,14 @@ pub(super) struct Sight {
     pub(super) is_expired: bool,
 }
 
-/// What a visited key is worth, and how to know it again.
-pub(super) fn look_at(visit: &Visit, keys: &Keys, orders: &Orders, ages: &GreedyAges) -> (f64, Sight) {
+/// What a visited key is worth, and how to know it again. Accesses that went unseen are noted in `late`, too.
+pub(super) fn look_at(
+    visit: &Visit,
+    keys: &mut Keys,
+    orders: &Orders,
+    ages: &GreedyAges,
+    late: &mut Vec<LateAccess>,
+) -> (f64, Sight) {
     match &orders.scoring {
         Scoring::Idle => {
             let idle = visit.key.idle();
@@ -47,20 +55,35 @@ pub(super) fn look_at(visit: &Visit, keys: &Keys, orders: &Orders, ages: &Greedy
             let candidate = Candidate { resident, n_requests, size_bytes, penalty_us, ..candidate(visit, idle) };
             (scorer.score(&candidate), Sight { idle, n_requests, ..Sight::default() })
         }
-        Scoring::Ranked(ranks) => rank(visit, keys, ranks, ages),
+        Scoring::Ranked(ranks) => rank(visit, keys, (ranks, orders.now_us), ages, late),
     }
 }
 
 /// The same under Tenure's own policy.
 #[inline]
-fn rank(visit: &Visit, keys: &Keys, ranks: &Ranks, ages: &GreedyAges) -> (f64, Sight) {
-    let entry = keys.entry(visit.hash());
-    let last = entry.map(|entry| entry.last);
+fn rank(
+    visit: &Visit,
+    keys: &mut Keys,
+    (ranks, now_us): (&Ranks, u64),
+    ages: &GreedyAges,
+    late: &mut Vec<LateAccess>,
+) -> (f64, Sight) {
+    let mut known = keys.entry(visit.hash());
     // What is remembered of a key tells whether it was used since, where all is seen; the server has to be asked of
     // others alone.
-    let idle = if last.is_none() || ranks.sees_part { visit.key.idle() } else { 0 };
+    let idle = if known.is_none() || ranks.sees_part { visit.key.idle() } else { 0 };
     let (size_bytes, about_bytes) = (visit.size_bytes.unwrap_or(0), visit.size_bytes.unwrap_or(visit.mean_bytes));
-    let subject = ranks::subject_idle(ranks, entry.as_ref(), (visit.partition, about_bytes), visit.key, || idle);
+    let value = (visit.partition, about_bytes);
+    let mut subject = ranks::subject_idle(ranks, known.as_ref(), value, visit.key, || idle);
+    if ranks.sees_part
+        && let Some(old) = known.filter(|known| is_far_younger(known, subject.last, ranks.clock.now))
+        && let Some((at, new)) = keys.note_late((visit.hash(), &old), (now_us, idle.saturating_add(CLOCK_TICK_MS)))
+    {
+        known = Some(new);
+        subject = Subject { last: at, ..ranks::subject_idle(ranks, known.as_ref(), value, visit.key, || idle) };
+        late.push(LateAccess { key: visit.hash(), partition: visit.partition, subject });
+    }
+    let last = known.map(|known| known.last);
     let is_expired = subject.expires <= ranks.clock.now;
     let score = f64::from(ranks.ranker(ages).score(&subject));
     (score, Sight { idle, last, size_bytes, is_expired, ..Sight::default() })

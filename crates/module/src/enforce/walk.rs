@@ -173,7 +173,7 @@ impl Walk {
         server: &mut Server,
         db: u16,
         guides: &mut Guides,
-        visit: impl FnMut(&Visit, &Keys),
+        visit: impl FnMut(&Visit, &mut Keys),
     ) -> usize {
         let one = Stretch { keys: 1, steps: 1 };
         if server.select_db(db) { self.steps_here(server, db, guides, one, visit).keys } else { 0 }
@@ -186,7 +186,7 @@ impl Walk {
         db: u16,
         guides: &mut Guides,
         stretch: Stretch,
-        mut visit: impl FnMut(&Visit, &Keys),
+        mut visit: impl FnMut(&Visit, &mut Keys),
     ) -> Stretch {
         // Whose all keys of a database are needs no look at their names.
         let whole = guides.partitions.whole_database(db);
@@ -210,7 +210,7 @@ impl Walk {
                 };
                 let mean_bytes = guides.sizes.mean_bytes(partition);
                 let visited = Visit { name, key, hash, db, partition, size_bytes, mean_bytes };
-                visit(&visited, &guides.partitions.keys);
+                visit(&visited, &mut guides.partitions.keys);
             });
             if came_round {
                 guides.settle(&mut tally, db, whole);

@@ -275,6 +275,18 @@ impl Keys {
         if self.remembers == Remembers::History { self.accesses.now() as u32 } else { now }
     }
 
+    /// A key of the cache, of which `known` is remembered, was met at `now_us`, and wasn't used for `idle_ms` as the
+    /// server has it. Where that tells of an access that went unseen, it is noted: its tick, and what is remembered of
+    /// the key then.
+    pub fn note_late(&mut self, known: (KeyHash, &Entry), (now_us, idle_ms): (u64, u64)) -> Option<(u64, Entry)> {
+        let keys = self.table.as_mut().filter(|_| self.remembers == Remembers::History && self.accesses.is_on())?;
+        let at = self.accesses.tick_before(now_us, idle_ms.saturating_mul(1000))?;
+        let displaced = keys.displaced();
+        let noted = self.accesses.note_late(keys, known, at);
+        self.moved += keys.displaced() - displaced;
+        noted.map(|known| (at, known))
+    }
+
     /// The key has left the cache.
     #[inline]
     pub fn gone(&mut self, key: impl Fn() -> KeyHash, departure: Departure) {
@@ -358,6 +370,27 @@ mod tests {
         keys.used((key, b"k"), (0, PartitionId::default()), Effect::Read, Filled::New, 0);
         keys.settle();
         assert_eq!(keys.entry(key).map(|entry| entry.placed().tier()), Some(Tier::Slow));
+    }
+
+    /// A key that the server has used since is known to have been, while Tenure's own clock goes.
+    #[test]
+    fn what_the_server_has_used_unseen_is_noted() {
+        let mut keys = Keys::new(Some(KeyTable::new(1 << 16)), Remembers::History);
+        let [key, other] = [b"k", b"o"].map(|name| KeyHash::of(name));
+        keys.accesses.turn(true);
+        keys.used((key, b"k"), (0, PartitionId::default()), Effect::Read, Filled::New, 0);
+        let now_us = 16 * REQUESTS_PER_TICK * 1_000_000;
+        for at_us in (0..now_us).step_by(1_000_000) {
+            keys.used((other, b"o"), (0, PartitionId::default()), Effect::Read, Filled::New, 0);
+            keys.accesses.pace(at_us + 1_000_000);
+        }
+        keys.settle();
+        let known = keys.entry(key).unwrap();
+        let mut noted = |is_on| {
+            keys.accesses.turn(is_on);
+            keys.note_late((key, &known), (now_us, 2_000)).map(|(at, known)| (at, known.n_requests))
+        };
+        assert_eq!((noted(false), noted(true)), (None, Some((15, 2))));
     }
 
     /// A miss and its answer are one access, whether the miss was seen or not: here the second.

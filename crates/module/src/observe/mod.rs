@@ -51,7 +51,7 @@ use self::misses::{Filled, Misses};
 use self::owners::{Owners, User};
 use self::partitions::{Partitions, in_database};
 pub use self::sample_queue::{QUEUE_LEN, SampleQueue};
-pub use self::sampler::Sampled;
+pub use self::sampler::{LateAccess, Sampled};
 use self::sampler::{Lookup, Sampler};
 use self::served::ServedSlots;
 use self::sizes::Sizes;
@@ -432,6 +432,13 @@ impl Observer {
             sampler.pass_on(Lookup { server, partitions, clients, counters, sizes, costs, now_us, stands_for: 1 });
         }
         dropped
+    }
+
+    /// Accesses that went unseen are told to who learns.
+    pub fn pass_on_late(&mut self, late: &mut Vec<LateAccess>) {
+        for late in late.drain(..) {
+            self.sampler.pass_on_late(&late, self.partitions.generations());
+        }
     }
 
     /// What is to be done about the command that was seen last.

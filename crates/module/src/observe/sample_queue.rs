@@ -50,6 +50,7 @@ mod tests {
             epoch: 0,
             generation: 0,
             shown: None,
+            is_seen: true,
         };
         assert!((0..QUEUE_LEN as u64).all(|at| queue.push(sampled(at))));
         assert!(!queue.push(sampled(1 << 20)) && queue.waiting() == QUEUE_LEN);

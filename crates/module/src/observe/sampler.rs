@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use tenure_core::access::{Access, Op};
-use tenure_core::policy::density::{MissCosts, Shown};
+use tenure_core::policy::density::{MissCosts, Shown, Subject};
 use tenure_core::sampling::SampleRate;
 use tenure_core::units::{KeyHash, PARTITIONS_MAX, PartitionId, TenantId};
 
@@ -34,6 +34,19 @@ pub struct Sampled {
     pub generation: u16,
     /// What the key has shown, where that is remembered.
     pub shown: Option<Shown>,
+    /// Its command was seen. Of others only Tenure's own policy is told.
+    pub is_seen: bool,
+}
+
+/// An access that went unseen: the server's clock has told of it when its key was met.
+#[derive(Clone, Copy, Debug)]
+pub struct LateAccess {
+    /// The key.
+    pub key: KeyHash,
+    /// Where it belongs.
+    pub partition: PartitionId,
+    /// What is known of it, with this access.
+    pub subject: Subject,
 }
 
 /// What of the stream was not passed on.
@@ -143,12 +156,27 @@ impl Sampler {
             }
             let shown = lookup.shown(&access, partition, &noted, is_there);
             let generation = lookup.partitions.generations()[partition.index()];
-            let sampled = Sampled { access, at, partition, epoch: self.epoch, generation, shown };
+            let sampled = Sampled { access, at, partition, epoch: self.epoch, generation, shown, is_seen: true };
             if !self.queue.push(sampled) {
                 self.losses.queue_full += 1;
             }
         }
         self.ring.clear();
+    }
+
+    /// Passes on an access that went unseen, where its key is in the sample.
+    pub fn pass_on_late(&mut self, late: &LateAccess, generations: &[u16]) {
+        let LateAccess { key, partition, subject } = *late;
+        if !self.rate.takes(key) {
+            return;
+        }
+        let Subject { feature, last, expires, size_bytes, penalty_us } = subject;
+        let shown = Some(Shown { now: last, expires, feature, penalty_us, op: Op::Read });
+        let access = Access { tenant: TenantId(partition.0), ..Access::read(key, size_bytes) };
+        let (epoch, generation) = (self.epoch, generations[partition.index()]);
+        if !self.queue.push(Sampled { access, at: 0, partition, epoch, generation, shown, is_seen: false }) {
+            self.losses.queue_full += 1;
+        }
     }
 }
 

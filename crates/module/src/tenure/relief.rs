@@ -174,6 +174,8 @@ impl Tenure {
         let (evictor, walk) = (&mut self.evictor, &mut self.walk);
         let Relief { evicted, ran_out } =
             server.telling_of_unlinks(|server, unlinks| evictor.relieve(server, unlinks, walk, &mut guides, &orders));
+        self.evictor.work.late_accesses += self.evictor.late.len() as u64;
+        self.observer.pass_on_late(&mut self.evictor.late);
         if when == When::BeforeReplies {
             self.pressure.load.slice_ended(ran_out);
         }

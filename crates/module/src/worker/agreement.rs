@@ -167,7 +167,7 @@ impl Order for Served {
         let shown = Some(Shown { now, expires: u64::MAX, feature, penalty_us, op: Op::Read });
         let at = self.counters[0].requests();
         let (access, partition) = (*access, PartitionId(0));
-        self.models.take(&Sampled { access, at, partition, epoch: 0, generation: 0, shown });
+        self.models.take(&Sampled { access, at, partition, epoch: 0, generation: 0, shown, is_seen: true });
         self.counters[0].reads += 1;
         self.counters[0].misses += u64::from(outcome == Outcome::Miss);
         if outcome == Outcome::Miss

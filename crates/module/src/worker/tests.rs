@@ -26,7 +26,7 @@ pub(super) fn instructions() -> Instructions {
 }
 
 fn sampled(access: Access, at: u64, partition: u16) -> Sampled {
-    Sampled { access, at, partition: PartitionId(partition), epoch: 0, generation: 0, shown: None }
+    Sampled { access, at, partition: PartitionId(partition), epoch: 0, generation: 0, shown: None, is_seen: true }
 }
 
 fn tenants(weights: Vec<u32>) -> TenantTerms {

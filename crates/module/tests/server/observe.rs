@@ -554,6 +554,18 @@ fn a_busy_thread_at_its_limit_watches_slices() {
         assert!(measured > 0.9 * newcomers.misses as f64, "{measured} of {}", newcomers.misses);
         let (ours, theirs) = (info(server, "evictions"), (evicted_by_server(server) - evicted_before) as f64);
         assert!(ours > 1000.0 && theirs <= 0.1 * (ours + theirs), "{ours} by Tenure, {theirs} by the server");
+        let (mut tries, mut hot) = (0, redis::pipe());
+        (0..200).for_each(|_| _ = hot.cmd("GET").arg("k:0").ignore());
+        wait_for("reads that went unseen to be told of by the server's clock", || {
+            // That goes by the second, so a key has to be known to be some sixteen seconds old.
+            if tries % 500 == 0 {
+                client.read(&(0..3000).collect::<Vec<_>>());
+            }
+            hot.exec(&mut connection).unwrap();
+            newcomers.read(&(0..5).map(|i| 20_000 + 5 * tries + i).collect::<Vec<_>>());
+            tries += 1;
+            info(server, "late_accesses") > 0.0
+        });
         config_set(&mut connection, "tenure.watch-percent", 100);
         wait_for("all to be watched", || server.info("tenure").unwrap()["tenure_watching"] == "all");
         let before = counts_of(&mut connection, "db0");

@@ -41,7 +41,7 @@ const SEED: u64 = 1;
 /// What a sampled access tells beside itself. Its access reads, of a miss, as the one that the answer completes.
 #[derive(Clone, Copy, Debug)]
 pub struct Shown {
-    /// When it was accessed, in ticks.
+    /// When it was accessed, in ticks: before what was told already, where it went unseen and is told late.
     pub now: u64,
     /// When its value expires, in ticks; `u64::MAX` = never.
     pub expires: u64,
@@ -158,13 +158,18 @@ impl Learner {
             return;
         }
         let Shown { now, expires, feature, penalty_us, op } = *shown;
+        let is_late = now < self.now;
         self.now = self.now.max(now);
+        // Of keys that nobody has seen come, only those that come again are found out about: not a fair sample.
+        if is_late && !self.model.knows(access.key) {
+            return;
+        }
         let takes_part = self.contest_rate.takes(access.key);
         let is_new = self.early.is_some() && takes_part && op != Op::Delete && !self.model.knows(access.key);
         if let Some(early) = self.early.as_mut().filter(|_| is_new) {
             early.came(access.size_bytes);
         }
-        self.model.record(access.key, op, self.now, feature);
+        self.model.record(access.key, op, now, feature);
         if self.capacity_bytes > 0 && takes_part {
             let access = Access { op, penalty_us, ..*access };
             for contest in iter::once(&mut self.contest).chain(&mut self.early) {
@@ -331,6 +336,17 @@ mod tests {
 
     fn shown(now: u64, feature: Feature) -> Shown {
         Shown { now, expires: u64::MAX, feature, penalty_us: 100.0, op: Op::Read }
+    }
+
+    /// Who is found out about late has come again: keys that are known from then alone would all seem to.
+    #[test]
+    fn keys_that_are_told_late_alone_are_not_learned_from() {
+        let mut learner = learner(10_000);
+        let once = History::default().accessed(0, 0, 0.0).feature(0);
+        for (number, now) in [(1, 50), (2, 100), (3, 70)] {
+            learner.record(&Access::read(KeyHash::of_number(number), 100), &shown(now, once));
+        }
+        assert_eq!(learner.sampled_keys(), 2);
     }
 
     /// A pupil ranks as its teacher does, at once, and what makes no sense is left out.

@@ -16,6 +16,7 @@
 //! | `thrift` | when the search for a victim takes more than it can save |
 //! | `sizing` | what would be missed with less memory or more, by miniature caches |
 //! | `simulated` | the server's part, simulated: accesses, the walk that meets candidates, eviction |
+//! | `watched` | which accesses a simulated server sees that is too busy for all |
 //!
 //! The candidates are kept by `policy/pools.rs`. What keys have shown is remembered in `key_table.rs`, dated by the
 //! clock of `access_ring.rs`.
@@ -36,6 +37,7 @@ mod simulated;
 mod sizing;
 mod table;
 mod thrift;
+mod watched;
 
 pub use contest::Contest;
 pub use history::{FEATURES, Feature, GROUPS, History};
@@ -46,10 +48,11 @@ pub use model::{DensityConfig, DensityModel, Tail};
 pub use ranking::{GreedyAges, Ranker, Ranking, Subject};
 pub use ranks::{Basis, Ranks, Value, was_accessed};
 pub use shared_keys::KEYS_MAX;
-pub use simulated::{Bounds, Density, DensityPolicyConfig, Watched};
+pub use simulated::{Bounds, Density, DensityPolicyConfig};
 pub use sizing::{BYTES_PER_KEY, Expectations, Expected, Measured, Owner, PRESENT, SCALES, Sizing};
 pub use table::DensityTable;
 pub use thrift::Thrift;
+pub use watched::Watched;
 
 /// Keys looked at per eviction, where nothing else is set.
 pub const SAMPLE_SIZE: u32 = 10;

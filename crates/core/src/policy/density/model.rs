@@ -100,6 +100,8 @@ pub struct DensityModel {
     seen: KeyMap<Seen>,
     /// When the last window ended: the time up to which the ages of keys that were not accessed since are counted.
     counted: u64,
+    /// The latest access that was told.
+    latest: u64,
 }
 
 impl DensityModel {
@@ -112,12 +114,13 @@ impl DensityModel {
             return Err(ConfigError::Decay(f64::from(config.decay)));
         }
         let (rows, numbers) = (vec![Row::default(); FEATURES], [Count::NONE; NUMBERS]);
-        Ok(DensityModel { config, rows, numbers, seen: KeyMap::default(), counted: 0 })
+        Ok(DensityModel { config, rows, numbers, seen: KeyMap::default(), counted: 0, latest: 0 })
     }
 
-    /// A key of the sample was accessed at `now`, in ticks that never decrease; `feature` is what it has shown with
-    /// this access.
+    /// A key of the sample was accessed at `now`, in ticks; `feature` is what it has shown with this access. It may be
+    /// told late, of a key of which nothing later is known.
     pub fn record(&mut self, key: KeyHash, op: Op, now: u64, feature: Feature) {
+        self.latest = self.latest.max(now);
         let shown = Seen { last: now as u32, feature };
         let Some(seen) = self.seen.get_mut(&key) else {
             if op != Op::Delete {
@@ -125,15 +128,22 @@ impl DensityModel {
             }
             return;
         };
+        let last = when(seen.last, self.latest);
+        let Some(age) = now.checked_sub(last) else { return };
         let before = std::mem::replace(seen, shown);
-        let last = when(before.last, now);
-        let (from, age) = (self.counted.saturating_sub(last), now - last);
+        let from = self.counted.saturating_sub(last);
         let (row, number) = (&mut self.rows[before.feature.row()], &mut self.numbers[before.feature.number()]);
-        row.expose(from, age);
-        number.ticks += (age - from) as f32;
+        row.expose_or_retract(from, age);
+        number.ticks = (number.ticks + age as f32 - from as f32).max(0.0);
         for count in [row.at(age_bucket(age)), number] {
             count.accesses += 1.0;
             count.reads += f32::from(u8::from(op == Op::Read));
+        }
+        // Who was told late has grown older since then, up to where ages are counted.
+        let grown = self.counted.saturating_sub(now);
+        if grown > 0 && op != Op::Delete {
+            self.rows[feature.row()].expose(0, grown);
+            self.numbers[feature.number()].ticks += grown as f32;
         }
         if op == Op::Delete {
             self.seen.remove(&key);
@@ -209,7 +219,7 @@ impl DensityModel {
         self.rows.fill(Row::default());
         self.numbers.fill(Count::NONE);
         self.seen = KeyMap::default();
-        self.counted = 0;
+        (self.counted, self.latest) = (0, 0);
         for &(i, [accesses, reads, ticks]) in counts {
             let can_be = [accesses, reads, ticks].iter().all(|n| n.is_finite() && *n >= 0.0) && reads <= accesses;
             if !can_be {
@@ -370,6 +380,37 @@ mod tests {
         let short = table.part_until(loops, 50, 10);
         assert!(short < 0.4 && short > 0.0);
         assert_eq!(table.part_until(loops, 50, 1 << 30), 1.0);
+    }
+
+    /// Half of the accesses to known keys are told only before the next to their key, and their keys were counted as
+    /// older meanwhile: in the end the same is known.
+    #[test]
+    fn what_is_told_late_counts_as_if_it_were_told_at_once() {
+        let learned = |late: bool| {
+            let mut model = DensityModel::new(DensityConfig { decay: 1.0 }).unwrap();
+            let (mut random, mut waiting) = (Random::new(1), [None; 200]);
+            for now in 0..20_000_u64 {
+                let (i, number) = (random.below(200), random.below(5));
+                let feature = accessed(&[0, 1, 50, 50, 50][..=number as usize]).feature(0);
+                let told = (key(i), Op::Read, now, feature);
+                let before = waiting[i as usize].take();
+                let is_late = random.below(2) == 0 && late && model.knows(key(i));
+                if is_late {
+                    waiting[i as usize] = Some(told);
+                }
+                for (key, op, at, feature) in before.into_iter().chain((!is_late).then_some(told)) {
+                    model.record(key, op, at, feature);
+                }
+                if now % 500 == 0 {
+                    model.end_part(0.1, now, 1 << 20, [Tail::Others]);
+                }
+            }
+            waiting.into_iter().flatten().for_each(|(key, op, at, feature)| model.record(key, op, at, feature));
+            model.end_part(0.1, 20_000, 1 << 20, [Tail::Others]);
+            model.counts()
+        };
+        let (at_once, late) = (learned(false), learned(true));
+        assert!(at_once.len() > 50 && at_once == late, "{at_once:?}\n{late:?}");
     }
 
     /// A burst of keys that don't come again lowers what is expected of such keys while they are still there, not

@@ -98,11 +98,32 @@ impl Row {
         self.0[first + 1].passed -= 1;
     }
 
+    /// The same where `to` may be younger: then the ticks from there to `from` are taken back, which were added before
+    /// it was known that the key was not as old.
+    #[inline]
+    pub fn expose_or_retract(&mut self, from: u64, to: u64) {
+        if to >= from { self.expose(from, to) } else { self.retract(to, from) }
+    }
+
+    #[cold]
+    fn retract(&mut self, from: u64, to: u64) {
+        let (first, last) = (age_bucket(from), age_bucket(to));
+        self.at(last).ticks -= (to - bounds_of(last).0.max(from)) as f32;
+        if first < last {
+            self.0[last].passed -= 1;
+            let (start, width) = bounds_of(first);
+            self.0[first].ticks -= (start + width - from) as f32;
+            self.0[first + 1].passed += 1;
+        }
+    }
+
     /// Adds to each bucket the ticks of all keys that passed it.
     pub fn add_up(&mut self) {
         let mut passing = 0;
         for (bucket, count) in self.0.iter_mut().enumerate().rev() {
-            count.ticks += (i64::from(passing) * bounds_of(bucket).1 as i64) as f32;
+            let passed = (i64::from(passing) * bounds_of(bucket).1 as i64) as f32;
+            // What is taken back late has faded since it was added.
+            count.ticks = (count.ticks + passed).max(0.0);
             passing += std::mem::take(&mut count.passed);
         }
     }

@@ -14,6 +14,7 @@ use super::miss_costs::{Delays, all_wait_us, feature_of};
 use super::model::DensityConfig;
 use super::ranking::{GreedyAges, Ranker, Ranking, Subject};
 use super::ranks::{history_of, was_accessed};
+use super::watched::{Watch, Watched};
 use super::{KEY_TABLE_SHARE, SAMPLE_SIZE, WINDOW_REQUESTS};
 use crate::access::{Access, Op};
 use crate::access_ring::{AccessRing, Kind, REQUESTS_PER_TICK};
@@ -30,7 +31,7 @@ use crate::policy::pools::{Donor, PATIENCE, Pools, next_donor};
 use crate::policy::table::{Entry, Order, Table, TableCache};
 use crate::policy::walk::Walk;
 use crate::sampling::SampleRate;
-use crate::units::{KeyHash, PARTITIONS_MAX, PartitionId};
+use crate::units::{KeyHash, PARTITIONS_MAX, PartitionId, TenantId};
 
 /// How often the pace of the stream is looked at, in µs.
 const PACE_EVERY_US: u64 = 100_000;
@@ -58,16 +59,6 @@ pub struct DensityPolicyConfig {
     pub watched: Option<Watched>,
     /// Fetches take their time ([`Fetches`]), and what all wait for one counts.
     pub delayed_hits: bool,
-}
-
-/// So many accesses in a row are seen of so many, as of a server that is too busy to watch more. Misses are known
-/// always, and when a key was accessed last, which the server keeps itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Watched {
-    /// Accesses seen in a row, at least 1.
-    pub seen: u64,
-    /// Of so many, at least as many.
-    pub of: u64,
 }
 
 impl Default for DensityPolicyConfig {
@@ -118,10 +109,6 @@ struct Pace {
     now_us: u64,
     /// When the table's clock was last told.
     told_us: u64,
-    /// Accesses so far, seen or not.
-    observed: u64,
-    /// Accesses to a tick of the clock, which counts those that are seen: all over seen, times what a tick counts.
-    accesses_per_tick: f64,
 }
 
 /// The order of the policy. See the file's opening.
@@ -141,6 +128,8 @@ pub struct Density {
     pools: Pools<Victim>,
     walk: Walk,
     pace: Pace,
+    /// What is seen; `None` where everything is.
+    watch: Option<Watch>,
     /// Fetches under way, and how many misses meet them; `None` where they take no time.
     delays: Option<(Fetches, Delays)>,
 }
@@ -188,7 +177,8 @@ impl Density {
             pools: Pools::new(config.sample_size as usize),
             walk: Walk::new(seed),
             delays: config.delayed_hits.then(Default::default),
-            pace: Pace { now_us: 0, told_us: 0, observed: 0, accesses_per_tick: REQUESTS_PER_TICK as f64 },
+            pace: Pace { now_us: 0, told_us: 0 },
+            watch: config.watched.map(Watch::new),
             config,
         };
         Ok(TableCache::new(capacity_bytes, order))
@@ -229,9 +219,12 @@ impl Density {
         let history = history_of(known);
         let shown = (feature_of(history, entry.penalty_us), self.costs_us(entry.penalty_us, history));
         let value = (entry.size_bytes, self.expires_at(entry.expires_us));
-        let idle = || ((clock - entry.last_access) as f64 / self.pace.accesses_per_tick) as u64;
-        let sees_part = self.config.watched.is_some();
-        Subject::of(known, shown, self.accesses.now(), value, sees_part, idle)
+        let now = self.accesses.now();
+        let idle = || match &self.watch {
+            Some(watch) => now - watch.tick_at(entry.last_access, (clock, now)),
+            None => (clock - entry.last_access) / REQUESTS_PER_TICK,
+        };
+        Subject::of(known, shown, now, value, self.watch.is_some(), idle)
     }
 
     fn offer(&mut self, entry: &Entry, clock: u64) {
@@ -260,6 +253,9 @@ impl Density {
                 let entry = &table.entries()[place];
                 if may_give.holds(entry.partition) {
                     met += 1;
+                    if self.watch.is_some() {
+                        self.see_late(entry, table.clock());
+                    }
                     self.offer(entry, table.clock());
                 }
             }
@@ -288,7 +284,7 @@ impl Density {
         let entry = &table.entries()[place];
         let known = self.recall(victim.key);
         let was_accessed = match (&known, victim.last) {
-            _ if self.config.watched.is_some() => entry.last_access != victim.last_access,
+            _ if self.watch.is_some() => entry.last_access != victim.last_access,
             (None, None) => entry.last_access != victim.last_access,
             _ => was_accessed(known.as_ref(), victim.last),
         };
@@ -312,9 +308,27 @@ impl Density {
             Kind::Deleted => History::default(),
             _ => history_of(self.keys.get(access.key)),
         };
+        self.teach(access, (self.accesses.now(), expires_us_after(access, None)), history);
+    }
+
+    /// A value was met: it may have been accessed since that was last seen.
+    fn see_late(&mut self, entry: &Entry, clock: u64) {
+        let (Some(watch), Some(known)) = (&self.watch, self.recall(entry.key)) else { return };
+        let at = watch.tick_at(entry.last_access, (clock, self.accesses.now()));
+        let Some(known) = self.accesses.note_late(&mut self.keys, (entry.key, &known), at) else { return };
+        if self.rate.takes(entry.key) {
+            let Entry { key, size_bytes, penalty_us, expires_us, partition, .. } = *entry;
+            let tenant = TenantId(partition.0);
+            let access = Access { penalty_us, tenant, ..Access::read(key, size_bytes) };
+            self.teach(&access, (at, expires_us), known.history());
+        }
+    }
+
+    /// Tells the learner of an access to a key of the sample: at which tick, and when its value expires, in µs.
+    fn teach(&mut self, access: &Access, (now, expires_us): (u64, u64), history: History) {
         let shown = Shown {
-            now: self.accesses.now(),
-            expires: self.expires_at(expires_us_after(access, None)),
+            now,
+            expires: self.expires_at(expires_us),
             feature: feature_of(history, access.penalty_us),
             penalty_us: self.costs_us(access.penalty_us, history),
             op: access.op,
@@ -326,16 +340,6 @@ impl Density {
             self.rate = half;
             self.learner.set_rate(half);
         }
-    }
-
-    /// Whether an access is watched, where not all are; tells how many there are to a tick.
-    fn is_watched(&mut self) -> bool {
-        let Some(Watched { seen, of }) = self.config.watched else { return true };
-        let is_watched = self.pace.observed % of.max(1) < seen;
-        self.pace.observed += 1;
-        let ticks = self.accesses.now().max(1);
-        self.pace.accesses_per_tick = (self.pace.observed as f64 / ticks as f64).max(REQUESTS_PER_TICK as f64);
-        is_watched
     }
 
     /// From now on that ranks.
@@ -393,7 +397,8 @@ impl Order for Density {
                 wait => delays.count(matches!(wait, Wait::Delayed(_))),
             }
         }
-        let is_watched = self.is_watched();
+        let now = (table.clock(), self.accesses.now());
+        let is_watched = self.watch.as_mut().is_none_or(|watch| watch.sees(now));
         if is_watched || outcome != Outcome::Hit {
             self.learn(access, is_watched);
         }

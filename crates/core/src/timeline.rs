@@ -20,7 +20,7 @@ impl Timeline {
         let mut at = self.0.len().saturating_sub(2);
         while at >= 1 {
             let (before_us, after_us) = (self.0[at - 1].0, self.0[at + 1].0);
-            if after_us - before_us < (now_us - after_us) / SPACING {
+            if after_us.saturating_sub(before_us) < now_us.saturating_sub(after_us) / SPACING {
                 self.0.remove(at);
             }
             at -= 1;

@@ -198,18 +198,26 @@ impl Models {
         if sampled.epoch != self.epoch {
             self.start_epoch(sampled.epoch, self.kept.modelling());
         }
+        if !sampled.is_seen {
+            return self.take_late(sampled);
+        }
         self.rate.count();
         if self.kept.modelling() == Modelling::Miniatures {
             self.chooser.record(&sampled.access);
         }
         if let (Some(learner), Some(shown)) = (&mut self.learner, &sampled.shown) {
             learner.record(&sampled.access, shown);
-            if let Some(sizer) = self.sizer.as_mut().filter(|_| sampled.is_seen) {
+            if let Some(sizer) = &mut self.sizer {
                 sizer.record(&sampled.access, sampled.partition, shown, learner.learned());
             }
         }
-        if sampled.is_seen {
-            self.kept.take(sampled);
+        self.kept.take(sampled);
+    }
+
+    /// An access that went unseen tells who learns when its key was accessed, and nobody how often that was.
+    fn take_late(&mut self, sampled: &Sampled) {
+        if let (Some(learner), Some(shown)) = (&mut self.learner, &sampled.shown) {
+            learner.record(&sampled.access, shown);
         }
     }
 

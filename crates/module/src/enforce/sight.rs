@@ -75,6 +75,7 @@ fn rank(
     let (size_bytes, about_bytes) = (visit.size_bytes.unwrap_or(0), visit.size_bytes.unwrap_or(visit.mean_bytes));
     let value = (visit.partition, about_bytes);
     let mut subject = ranks::subject_idle(ranks, known.as_ref(), value, visit.key, || idle);
+    // By the mean pace first, so that the record of which tick it was when is asked for few.
     if ranks.sees_part
         && let Some(old) = known.filter(|known| is_far_younger(known, subject.last, ranks.clock.now))
         && let Some((at, new)) = keys.note_late((visit.hash(), &old), (now_us, idle.saturating_add(CLOCK_TICK_MS)))

@@ -436,9 +436,7 @@ impl Observer {
 
     /// Accesses that went unseen are told to who learns.
     pub fn pass_on_late(&mut self, late: &mut Vec<LateAccess>) {
-        for late in late.drain(..) {
-            self.sampler.pass_on_late(&late, self.partitions.generations());
-        }
+        late.drain(..).for_each(|late| self.sampler.pass_on_late(&late));
     }
 
     /// What is to be done about the command that was seen last.

@@ -34,7 +34,7 @@ pub struct Sampled {
     pub generation: u16,
     /// What the key has shown, where that is remembered.
     pub shown: Option<Shown>,
-    /// Its command was seen. Of others only Tenure's own policy is told.
+    /// Its command was seen. Of others Tenure's own policy alone is told, by `access` and `shown`.
     pub is_seen: bool,
 }
 
@@ -165,7 +165,7 @@ impl Sampler {
     }
 
     /// Passes on an access that went unseen, where its key is in the sample.
-    pub fn pass_on_late(&mut self, late: &LateAccess, generations: &[u16]) {
+    pub fn pass_on_late(&mut self, late: &LateAccess) {
         let LateAccess { key, partition, subject } = *late;
         if !self.rate.takes(key) {
             return;
@@ -173,8 +173,8 @@ impl Sampler {
         let Subject { feature, last, expires, size_bytes, penalty_us } = subject;
         let shown = Some(Shown { now: last, expires, feature, penalty_us, op: Op::Read });
         let access = Access { tenant: TenantId(partition.0), ..Access::read(key, size_bytes) };
-        let (epoch, generation) = (self.epoch, generations[partition.index()]);
-        if !self.queue.push(Sampled { access, at: 0, partition, epoch, generation, shown, is_seen: false }) {
+        let epoch = self.epoch;
+        if !self.queue.push(Sampled { access, at: 0, partition, epoch, generation: 0, shown, is_seen: false }) {
             self.losses.queue_full += 1;
         }
     }
@@ -283,7 +283,26 @@ impl Lookup<'_> {
 
 #[cfg(test)]
 mod tests {
+    use tenure_core::policy::density::Feature;
+
     use super::*;
+
+    /// Who learns is told of it as a read at that time, where its key is in the sample.
+    #[test]
+    fn what_went_unseen_is_passed_on_late() {
+        let queue = Arc::new(SampleQueue::default());
+        let mut sampler = Sampler::new(Arc::clone(&queue));
+        let (key, expires) = (KeyHash::of(b"k"), u64::MAX);
+        let subject = Subject { feature: Feature::default(), last: 7, expires, size_bytes: 9, penalty_us: 3.0 };
+        let late = LateAccess { key, partition: PartitionId(1), subject };
+        sampler.pass_on_late(&late);
+        let told = queue.pop().unwrap();
+        let shown = told.shown.map(|shown| (shown.now, shown.penalty_us, shown.op));
+        assert_eq!((told.access.key, told.is_seen, shown), (key, false, Some((7, 3.0, Op::Read))));
+        sampler.rate = SampleRate::new(1e-9).unwrap();
+        sampler.pass_on_late(&late);
+        assert!(queue.pop().is_none());
+    }
 
     #[test]
     fn time_does_not_go_back_behind_a_place_that_was_told_out_of_order() {

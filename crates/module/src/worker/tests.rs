@@ -85,6 +85,19 @@ fn a_number_of_another_tenant_begins_anew() {
     assert_eq!(models.window.number, before, "a snapshot from before ends no window");
 }
 
+#[test]
+fn what_went_unseen_is_told_to_who_learns_and_counts_for_nobody_else() {
+    let mut models = Models::new(&Shared::new());
+    models.start_epoch(0, Modelling::Densities);
+    let mut told = |number, is_seen| {
+        let access = Access::read(KeyHash::of_number(number), 10);
+        let shown = Shown { now: 7, expires: u64::MAX, feature: Feature::default(), penalty_us: 1.0, op: Op::Read };
+        models.take(&Sampled { shown: Some(shown), is_seen, ..sampled(access, 1, 0) });
+        (models.learner.as_ref().map(|learner| learner.sampled_keys()), models.kept.known(0).0)
+    };
+    assert_eq!([told(1, true), told(2, false)], [(Some(1), 1), (Some(2), 1)]);
+}
+
 /// On a busy core accesses may come faster than a worker takes them.
 #[test]
 fn a_queue_that_is_never_empty_keeps_no_window_from_ending() {

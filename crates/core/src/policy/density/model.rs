@@ -134,7 +134,7 @@ impl DensityModel {
         let from = self.counted.saturating_sub(last);
         let (row, number) = (&mut self.rows[before.feature.row()], &mut self.numbers[before.feature.number()]);
         row.expose_or_retract(from, age);
-        number.ticks = (number.ticks + age as f32 - from as f32).max(0.0);
+        number.ticks = (number.ticks + (age as i64 - from as i64) as f32).max(0.0);
         for count in [row.at(age_bucket(age)), number] {
             count.accesses += 1.0;
             count.reads += f32::from(u8::from(op == Op::Read));
